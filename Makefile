@@ -1,0 +1,28 @@
+# The usual tasks by short names. Meson and ninja do the work; BUILD names the build folder.
+BUILD ?= build
+SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
+
+.PHONY: all deps test asan tsan format clean
+
+all: $(BUILD)/build.ninja
+	ninja -C $(BUILD)
+
+deps:
+	@tools/deps
+
+$(BUILD)/build.ninja: | deps
+	meson setup $(BUILD)
+
+# Everything, in all three builds; ends with "N passed, N failed".
+test: deps
+	@tools/run-tests --build $(BUILD)
+
+# The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
+asan tsan: deps
+	@tools/run-tests --build $(BUILD) $@
+
+format:
+	clang-format -i $(SOURCES)
+
+clean:
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan

@@ -1,0 +1,45 @@
+/* The sending end of a source: a stream of messages into the rings of all replicas of one group.
+ *
+ * A feed belongs to one node and one thread. It keeps its own copy of what was not yet taken, so it
+ * can write it again, byte for byte, to a replica that was lost and came back. The group takes each
+ * message exactly once, whoever leads and however often it is written. */
+#ifndef AGREE_FEED_H
+#define AGREE_FEED_H
+
+#include "agree/entry.h"
+#include "mem/mem.h"
+
+struct feed_options {
+    struct mem *mem;
+    uint32_t region;       /* of the group */
+    const uint32_t *nodes; /* of its replicas, by rank */
+    uint32_t replicas;
+    uint32_t source;       /* our number among the group's sources */
+    uint32_t source_bytes; /* as the replicas have it; 0: 64 KiB */
+    uint32_t payload_max;  /* 0: a quarter of source_bytes */
+    uint64_t retry_ns;     /* write again after this long without progress; 0: 20 ms */
+};
+
+struct feed;
+
+int feed_open(const struct feed_options *, struct feed **, struct err *);
+void feed_close(struct feed *);
+
+/* Adds a message to the stream; it leaves with the next flush. On success *end is the position behind
+ * it: it is taken when feed_taken reaches that. ERR_AGAIN: no room until more is taken.
+ * ERR_TOOBIG: never. */
+int feed_send(struct feed *, const void *payload, uint32_t bytes, uint64_t *end);
+
+/* Writes out what was added, and wakes the leader. */
+void feed_flush(struct feed *);
+
+/* Position up to which the group has taken, and applied, our stream. */
+uint64_t feed_taken(struct feed *);
+
+/* Repairs: reopens lost ways, writes again what makes no progress. Now and then. */
+void feed_step(struct feed *, uint64_t now_ns);
+
+/* The rank that was last known to lead. */
+uint32_t feed_leader(const struct feed *);
+
+#endif

@@ -1,0 +1,77 @@
+/* The lanes of a group: who writes what into whose memory. Private to agree/. */
+#ifndef AGREE_LANES_H
+#define AGREE_LANES_H
+
+#include "mem/mem.h"
+
+/* A lane's kind is the low byte; above it stands the number of the source, where there is one. */
+enum lane_kind {
+    LANE_LOG = 1,    /* owner: a replica; writer: a replica as leader; ring of entries */
+    LANE_ROW = 2,    /* owner: a replica; writer: a replica; what it says of itself */
+    LANE_SNAP = 3,   /* owner: a replica; writer: a replica as leader; ring of snapshot bytes */
+    LANE_SOURCE = 4, /* owner: a replica; writer: the source; ring of frames */
+    LANE_ACK = 5,    /* owner: the source; writer: a replica; how far it was taken */
+};
+
+/* Control words of LANE_LOG, all written by the leader `writer`.
+ *
+ * The lane holds one *run*: the log as its writer saw it, from START to GUARD, under ballot RUN.
+ * It changes in one of two ways. Continued: START may rise to what the owner has applied, GUARD is taken back to where
+ * the content stops being what the new leadership recovered, then RUN is set, then entries follow. Renewed: RUN is set to
+ * 0, then START, GUARD and COMMIT together, then RUN. So whoever sees the same RUN before and
+ * after reading entries below GUARD has read what was really there. */
+enum {
+    LOG_RUN,    /* ballot of the run; 0: being renewed, nothing here counts */
+    LOG_START,  /* position of its first entry, which the owner had applied */
+    LOG_GUARD,  /* entries below it are there */
+    LOG_COMMIT, /* entries below it are decided, and those at or beyond START are here */
+    LOG_WORDS
+};
+
+/* Control words of LANE_ROW. */
+enum {
+    ROW_INCARNATION, /* plus one, so that 0 means: never heard of */
+    ROW_BEAT,        /* rises while the replica is polled */
+    ROW_FLAGS,       /* enum row_flag */
+    ROW_APPLIED,     /* position up to which it has applied; meaningless while ROW_BEHIND */
+    ROW_BALLOT,      /* ballot under which it leads or tries to; 0 if it does neither */
+    ROW_SNAP_ID,     /* snapshot it is taking */
+    ROW_SNAP_TAKEN,  /* bytes of it taken so far */
+    ROW_WORDS
+};
+
+enum row_flag {
+    ROW_BEHIND = 1,  /* has no state to apply to: reads no log lane, wants a snapshot */
+    ROW_JOINING = 2, /* has lost its memory: promises nothing */
+};
+
+/* Control words of LANE_SNAP. A transfer begins with GUARD 0, then the other three; bytes follow
+ * when the owner's row shows the id. */
+enum {
+    SNAP_ID,    /* ballot of the sender << 16 | count; rises */
+    SNAP_LIFE,  /* ROW_INCARNATION of the owner it is meant for */
+    SNAP_POS,   /* of the log: everything below is in it */
+    SNAP_BYTES, /* of the whole */
+    SNAP_GUARD, /* bytes that are there */
+    SNAP_WORDS
+};
+
+/* Control words of LANE_SOURCE and LANE_ACK. */
+enum {
+    SOURCE_GUARD, /* frames below this position of the stream are there */
+    SOURCE_WORDS
+};
+enum {
+    ACK_TAKEN,  /* the stream is decided and applied up to here; its ring space is free */
+    ACK_BALLOT, /* ballot of the replica while it leads */
+    ACK_WORDS
+};
+
+static inline struct mem_lane_spec lane_spec(uint32_t region, uint32_t owner, uint32_t writer,
+                                             enum lane_kind kind, uint32_t source)
+{
+    return (struct mem_lane_spec){
+        .owner = owner, .writer = writer, .region = region, .kind = kind | source << 8};
+}
+
+#endif

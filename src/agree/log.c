@@ -1,0 +1,517 @@
+#include "agree/log_impl.h"
+
+
+#include <stdlib.h>
+
+enum {
+    LOG_BYTES_DEFAULT = 1 << 20,
+    LOG_BYTES_MAX = 1 << 30,
+    SOURCE_BYTES_DEFAULT = 64 << 10,
+    SNAP_BYTES_DEFAULT = 64 << 10,
+    SOURCES_MAX = 1 << 20,
+};
+
+/* The legal moves of a replica; everything else is a mistake of ours. */
+static const struct {
+    const char *name;
+    unsigned next; /* mask of enum log_state */
+} states[] = {
+    [LOG_JOINING] = {"joining", 1u << LOG_FOLLOWER},
+    [LOG_FOLLOWER] = {"follower", 1u << LOG_CANDIDATE},
+    [LOG_CANDIDATE] = {"candidate", 1u << LOG_FOLLOWER | 1u << LOG_SYNC},
+    [LOG_SYNC] = {"sync", 1u << LOG_FOLLOWER | 1u << LOG_LEADER},
+    [LOG_LEADER] = {"leader", 1u << LOG_FOLLOWER},
+};
+
+void log_stop(struct log *l, const char *why)
+{
+    if (l->broken == NULL)
+        l->broken = why;
+}
+
+static void log_invariant(const struct log *l)
+{
+    bool leading = l->state == LOG_SYNC || l->state == LOG_LEADER;
+    CHECK((l->ballot != 0) == (leading || l->state == LOG_CANDIDATE));
+    CHECK(l->ballot == 0 || l->ballot % l->n == l->me);
+    CHECK(!leading || l->commit <= l->tail);
+}
+
+void log_move(struct log *l, enum log_state to)
+{
+    CHECK(states[l->state].next & 1u << to);
+    l->state = to;
+    if (to == LOG_FOLLOWER)
+        l->ballot = 0;
+    l->row[ROW_BALLOT] = l->ballot;
+    log_invariant(l);
+    log_row_push(l);
+}
+
+void log_step_down(struct log *l, bool failed)
+{
+    snap_abort(l);
+    for (uint32_t q = 0; q < l->n; q++) {
+        struct peer *p = &l->peer[q];
+        if (p->phase == PEER_LIVE)
+            mem_flow_close(l->mem, &p->flow);
+        p->phase = PEER_DOWN;
+        p->hold = UINT64_MAX;
+    }
+    if (PLANTED(failed_cursor) && l->state == LOG_SYNC)
+        l->applied = max_u64(l->applied, l->chain_end);
+    l->comparing = l->n;
+    l->rec.step = REC_IDLE;
+    if (failed)
+        oracle_failed(&l->oracle);
+    log_move(l, LOG_FOLLOWER);
+}
+
+/* This replica lacks entries that are nowhere any more: from here on it reads no lane and waits for
+ * a snapshot. */
+void log_fall_behind(struct log *l)
+{
+    l->behind = true;
+    l->row[ROW_FLAGS] |= ROW_BEHIND;
+    log_row_push(l);
+}
+
+/* Tells all replicas about this one. Heartbeats repeat it, so a lost push does no harm. */
+void log_row_push(struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++)
+        if (q != l->me)
+            mem_set(l->mem, &l->peer[q].open, l->row_out[q], 0, l->row, ROW_WORDS);
+}
+
+static void push_applied(struct log *l, uint32_t to)
+{
+    if (to != l->me && to < l->n) {
+        mem_set1(l->mem, &l->peer[to].open, l->row_out[to], ROW_APPLIED, l->applied);
+        l->row_sent_applied = l->applied;
+    }
+}
+
+/* ---- opening ---- */
+
+static int bad_option(struct err *e, const char *what)
+{
+    return err_set(e, ERR_INVALID, "log: %s", what);
+}
+
+static bool ring_size_ok(uint32_t bytes)
+{
+    return bytes >= MEM_PAGE_BYTES && bytes <= LOG_BYTES_MAX && (bytes & (bytes - 1)) == 0;
+}
+
+static int settle_options(struct log_options *o, struct err *e)
+{
+    if (o->replicas == 0 || o->replicas > LOG_REPLICAS_MAX)
+        return err_set(e, ERR_INVALID, "log: %u replicas; a group has 1 to %d", o->replicas,
+                       LOG_REPLICAS_MAX);
+    if (o->rank >= o->replicas)
+        return err_set(e, ERR_INVALID, "log: rank %u of %u replicas", o->rank, o->replicas);
+    if (o->sources > SOURCES_MAX)
+        return err_set(e, ERR_INVALID, "log: %u sources; at most %d", o->sources, SOURCES_MAX);
+    if (o->nodes[o->rank] != o->mem->self)
+        return err_set(e, ERR_INVALID, "log: replica %u is on node %u, this is node %u", o->rank,
+                       o->nodes[o->rank], o->mem->self);
+    o->log_bytes = o->log_bytes ? o->log_bytes : LOG_BYTES_DEFAULT;
+    o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
+    o->snap_bytes = o->snap_bytes ? o->snap_bytes : SNAP_BYTES_DEFAULT;
+    if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
+        !ring_size_ok(o->snap_bytes))
+        return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
+    o->payload_max = o->payload_max ? o->payload_max : o->log_bytes / 16;
+    o->batch_bytes = o->batch_bytes ? o->batch_bytes : o->log_bytes / 16;
+    o->window_bytes = o->window_bytes ? o->window_bytes : o->log_bytes / 2;
+    if (entry_size(o->payload_max) > o->log_bytes / 4 || o->batch_bytes > o->log_bytes / 4)
+        return bad_option(e, "payload_max and batch_bytes are at most a quarter of log_bytes");
+    if (frame_size(o->payload_max) > o->source_bytes)
+        return bad_option(e, "a source's ring is smaller than its largest message");
+    if (o->window_bytes > o->log_bytes / 2)
+        return bad_option(e, "window_bytes is at most half of log_bytes");
+    o->heartbeat_ns = o->heartbeat_ns ? o->heartbeat_ns : 10 * UINT64_C(1000000);
+    o->suspect_ns = o->suspect_ns ? o->suspect_ns : 60 * UINT64_C(1000000);
+    o->stagger_ns = o->stagger_ns ? o->stagger_ns : 2 * UINT64_C(1000000);
+    o->detach_ns = o->detach_ns ? o->detach_ns : 50 * UINT64_C(1000000);
+    if (o->suspect_ns < 2 * o->heartbeat_ns)
+        return bad_option(e, "suspect_ns is at least two heartbeats");
+    return 0;
+}
+
+/* Opens every lane that this replica owns, writes or reads, as one call to the memory. */
+static int lanes_open(struct log *l, struct err *e)
+{
+    const struct log_options *o = &l->opt;
+    uint32_t n = l->n, count = 0;
+    size_t most = (size_t)n * n + 4 * n + 2 * (size_t)o->sources;
+    struct mem_lane_spec *specs = calloc(most, sizeof(*specs));
+    struct mem_lane **lanes = calloc(most, sizeof(*lanes));
+    struct mem_lane ***where = calloc(most, sizeof(*where));
+    int rc = ERR_OK;
+    if (!specs || !lanes || !where) {
+        rc = err_set(e, ERR_NOMEM, "log: no memory for %zu lanes", most);
+        goto out;
+    }
+#define LANE_ADD(slot, owner, writer, kind, src, words, ring)                                      \
+    do {                                                                                           \
+        specs[count] = lane_spec(o->region, owner, writer, kind, src);                             \
+        specs[count].ctl_words = words;                                                            \
+        specs[count].ring_bytes = ring;                                                            \
+        where[count++] = &(slot);                                                                  \
+    } while (0)
+    uint32_t self = o->nodes[l->me];
+    for (uint32_t q = 0; q < n; q++)
+        for (uint32_t w = 0; w < n; w++)
+            LANE_ADD(l->lane[q][w], o->nodes[q], o->nodes[w], LANE_LOG, 0, LOG_WORDS,
+                     o->log_bytes);
+    for (uint32_t q = 0; q < n; q++) {
+        if (q == l->me)
+            continue;
+        LANE_ADD(l->row_in[q], self, o->nodes[q], LANE_ROW, 0, ROW_WORDS, 0);
+        LANE_ADD(l->row_out[q], o->nodes[q], self, LANE_ROW, 0, ROW_WORDS, 0);
+        LANE_ADD(l->snap_in[q], self, o->nodes[q], LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
+        LANE_ADD(l->snap_out[q], o->nodes[q], self, LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
+    }
+    for (uint32_t s = 0; s < o->sources; s++) {
+        uint32_t node = o->source_nodes[s];
+        LANE_ADD(l->source[s].in, self, node, LANE_SOURCE, s, SOURCE_WORDS, o->source_bytes);
+        LANE_ADD(l->source[s].ack, node, self, LANE_ACK, s, ACK_WORDS, 0);
+    }
+#undef LANE_ADD
+    rc = mem_lanes_open(l->mem, specs, count, lanes, e);
+    for (uint32_t i = 0; rc == 0 && i < count; i++)
+        *where[i] = lanes[i];
+out:
+    free(specs);
+    free(lanes);
+    free(where);
+    return rc;
+}
+
+int log_open(const struct log_options *options, struct log **out, struct err *e)
+{
+    struct log_options o = *options;
+    int rc = settle_options(&o, e);
+    if (rc != 0)
+        return rc;
+    enum mem_birth birth;
+    rc = mem_region_open(o.mem, o.region, &birth, e);
+    if (rc != 0)
+        return rc;
+
+    struct log *l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        return err_set(e, ERR_NOMEM, "log: no memory");
+    l->opt = o;
+    l->mem = o.mem;
+    l->n = o.replicas;
+    l->me = o.rank;
+    l->quorum = l->n / 2 + 1;
+    l->mask = o.log_bytes - 1;
+    l->put_max = max_u64(o.batch_bytes & ~7u, entry_size(o.payload_max));
+    l->snap_to = l->comparing = l->n;
+    l->follow = l->n;
+    l->snap_head_bytes = snap_head_size(&o);
+    /* The node numbers are the caller's; keep what is needed after this call. */
+    uint32_t *nodes = calloc(l->n, sizeof(*nodes));
+    l->opt.nodes = nodes;
+    l->source = calloc(o.sources ? o.sources : 1, sizeof(*l->source));
+    l->dirty = calloc(o.sources ? o.sources : 1, sizeof(*l->dirty));
+    l->chain = calloc(1, o.log_bytes);
+    l->side = calloc(1, o.log_bytes);
+    l->batch = calloc(1, l->put_max);
+    l->snap_head = calloc(1, l->snap_head_bytes);
+    if (!nodes || !l->source || !l->dirty || !l->chain || !l->side || !l->batch || !l->snap_head) {
+        log_close(l);
+        return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
+    }
+    memcpy(nodes, o.nodes, l->n * sizeof(*nodes));
+    for (uint32_t s = 0; s < o.sources; s++)
+        l->source[s].node = o.source_nodes[s];
+    rc = lanes_open(l, e);
+    if (rc != 0) {
+        log_close(l);
+        return rc;
+    }
+    l->opt.source_nodes = NULL;
+    for (uint32_t q = 0; q < l->n; q++) {
+        l->peer[q].hold = UINT64_MAX;
+        mem_flow_open(l->mem, &l->peer[q].open, nodes[q], o.region, 0);
+    }
+    for (uint32_t s = 0; s < o.sources; s++)
+        mem_flow_open(l->mem, &l->source[s].flow, l->source[s].node, o.region, 0);
+    oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
+
+    /* A second life has no state of its own, whatever became of its memory: the machine's state
+     * was in the process. With its memory it still votes; without, it must not. */
+    l->state = LOG_FOLLOWER;
+    l->behind = birth != MEM_BIRTH_NEW;
+    /* A life that ended before the group took it back leaves a closed region behind. */
+    if (mem_promised(l->mem, o.region) == MEM_CLOSED) {
+        if (PLANTED(amnesia_votes))
+            mem_region_grant(l->mem, o.region, 0);
+        else
+            l->state = LOG_JOINING;
+    }
+    l->row[ROW_INCARNATION] = l->mem->incarnation + 1;
+    l->row[ROW_FLAGS] = (l->behind ? ROW_BEHIND : 0) | (l->state == LOG_JOINING ? ROW_JOINING : 0);
+    *out = l;
+    return 0;
+}
+
+void log_close(struct log *l)
+{
+    if (l == NULL)
+        return;
+    free(l->source);
+    free(l->dirty);
+    free(l->chain);
+    free(l->side);
+    free(l->batch);
+    free(l->snap_head);
+    uint32_t *nodes;
+    memcpy(&nodes, &l->opt.nodes, sizeof(nodes));
+    free(nodes);
+    free(l);
+}
+
+/* ---- applying ---- */
+
+static void observe(struct log *l, const struct entry *e, bool effective)
+{
+    if (l->opt.machine->observe)
+        l->opt.machine->observe(l->opt.ctx, e, effective);
+    l->stats.noops += !effective;
+}
+
+static void apply_control(struct log *l, const struct entry *e)
+{
+    observe(l, e, false);
+    if (e->srcpos == ENTRY_JOIN && e->bytes == sizeof(struct entry_join)) {
+        struct entry_join j;
+        memcpy(&j, e->payload, sizeof(j));
+        if (j.rank < l->n && j.incarnation > l->joined[j.rank])
+            l->joined[j.rank] = j.incarnation;
+    }
+}
+
+/* Notes that the source has to be told how far it was taken. */
+void log_source_dirty(struct log *l, uint32_t source)
+{
+    if (!l->source[source].dirty) {
+        l->source[source].dirty = true;
+        l->dirty[l->dirty_count++] = source;
+    }
+}
+
+/* An entry takes effect only if it is the next of its source; a copy that was decided a second time
+ * is a no-op, everywhere alike. */
+static void apply_message(struct log *l, const struct entry *e)
+{
+    bool effective =
+        e->source < l->opt.sources && (e->srcpos == l->source[e->source].taken || PLANTED(no_filter));
+    observe(l, e, effective);
+    if (!effective)
+        return;
+    struct source *s = &l->source[e->source];
+    s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
+    log_source_dirty(l, e->source);
+    l->opt.machine->apply(l->opt.ctx, e);
+    l->stats.messages++;
+}
+
+static int apply_decided(struct log *l)
+{
+    if (l->behind || l->broken)
+        return 0;
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (promised == 0 || promised == MEM_CLOSED)
+        return 0;
+    uint32_t w = (uint32_t)(promised % l->n);
+    struct mem_lane *lane = l->lane[l->me][w];
+    if (lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
+        return 0;
+    uint64_t end = mem_word(lane, LOG_COMMIT);
+    if (PLANTED(nonzero_present) && w != l->me) {
+        /* T12: take whatever looks like an entry, as the papers' pseudocode does. */
+        const struct entry *e = log_entry(l, w, l->applied);
+        if (e->pos == l->applied && e->ballot != 0 && e->bytes <= l->opt.payload_max)
+            end = max_u64(end, l->applied + entry_size(e->bytes));
+    }
+    if (end <= l->applied)
+        return 0;
+    bool overrun = w != l->me &&
+                   mem_word(lane, LOG_GUARD) + l->put_max > l->applied + l->opt.log_bytes;
+    if (mem_word(lane, LOG_START) > l->applied || overrun) {
+        /* The leader went by what an earlier life of ours had applied, or has given up on the
+         * snapshot that we have just loaded. */
+        log_fall_behind(l);
+        return 0;
+    }
+    l->follow = w;
+    l->follow_ballot = promised;
+    int work = 0;
+    while (l->applied < end) {
+        const struct entry *e = log_entry(l, w, l->applied);
+        if (e->pos != l->applied || e->bytes > l->opt.payload_max) {
+            log_stop(l, "a decided entry is not in the log");
+            break;
+        }
+        if (e->source == SOURCE_LOG)
+            apply_control(l, e);
+        else
+            apply_message(l, e);
+        l->applied += entry_size(e->bytes);
+        work++;
+    }
+    l->row[ROW_APPLIED] = l->applied;
+    /* The leader waits for this word only when its ring is nearly full. */
+    if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
+        push_applied(l, w);
+    return work;
+}
+
+/* ---- stepping ---- */
+
+static void reopen_lost_flows(struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++)
+        if (l->peer[q].open.status == MEM_LOST) {
+            if (l->snap_to == q)
+                snap_abort(l); /* some of its bytes may be missing */
+            mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
+        }
+    for (uint32_t i = 0; i < l->opt.sources; i++) {
+        struct source *s = &l->source[i];
+        if (s->flow.status == MEM_LOST) {
+            mem_flow_open(l->mem, &s->flow, s->node, l->opt.region, 0);
+            log_source_dirty(l, i);
+        }
+    }
+}
+
+static void look_at_rows(const struct log *l, struct oracle_view *view)
+{
+    for (uint32_t r = 0; r < l->n; r++)
+        view[r] = (struct oracle_view){
+            .beat = row_word(l, r, ROW_BEAT),
+            .ballot = row_word(l, r, ROW_BALLOT),
+            .dead = r != l->me && mem_dead(l->mem, l->opt.nodes[r]),
+            .fit = row_word(l, r, ROW_FLAGS) == 0,
+        };
+}
+
+static void beat(struct log *l)
+{
+    if (l->now_ns < l->beat_ns)
+        return;
+    l->beat_ns = l->now_ns + l->opt.heartbeat_ns;
+    l->row[ROW_BEAT] = ++l->beat;
+    l->row[ROW_APPLIED] = l->applied;
+    l->row_sent_applied = l->applied;
+    reopen_lost_flows(l);
+    log_row_push(l);
+    if (!l->behind)
+        snap_notice(l);
+    struct oracle_view view[LOG_REPLICAS_MAX];
+    look_at_rows(l, view);
+    oracle_watch(&l->oracle, view, l->now_ns);
+}
+
+static void ask_oracle(struct log *l)
+{
+    struct oracle_view view[LOG_REPLICAS_MAX];
+    look_at_rows(l, view);
+    oracle_watch(&l->oracle, view, l->now_ns);
+    if (oracle_says_run(&l->oracle, view, mem_promised(l->mem, l->opt.region), l->now_ns))
+        recover_begin(l);
+}
+
+int log_post(struct log *l, uint64_t now_ns)
+{
+    if (l->broken)
+        return 0;
+    l->now_ns = now_ns;
+    beat(l);
+    switch (l->state) {
+    case LOG_JOINING:
+        return join_step(l);
+    case LOG_FOLLOWER:
+        ask_oracle(l);
+        return l->state != LOG_FOLLOWER;
+    case LOG_CANDIDATE:
+        return 0;
+    case LOG_SYNC:
+    case LOG_LEADER:
+        return lead_post(l);
+    }
+    return 0;
+}
+
+int log_settle(struct log *l, uint64_t now_ns)
+{
+    if (l->broken)
+        return 0;
+    l->now_ns = now_ns;
+    int work = 0;
+    if (l->ballot != 0) {
+        uint64_t promised = mem_promised(l->mem, l->opt.region);
+        l->ballot_seen = max_u64(l->ballot_seen, promised == MEM_CLOSED ? 0 : promised);
+        if (promised > l->ballot && !PLANTED(own_not_fenced) && !PLANTED(self_unchecked))
+            log_step_down(l, true);
+    }
+    if (l->state == LOG_CANDIDATE)
+        work += recover_step(l);
+    if (l->state == LOG_SYNC || l->state == LOG_LEADER)
+        work += lead_settle(l);
+    work += apply_decided(l);
+    if (l->state == LOG_LEADER)
+        lead_ack(l);
+    if (l->behind)
+        work += snap_take(l);
+    return work;
+}
+
+uint64_t log_next_ns(const struct log *l)
+{
+    uint64_t next = l->beat_ns;
+    if (l->state == LOG_FOLLOWER)
+        next = min_u64(next, oracle_next_ns(&l->oracle));
+    return next;
+}
+
+void log_stats(const struct log *l, struct log_stats *s)
+{
+    *s = l->stats;
+    s->state = l->state;
+    s->ballot = l->ballot;
+    s->promised = mem_promised(l->mem, l->opt.region);
+    s->applied = l->applied;
+    s->commit = l->commit;
+    s->tail = l->tail;
+    s->behind = l->behind;
+    s->live = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        s->live += l->peer[q].phase == PEER_LIVE;
+}
+
+const char *log_broken(const struct log *l)
+{
+    return l->broken;
+}
+
+uint64_t log_source_taken(const struct log *l, uint32_t source)
+{
+    return l->source[source].taken;
+}
+
+uint32_t log_leader_node(const struct log *l)
+{
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (promised == 0 || promised == MEM_CLOSED)
+        return UINT32_MAX;
+    uint32_t rank = (uint32_t)(promised % l->n);
+    return row_word(l, rank, ROW_BALLOT) == promised ? l->opt.nodes[rank] : UINT32_MAX;
+}

@@ -1,0 +1,126 @@
+/* The replicated log of one group: Protected Memory Paxos over remote memory.
+ *
+ * A `struct log` is one replica's part. It belongs to the host that polls it and is used by that
+ * host's thread alone; it never blocks, reads no clock and allocates nothing after log_open. Of n
+ * replicas, n/2+1 (the quorum) must hold an entry, written while they had promised the leader's
+ * ballot, before anyone applies it. What was applied anywhere is never lost or changed while fewer
+ * than a quorum fail, whatever else crashes, stops, is cut off or comes back.
+ *
+ * The machine above gets every message exactly once, in the same order at every replica. Messages
+ * come from *sources*: streams that clients (or a parent group) write into rings at every
+ * replica (agree/feed.h). What was taken from a source is derived from the log.
+ *
+ * A host's round: log_post of all its logs, one mem_poll, log_settle of all its logs. */
+#ifndef AGREE_LOG_H
+#define AGREE_LOG_H
+
+#include "agree/entry.h"
+#include "mem/mem.h"
+
+enum { LOG_REPLICAS_MAX = 9 };
+
+/* The state machine above. All calls come from within log_settle. */
+struct log_machine {
+    /* A message, in order, once. The bytes are valid during the call. */
+    void (*apply)(void *ctx, const struct entry *);
+
+    /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
+    void (*observe)(void *ctx, const struct entry *, bool effective);
+
+    /* Freezes a copy of the state as it is now and returns its size; then any number of reads
+     * of that copy, while apply goes on; then close. At most one copy is open at a time. */
+    uint64_t (*save_open)(void *ctx);
+    void (*save_read)(void *ctx, uint64_t offset, void *out, uint32_t bytes);
+    void (*save_close)(void *ctx);
+
+    /* Replaces the state: open with the size, the bytes in order, close. A transfer that breaks off
+     * is followed by another load_open, never by apply. */
+    void (*load_open)(void *ctx, uint64_t bytes);
+    void (*load_write)(void *ctx, const void *data, uint32_t bytes);
+    void (*load_close)(void *ctx);
+};
+
+struct log_options {
+    struct mem *mem;
+    uint32_t region;       /* number of the group: its region at every replica */
+    const uint32_t *nodes; /* the node that carries each replica, by rank; distinct */
+    uint32_t replicas;     /* 1 to LOG_REPLICAS_MAX */
+    uint32_t rank;         /* which of them this is */
+
+    const uint32_t *source_nodes; /* the node that writes each source */
+    uint32_t sources;
+    uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
+
+    uint32_t log_bytes;     /* ring of a log lane; 0: 1 MiB */
+    uint32_t payload_max;   /* largest message; 0: log_bytes / 16 */
+    uint32_t batch_bytes;   /* most that goes out as one write; 0: log_bytes / 16 */
+    uint32_t window_bytes;  /* most that is written and not committed; 0: log_bytes / 2 */
+    uint32_t snap_bytes;    /* ring of a snapshot lane; 0: 64 KiB */
+
+    uint64_t heartbeat_ns; /* 0: 10 ms */
+    uint64_t suspect_ns;   /* silence after which a leader counts as hung; 0: 60 ms */
+    uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 2 ms */
+    uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */
+    uint64_t seed;         /* for back-off */
+
+    const struct log_machine *machine;
+    void *ctx;
+};
+
+enum log_state {
+    LOG_JOINING,   /* memory lost: promises nothing until the group has taken it back */
+    LOG_FOLLOWER,  /* applies what the leader commits */
+    LOG_CANDIDATE, /* raising promises and reading what others left */
+    LOG_SYNC,      /* has a quorum; rewriting what it found under its own ballot */
+    LOG_LEADER,    /* serves */
+};
+
+/* What anyone may look at; log_stats copies it. */
+struct log_stats {
+    enum log_state state;
+    uint64_t ballot;    /* own ballot while leading or trying to, else 0 */
+    uint64_t promised;  /* of the own memory */
+    uint64_t applied;   /* position up to which the machine has everything */
+    uint64_t commit;    /* leader: position up to which it is decided */
+    uint64_t tail;      /* leader: position up to which it is written */
+    uint64_t messages;  /* applied by the machine in this life */
+    uint64_t noops;     /* entries that the machine did not get */
+    uint64_t terms;     /* times this replica began to serve as leader */
+    uint64_t candidacies;
+    uint64_t snapshots_sent;
+    uint64_t snapshots_loaded;
+    uint64_t batches;   /* writes of new entries by this leader, per replica one */
+    uint64_t shed;      /* followers given up for being stuck */
+    uint32_t live;      /* leader: replicas that take its writes, own included */
+    bool behind;        /* waits for a snapshot */
+};
+
+struct log;
+
+/* Opens the replica's region and lanes on mem. ERR_INVALID says which option is wrong and what would
+ * be right. */
+int log_open(const struct log_options *, struct log **, struct err *);
+void log_close(struct log *);
+
+/* Takes what sources have sent and writes it out; starts raises and reads. Returns work done. */
+int log_post(struct log *, uint64_t now_ns);
+
+/* After mem_poll: counts completions, commits, applies, acknowledges. Returns work done. */
+int log_settle(struct log *, uint64_t now_ns);
+
+/* When log_post has to be called again though nothing happens (heartbeats, time-outs). */
+uint64_t log_next_ns(const struct log *);
+
+void log_stats(const struct log *, struct log_stats *);
+
+/* NULL, or what this replica saw that no correct memory or peer can produce. It has stopped for
+ * good: it applies nothing, promises only through its memory, and must be started anew. */
+const char *log_broken(const struct log *);
+
+/* Position in the source's stream up to which the applied log has taken it. */
+uint64_t log_source_taken(const struct log *, uint32_t source);
+
+/* The node that leads, as far as this replica knows; UINT32_MAX if nobody. */
+uint32_t log_leader_node(const struct log *);
+
+#endif

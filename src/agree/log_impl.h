@@ -1,0 +1,221 @@
+/* The inside of a log. Files: log.c opens, steps and applies; log_recover.c becomes leader
+ * (protocols F1, F2); log_lead.c leads (F3, F4, F6); log_snap.c moves snapshots (F8). */
+#ifndef AGREE_LOG_IMPL_H
+#define AGREE_LOG_IMPL_H
+
+#include "agree/lanes.h"
+#include "agree/log.h"
+#include "agree/oracle.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+/* What a leader or candidate knows of one replica, itself included. */
+enum peer_phase {
+    PEER_DOWN,    /* not reached; tried again at retry_ns */
+    PEER_RAISE,   /* raise under way */
+    PEER_RUNS,    /* reading the run words of its log lanes */
+    PEER_HEADS,   /* reading all control words of its log lanes */
+    PEER_VERIFY,  /* asking whether the promise still stands: it may have lost its memory */
+    PEER_READY,   /* promised and read; takes part in recovery, then waits to be synchronised */
+    PEER_COMPARE, /* reading what an earlier leadership of ours left there */
+    PEER_LIVE,    /* takes our writes */
+};
+
+struct peer {
+    enum peer_phase phase;
+    uint64_t retry_ns;
+    uint64_t raised;    /* ballot of the raise under way or done */
+    uint64_t raised_life; /* ROW_INCARNATION when it was issued: the promise is at least of that life */
+    struct mem_op op;   /* that raise, and the question whether it still stands */
+    struct mem_flow flow; /* log writes under our ballot */
+    struct mem_flow open; /* rows, snapshots: no permission needed */
+    uint64_t open_retry_ns;
+
+    /* Its log lanes, by writer, as read after the raise. */
+    struct mem_op lane_op[LOG_REPLICAS_MAX];
+    uint64_t run[LOG_REPLICAS_MAX];
+    uint64_t head[LOG_REPLICAS_MAX][LOG_WORDS];
+
+    uint64_t start;       /* where our run there begins */
+    uint64_t next;        /* position up to which we have written to it */
+    uint64_t kept;        /* what stood there below this was ours already: the guard never goes under it */
+    uint64_t commit_sent; /* LOG_COMMIT as last written there */
+
+    uint64_t hold;        /* position it needs kept because its snapshot ends there; or UINT64_MAX */
+    uint64_t snap_id;     /* transfer to it under way; 0: none */
+    uint64_t snap_pos;    /* position of that snapshot */
+    uint64_t snap_sent;   /* bytes of it written */
+    uint64_t snap_taken;  /* bytes of it that were taken, as last seen */
+    uint64_t snap_moved_ns; /* when that last changed */
+};
+
+struct source {
+    struct mem_lane *in;  /* its ring here */
+    struct mem_lane *ack; /* what we tell it */
+    struct mem_flow flow;
+    uint64_t taken;  /* derived from the applied log: the next position expected */
+    uint64_t cursor; /* leader: next position to read; at least taken */
+    uint32_t node;
+    bool dirty;
+    bool bad; /* has written what no source writes; not read any more */
+};
+
+/* Steps of recovery, in order. */
+enum rec_step {
+    REC_IDLE,
+    REC_KEEP,    /* copying applied entries that others may still need */
+    REC_DECIDED, /* copying decided entries that we lack */
+    REC_SUFFIX,  /* merging what stands beyond the highest known commit */
+};
+
+struct recovery {
+    enum rec_step step;
+    bool reading;        /* a lane is being read: op is its ring read, then the check of its head */
+    bool checking;
+    struct mem_op op;
+    uint32_t q, w;       /* lane being read */
+    uint64_t from, end;  /* what is read of it */
+    uint64_t commit;     /* highest known */
+    uint64_t commit_run; /* run ballot of a lane that claims it */
+    uint32_t quorum;     /* mask of ranks that were read */
+    uint32_t lane;       /* REC_SUFFIX: next lane to look at, q * n + w */
+    uint64_t check[LOG_WORDS];
+};
+
+struct log {
+    struct log_options opt;
+    struct mem *mem;
+    uint32_t n;
+    uint32_t me;
+    uint32_t quorum;
+    uint64_t mask;    /* log_bytes - 1 */
+    uint64_t put_max; /* most bytes written as one put */
+
+    enum log_state state;
+    uint64_t ballot;     /* ours while candidate, sync or leader */
+    uint64_t ballot_seen; /* highest ballot heard of */
+    uint64_t applied;
+    uint64_t commit;     /* leader */
+    uint64_t tail;       /* leader: end of what was proposed */
+    uint64_t base;       /* leader: the own lane holds the log from here */
+    uint64_t start_end;  /* leader: end of the start marker of this ballot */
+    bool serving;        /* leader: takes from the sources */
+    uint64_t deadline_ns; /* candidacy and sync: give up then */
+    bool behind;         /* no state to apply to */
+    const char *broken;  /* set when the log has seen what cannot be; it stops */
+
+    uint64_t now_ns;
+    uint64_t beat;
+    uint64_t beat_ns;    /* when the next heartbeat is due */
+    uint64_t row[ROW_WORDS];
+    uint64_t row_sent_applied;
+    uint64_t row_marks;
+
+    uint64_t stuck_ns;  /* leader: since when there has been no room; 0: there is */
+    uint32_t stuck_rank;
+
+    uint32_t follow;        /* writer of the lane last applied from */
+    uint64_t follow_ballot; /* its run then */
+
+    struct oracle oracle;
+    struct peer peer[LOG_REPLICAS_MAX];
+    struct recovery rec;
+
+    struct mem_lane *lane[LOG_REPLICAS_MAX][LOG_REPLICAS_MAX]; /* LANE_LOG by owner, writer */
+    struct mem_lane *row_in[LOG_REPLICAS_MAX];
+    struct mem_lane *row_out[LOG_REPLICAS_MAX];
+    struct mem_lane *snap_in[LOG_REPLICAS_MAX];
+    struct mem_lane *snap_out[LOG_REPLICAS_MAX];
+
+    /* Recovery's chain of entries [chain_base, chain_end), and room for one lane's content. */
+    unsigned char *chain;
+    unsigned char *side;
+    uint64_t chain_base, chain_end;
+    struct mem_op side_op; /* compare reads into side */
+    uint32_t comparing;    /* rank, or n: nobody */
+    uint64_t compare_from;
+
+    unsigned char *batch; /* entries being sent; put_max bytes */
+
+    /* Joining and snapshots. */
+    uint32_t joined[LOG_REPLICAS_MAX]; /* derived: incarnation last taken back, by rank */
+    uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: incarnation proposed in this ballot, plus 1 */
+    uint64_t snap_count;
+    uint32_t snap_to;        /* rank of the transfer under way, or n */
+    uint64_t snap_total;     /* bytes of it */
+    unsigned char *snap_head; /* the log's part of a snapshot */
+    uint32_t snap_head_bytes;
+    uint64_t load_id;        /* snapshot being taken, or last taken */
+    uint32_t load_from;
+    uint64_t load_taken, load_total, load_pos;
+    bool loading;
+    struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
+    bool peeking;
+
+    struct log_stats stats;
+    uint32_t source_turn;
+    struct source *source;
+    uint32_t *dirty;      /* sources whose taken has moved since they were told */
+    uint32_t dirty_count;
+};
+
+static inline const struct entry *entry_at(const unsigned char *bytes)
+{
+    return (const struct entry *)(const void *)bytes;
+}
+
+/* An entry of the own lane of writer w, if the position is still there. */
+static inline const struct entry *log_entry(const struct log *l, uint32_t w, uint64_t pos)
+{
+    return entry_at(l->lane[l->me][w]->ring + (pos & l->mask));
+}
+
+static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t word)
+{
+    if (rank == l->me)
+        return l->row[word];
+    return l->row_in[rank]->ctl ? mem_word(l->row_in[rank], word) : 0;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* log.c */
+void log_move(struct log *, enum log_state);
+void log_stop(struct log *, const char *why); /* sets broken, once */
+void log_row_push(struct log *);
+void log_fall_behind(struct log *);
+void log_source_dirty(struct log *, uint32_t source);
+void log_step_down(struct log *, bool failed);
+
+/* log_recover.c */
+void recover_begin(struct log *);
+int recover_step(struct log *);
+int peer_step(struct log *, uint32_t rank);
+
+/* log_lead.c */
+void lead_sync_own(struct log *);
+void lead_sync_peer(struct log *, uint32_t rank);
+int lead_post(struct log *);
+int lead_settle(struct log *);
+void lead_ack(struct log *);
+bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
+bool lead_too_old(const struct log *, uint32_t rank);
+
+/* log_snap.c */
+uint32_t snap_head_size(const struct log_options *);
+int snap_send(struct log *);
+int snap_take(struct log *);
+void snap_notice(struct log *);
+void snap_abort(struct log *);
+int join_step(struct log *);
+
+#endif

@@ -1,0 +1,551 @@
+/* Leading: synchronise the replicas, write what sources send, commit (protocols F3, F4, F6). */
+#include "agree/log_impl.h"
+
+enum { CATCH_UP_PUTS_MAX = 8 }; /* per replica and round; the rest follows in the next round */
+
+/* How far our own copy has landed; what others are sent beyond the present batch is read there. */
+static uint64_t own_landed(const struct log *l)
+{
+    if (PLANTED(self_unchecked) || PLANTED(own_not_fenced))
+        return l->peer[l->me].next;
+    return l->peer[l->me].flow.done;
+}
+
+/* ---- synchronising ---- */
+
+static bool entries_equal(const struct entry *a, const struct entry *b)
+{
+    return a->pos == b->pos && a->bytes == b->bytes && a->source == b->source &&
+           a->srcpos == b->srcpos && memcmp(a->payload, b->payload, a->bytes) == 0;
+}
+
+/* The lane content [pos, end) in `theirs` against the log [pos, our_end) in `ours`: returns up to
+ * where they are the same but for ballots. */
+static uint64_t equal_until(const struct log *l, const unsigned char *theirs, uint64_t pos,
+                            uint64_t end, const unsigned char *ours, uint64_t our_end)
+{
+    const uint64_t from = pos;
+    while (pos < end && pos < our_end) {
+        const struct entry *a = entry_at(theirs + (pos - from));
+        const struct entry *b = entry_at(ours + (pos - from));
+        if (a->bytes > l->opt.payload_max || !entries_equal(a, b))
+            break;
+        pos += entry_size(a->bytes);
+    }
+    return pos;
+}
+
+/* Moves over well-formed entries from pos until `to`; UINT64_MAX if that is not where one begins. */
+static uint64_t walk_to(const struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end,
+                        uint64_t to)
+{
+    const uint64_t from = pos;
+    while (pos < to && pos < end) {
+        const struct entry *e = entry_at(bytes + (pos - from));
+        if (e->pos != pos || e->bytes > l->opt.payload_max)
+            return UINT64_MAX;
+        pos += entry_size(e->bytes);
+    }
+    return pos == to ? pos : UINT64_MAX;
+}
+
+static void peer_live(struct log *l, uint32_t rank)
+{
+    l->peer[rank].phase = PEER_LIVE;
+    if (l->snap_to != rank)
+        l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
+}
+
+/* Begins a run at the replica that has nothing of ours to go on from. */
+static void run_renew(struct log *l, uint32_t rank, uint64_t start)
+{
+    struct peer *p = &l->peer[rank];
+    struct mem_lane *lane = l->lane[rank][l->me];
+    mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+    mem_set1(l->mem, &p->flow, lane, LOG_RUN, 0);
+    uint64_t words[] = {start, start, start};
+    mem_set(l->mem, &p->flow, lane, LOG_START, words, 3);
+    mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
+    p->start = p->next = p->kept = p->commit_sent = start;
+    peer_live(l, rank);
+}
+
+/* Goes on with a run of an earlier leadership of ours, whose content below `same` is what we have
+ * recovered. That part may be the only other copy of something decided, so it is never taken back:
+ * it is written again in place, with nothing changed but the ballots. */
+static void run_continue(struct log *l, uint32_t rank, uint64_t applied, uint64_t same)
+{
+    struct peer *p = &l->peer[rank];
+    struct mem_lane *lane = l->lane[rank][l->me];
+    const uint64_t *head = p->head[l->me];
+    mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+    /* What stands there between its last commit and `applied` may be something else than was decided
+     * in the end; the run then begins behind it. */
+    p->start = head[LOG_COMMIT] >= applied ? head[LOG_START] : applied;
+    mem_set1(l->mem, &p->flow, lane, LOG_START, p->start);
+    mem_set1(l->mem, &p->flow, lane, LOG_GUARD, same);
+    mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
+    p->kept = same;
+    p->commit_sent = head[LOG_COMMIT];
+    p->next = max_u64(applied, p->commit_sent);
+    peer_live(l, rank);
+}
+
+static bool run_continues(const uint64_t *head, uint64_t applied)
+{
+    return head[LOG_RUN] != 0 && head[LOG_START] <= applied && head[LOG_GUARD] >= applied &&
+           !PLANTED(retract_decided);
+}
+
+/* There is something in the lane to go on from: entries beyond `applied`, or a run that surely has all
+ * before it. */
+static bool worth_keeping(const uint64_t *head, uint64_t applied, uint64_t same)
+{
+    return same != UINT64_MAX && (same > applied || head[LOG_COMMIT] >= applied);
+}
+
+/* Where to begin reading a lane so as to meet `applied` at the start of an entry. */
+static uint64_t read_from(const uint64_t *head, uint64_t applied)
+{
+    return head[LOG_COMMIT] >= applied ? applied : max_u64(head[LOG_START], head[LOG_COMMIT]);
+}
+
+/* Copies entries [pos, end) from `bytes` into the batch under our ballot, as many as fit; returns
+ * the end of the last one. */
+static uint64_t batch_copy(struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end)
+{
+    const uint64_t from = pos;
+    while (pos < end) {
+        const struct entry *e = entry_at(bytes + (pos - from));
+        uint64_t size = entry_size(e->bytes);
+        if (pos + size > end || pos + size - from > l->put_max)
+            break;
+        memcpy(l->batch + (pos - from), e, size);
+        if (!PLANTED(no_restamp))
+            ((struct entry *)(void *)(l->batch + (pos - from)))->ballot = l->ballot;
+        pos += size;
+    }
+    return pos;
+}
+
+/* Writes [p->next, end) from the batch to the replica, with guard, and asks to hear of it. */
+static void peer_write(struct log *l, uint32_t rank, uint64_t end)
+{
+    struct peer *p = &l->peer[rank];
+    struct mem_lane *lane = l->lane[rank][l->me];
+    mem_put(l->mem, &p->flow, lane, p->next, l->batch, (uint32_t)(end - p->next));
+    p->next = end;
+    /* What is told of the commit never goes beyond what is known to be there. */
+    uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
+    p->commit_sent = max_u64(p->commit_sent, commit);
+    uint64_t words[] = {max_u64(end, p->kept), p->commit_sent};
+    mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
+    mem_mark(l->mem, &p->flow, end);
+}
+
+/* The start marker of a leadership that got no further serves the next one too, so that a series of
+ * failed attempts does not fill the log. */
+static bool ends_with_start(const struct log *l)
+{
+    const struct entry *last = NULL;
+    for (uint64_t pos = l->commit; pos < l->chain_end; pos += entry_size(last->bytes))
+        last = entry_at(l->chain + (pos - l->chain_base));
+    return last != NULL && last->source == SOURCE_LOG && last->srcpos == ENTRY_START;
+}
+
+/* Puts the recovered chain into our own lane, from where everybody else is served. */
+void lead_sync_own(struct log *l)
+{
+    struct peer *p = &l->peer[l->me];
+    const uint64_t *head = p->head[l->me];
+    uint64_t same = UINT64_MAX;
+    if (run_continues(head, l->applied)) {
+        uint64_t from = read_from(head, l->applied);
+        const unsigned char *lane = l->lane[l->me][l->me]->ring;
+        if (walk_to(l, lane + (from & l->mask), from, head[LOG_GUARD], l->applied) == l->applied)
+            same = equal_until(l, lane + (l->applied & l->mask), l->applied, head[LOG_GUARD],
+                               l->chain + (l->applied - l->chain_base), l->chain_end);
+    }
+    if (worth_keeping(head, l->applied, same)) {
+        run_continue(l, l->me, l->applied, same);
+        l->base = p->start;
+    } else {
+        run_renew(l, l->me, l->chain_base);
+        l->base = l->chain_base;
+    }
+    while (p->next < l->chain_end) {
+        uint64_t end = batch_copy(l, l->chain + (p->next - l->chain_base), p->next, l->chain_end);
+        if (end == p->next) {
+            log_stop(l, "the recovered log is malformed");
+            return;
+        }
+        peer_write(l, l->me, end);
+    }
+    if (l->applied < l->commit && p->commit_sent < l->commit) {
+        p->commit_sent = l->commit;
+        mem_set1(l->mem, &p->flow, l->lane[l->me][l->me], LOG_COMMIT, l->commit);
+    }
+    if (PLANTED(skip_first) && l->applied < l->chain_end)
+        l->applied += entry_size(entry_at(l->chain + (l->applied - l->chain_base))->bytes);
+    for (uint32_t q = 0; q < l->n; q++)
+        l->join_asked[q] = 0;
+    l->stuck_ns = 0;
+    l->serving = false;
+    if (!ends_with_start(l))
+        lead_propose(l, ENTRY_START, NULL, 0);
+    l->start_end = l->tail;
+}
+
+/* The replica has not applied, and does not find in our lane, what it would need next. */
+bool lead_too_old(const struct log *l, uint32_t rank)
+{
+    uint64_t applied = row_word(l, rank, ROW_APPLIED);
+    return applied < l->base || applied + l->opt.log_bytes < l->tail + 2 * l->put_max;
+}
+
+/* A replica that has promised and was read: bring it to where it can take new entries. */
+void lead_sync_peer(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    const uint64_t *head = p->head[l->me];
+    uint64_t applied = row_word(l, rank, ROW_APPLIED);
+    if (PLANTED(late_stale) && l->state == LOG_LEADER && head[LOG_RUN] != 0) {
+        run_continue(l, rank, applied, head[LOG_GUARD]);
+        p->next = l->tail;
+        return;
+    }
+    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank))
+        return; /* by snapshot first */
+    if (run_continues(head, applied)) {
+        uint64_t from = read_from(head, applied);
+        if (head[LOG_GUARD] > from && head[LOG_GUARD] - from <= l->opt.log_bytes) {
+            if (l->comparing < l->n || l->side_op.status == MEM_PENDING)
+                return; /* one at a time */
+            l->comparing = rank;
+            l->compare_from = from;
+            p->phase = PEER_COMPARE;
+            mem_read_ring(l->mem, &l->side_op, l->lane[rank][l->me], from, l->side,
+                          (uint32_t)(head[LOG_GUARD] - from));
+            return;
+        }
+    }
+    run_renew(l, rank, applied);
+}
+
+static int compare_step(struct log *l)
+{
+    uint32_t rank = l->comparing;
+    if (rank >= l->n || l->side_op.status == MEM_PENDING)
+        return 0;
+    l->comparing = l->n;
+    struct peer *p = &l->peer[rank];
+    const uint64_t *head = p->head[l->me];
+    if (l->side_op.status != MEM_DONE) {
+        p->phase = PEER_DOWN;
+        p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
+        return 1;
+    }
+    p->phase = PEER_READY;
+    uint64_t applied = row_word(l, rank, ROW_APPLIED);
+    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank) || applied < l->compare_from)
+        return 1; /* it has changed meanwhile: look again */
+    uint64_t same = UINT64_MAX;
+    if (head[LOG_GUARD] >= applied &&
+        walk_to(l, l->side, l->compare_from, head[LOG_GUARD], applied) == applied)
+        same = equal_until(l, l->side + (applied - l->compare_from), applied, head[LOG_GUARD],
+                           l->lane[l->me][l->me]->ring + (applied & l->mask), own_landed(l));
+    if (worth_keeping(head, applied, same))
+        run_continue(l, rank, applied, same);
+    else
+        run_renew(l, rank, applied);
+    return 1;
+}
+
+/* ---- writing ---- */
+
+/* Sends a replica what it lacks, from our own lane. */
+static int catch_up(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    int work = 0;
+    uint64_t landed = own_landed(l);
+    for (int i = 0; i < CATCH_UP_PUTS_MAX && p->next < landed; i++) {
+        const unsigned char *own = l->lane[l->me][l->me]->ring + (p->next & l->mask);
+        uint64_t end = batch_copy(l, own, p->next, landed);
+        if (end == p->next)
+            break;
+        peer_write(l, rank, end);
+        work++;
+    }
+    return work;
+}
+
+/* Sends the batch [tail, end) to all who have everything before it. */
+static void batch_send(struct log *l, uint64_t end)
+{
+    uint64_t from = l->tail;
+    l->tail = end;
+    for (uint32_t q = 0; q < l->n; q++)
+        if (l->peer[q].phase == PEER_LIVE && l->peer[q].next == from)
+            peer_write(l, q, end);
+    l->stats.batches++;
+}
+
+static void entry_fill(const struct log *l, unsigned char *at, uint64_t pos, uint32_t source,
+                       uint64_t srcpos, const void *payload, uint32_t bytes)
+{
+    struct entry *e = (struct entry *)(void *)at;
+    uint64_t ballot = PLANTED(one_ballot) ? mem_promised(l->mem, l->opt.region) : l->ballot;
+    *e = (struct entry){
+        .pos = pos, .ballot = ballot, .bytes = bytes, .source = source, .srcpos = srcpos};
+    if (bytes > 0)
+        memcpy(e->payload, payload, bytes);
+    if (bytes & 7)
+        memset(e->payload + bytes, 0, 8 - (bytes & 7));
+}
+
+/* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to
+ * apply is overwritten. *who is the replica that holds it up. */
+static uint64_t room_end(const struct log *l, uint32_t *who)
+{
+    uint64_t sorted[LOG_REPLICAS_MAX];
+    uint32_t count = 0;
+    uint64_t least = l->applied;
+    *who = l->me;
+    for (uint32_t q = 0; q < l->n; q++) {
+        const struct peer *p = &l->peer[q];
+        bool has_state = row_word(l, q, ROW_FLAGS) == 0;
+        uint64_t applied = q == l->me ? l->applied : row_word(l, q, ROW_APPLIED);
+        uint64_t needs = p->hold;
+        if (p->phase == PEER_LIVE && has_state)
+            needs = min_u64(needs, applied);
+        if (needs < least) {
+            least = needs;
+            *who = q;
+        }
+        if (has_state && (q == l->me || !mem_dead(l->mem, l->opt.nodes[q]))) {
+            uint32_t i = count++;
+            for (; i > 0 && sorted[i - 1] < applied; i--)
+                sorted[i] = sorted[i - 1];
+            sorted[i] = applied;
+        }
+    }
+    if (PLANTED(overrun))
+        least = l->applied;
+    else
+        least = min_u64(least, count >= l->quorum ? sorted[l->quorum - 1] : l->base);
+    return least + l->opt.log_bytes - 2 * l->put_max;
+}
+
+/* A replica that is in the way for too long is written to no more, if a quorum remains. It
+ * comes back through a snapshot. */
+static void note_stuck(struct log *l, uint32_t who)
+{
+    if (l->stuck_ns == 0 || l->stuck_rank != who) {
+        l->stuck_ns = l->now_ns ? l->now_ns : 1;
+        l->stuck_rank = who;
+        return;
+    }
+    if (l->now_ns - l->stuck_ns < l->opt.detach_ns || who == l->me)
+        return;
+    struct peer *p = &l->peer[who];
+    p->hold = UINT64_MAX;
+    if (l->snap_to == who)
+        snap_abort(l);
+    uint32_t live = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        live += l->peer[q].phase == PEER_LIVE;
+    l->stuck_ns = 0;
+    if (p->phase == PEER_LIVE && live > l->quorum) {
+        mem_flow_close(l->mem, &p->flow);
+        p->phase = PEER_DOWN;
+        p->retry_ns = l->now_ns + l->opt.detach_ns;
+        l->stats.shed++;
+    }
+}
+
+bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint32_t bytes)
+{
+    uint32_t who;
+    uint64_t end = l->tail + entry_size(bytes);
+    if (kind != ENTRY_START && end > room_end(l, &who))
+        return false;
+    entry_fill(l, l->batch, l->tail, SOURCE_LOG, kind, payload, bytes);
+    batch_send(l, end);
+    return true;
+}
+
+/* Drains what all sources have ready into one batch, never waiting to fill it. */
+static int intake(struct log *l)
+{
+    const uint64_t source_mask = l->opt.source_bytes - 1;
+    uint64_t window_end = l->commit + l->opt.window_bytes;
+    uint64_t batch_end = l->tail + l->opt.batch_bytes;
+    uint64_t room = UINT64_MAX; /* looked up when there is something to write */
+    uint64_t end = l->tail;
+    uint32_t who = l->me;
+    uint32_t sources = l->opt.sources;
+    for (uint32_t i = 0, k = l->source_turn; i < sources; i++, k = k + 1 < sources ? k + 1 : 0) {
+        struct source *s = &l->source[k];
+        if (s->in->ctl == NULL || s->bad)
+            continue;
+        uint64_t guard = mem_word(s->in, SOURCE_GUARD);
+        while (s->cursor < guard) {
+            const struct frame *f = (const void *)(s->in->ring + (s->cursor & source_mask));
+            if (f->pos != s->cursor || f->bytes > l->opt.payload_max ||
+                s->cursor + frame_size(f->bytes) > guard) {
+                s->bad = true;
+                break;
+            }
+            uint64_t size = entry_size(f->bytes);
+            if (room == UINT64_MAX)
+                room = room_end(l, &who);
+            if (end + size > room) {
+                note_stuck(l, who);
+                goto full;
+            }
+            if (end + size > window_end || (end > l->tail && end + size > batch_end))
+                goto full;
+            entry_fill(l, l->batch + (end - l->tail), end, k, s->cursor, f->payload, f->bytes);
+            end += size;
+            s->cursor += frame_size(f->bytes);
+            l->stuck_ns = 0;
+        }
+    }
+full:
+    if (sources > 0)
+        l->source_turn = (l->source_turn + 1) % sources;
+    if (end == l->tail)
+        return 0;
+    batch_send(l, end);
+    return 1;
+}
+
+/* With nothing else to send, the commit index goes alone, so that the last message needs no next. */
+static void commit_alone(struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++) {
+        struct peer *p = &l->peer[q];
+        if (p->phase != PEER_LIVE || q == l->me)
+            continue;
+        uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
+        if (commit > p->commit_sent) {
+            p->commit_sent = commit;
+            mem_set1(l->mem, &p->flow, l->lane[q][l->me], LOG_COMMIT, commit);
+        }
+    }
+}
+
+/* The start marker is applied, so all that the leaders before us took from the sources is known. */
+static void open_sources(struct log *l)
+{
+    l->serving = true;
+    for (uint32_t i = 0; i < l->opt.sources; i++) {
+        struct source *s = &l->source[i];
+        if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
+            s->cursor = s->taken;
+        s->bad = false;
+        log_source_dirty(l, i);
+    }
+}
+
+int lead_post(struct log *l)
+{
+    int work = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail)
+            work += catch_up(l, q);
+    if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
+        open_sources(l);
+    int sent = l->serving ? intake(l) : 0;
+    if (!sent)
+        commit_alone(l);
+    return work + sent + snap_send(l);
+}
+
+/* ---- counting ---- */
+
+static uint64_t quorum_match(const struct log *l)
+{
+    uint64_t sorted[LOG_REPLICAS_MAX];
+    for (uint32_t q = 0; q < l->n; q++) {
+        uint64_t match = l->peer[q].phase == PEER_LIVE ? l->peer[q].flow.done : 0;
+        if (q == l->me)
+            match = own_landed(l);
+        uint32_t i = q;
+        for (; i > 0 && sorted[i - 1] < match; i--)
+            sorted[i] = sorted[i - 1];
+        sorted[i] = match;
+    }
+    uint32_t need = PLANTED(quorum_f) && l->quorum > 1 ? l->quorum - 1 : l->quorum;
+    return sorted[need - 1];
+}
+
+/* Follows up on what the replicas answered; may end the leadership. */
+static int peers_settle(struct log *l)
+{
+    int work = 0;
+    for (uint32_t q = 0; q < l->n; q++) {
+        struct peer *p = &l->peer[q];
+        bool own_exempt = q == l->me && (PLANTED(self_unchecked) || PLANTED(own_not_fenced));
+        if (p->phase == PEER_LIVE) {
+            if (p->flow.status == MEM_DONE || own_exempt)
+                continue;
+            if (q == l->me) {
+                log_step_down(l, true);
+                return 1;
+            }
+            /* If it was denied, the next raise tells by whom: a higher ballot ends our leadership, a
+             * replica that lost its memory does not. */
+            p->phase = PEER_DOWN;
+            p->retry_ns = l->now_ns + (p->flow.status == MEM_DENIED ? 0 : l->opt.heartbeat_ns);
+            mem_flow_close(l->mem, &p->flow);
+            work++;
+        } else if (p->phase == PEER_READY) {
+            lead_sync_peer(l, q);
+            work += p->phase != PEER_READY;
+        } else if (p->phase != PEER_COMPARE) {
+            work += peer_step(l, q);
+            if (l->state == LOG_FOLLOWER)
+                return work;
+        }
+    }
+    return work + compare_step(l);
+}
+
+int lead_settle(struct log *l)
+{
+    int work = peers_settle(l);
+    if (l->state == LOG_FOLLOWER)
+        return work;
+    uint64_t match = quorum_match(l);
+    /* Only what stands on a quorum under our own ballot counts, and the start marker is the
+     * first of it that was not there before. */
+    if (match > l->commit && (match >= l->start_end || PLANTED(early_serve))) {
+        l->commit = match;
+        struct peer *p = &l->peer[l->me];
+        p->commit_sent = match;
+        mem_set1(l->mem, &p->flow, l->lane[l->me][l->me], LOG_COMMIT, match);
+        work++;
+    }
+    if (l->state == LOG_SYNC && l->commit >= l->start_end) {
+        log_move(l, LOG_LEADER);
+        l->stats.terms++;
+    }
+    return work;
+}
+
+/* Tells the sources how far they were taken; also wakes them. */
+void lead_ack(struct log *l)
+{
+    if (!l->serving)
+        return;
+    for (uint32_t i = 0; i < l->dirty_count; i++) {
+        struct source *s = &l->source[l->dirty[i]];
+        s->dirty = false;
+        uint64_t words[] = {s->taken, l->ballot};
+        mem_set(l->mem, &s->flow, s->ack, ACK_TAKEN, words, 2);
+        mem_bell(l->mem, s->node);
+    }
+    l->dirty_count = 0;
+}

@@ -1,0 +1,514 @@
+/* Becoming leader: raise the promise at a quorum, find everything that may have been decided
+ * (protocols F1 and F2).
+ *
+ * With the promises of a quorum in hand, and their lanes read after the promise, the log that is
+ * to be rewritten has three parts:
+ *
+ *      chain_base        applied            commit                chain_end
+ *          |--- kept -------|---- decided -----|------ suffix --------|
+ *
+ * kept: entries that we have applied and that slower replicas may still need; from the lane that we
+ * followed. decided: entries below the highest commit claim in the quorum that we lack; from any lane
+ * that is known to agree with that claim. suffix: beyond it, at each position the entry of the
+ * highest ballot over all lanes. Every lane read is checked again afterwards: a leader that was
+ * deposed meanwhile and does not know may still be writing. */
+#include "agree/log_impl.h"
+
+void recover_begin(struct log *l)
+{
+    /* Reads of an earlier attempt may still land in our buffers. */
+    if (l->rec.op.status == MEM_PENDING || l->side_op.status == MEM_PENDING)
+        return;
+    uint64_t seen = max_u64(l->ballot_seen, mem_promised(l->mem, l->opt.region));
+    for (uint32_t q = 0; q < l->n; q++)
+        seen = max_u64(seen, row_word(l, q, ROW_BALLOT));
+    l->ballot = (seen / l->n + 1) * l->n + l->me;
+    l->ballot_seen = l->ballot;
+    l->rec.step = REC_IDLE;
+    l->rec.reading = false;
+    l->comparing = l->n;
+    /* Longer after each failure: what is too short for this memory and group would never succeed. */
+    l->deadline_ns = l->now_ns + (l->opt.suspect_ns << min_u64(l->oracle.failures, 6));
+    l->stats.candidacies++;
+    for (uint32_t q = 0; q < l->n; q++)
+        l->peer[q].phase = PEER_RAISE;
+    log_move(l, LOG_CANDIDATE);
+    for (uint32_t q = 0; q < l->n; q++)
+        peer_step(l, q);
+}
+
+static bool lane_ops_pending(const struct log *l, const struct peer *p)
+{
+    for (uint32_t w = 0; w < l->n; w++)
+        if (p->lane_op[w].status == MEM_PENDING)
+            return true;
+    return false;
+}
+
+static bool lane_ops_lost(const struct log *l, const struct peer *p)
+{
+    for (uint32_t w = 0; w < l->n; w++)
+        if (p->lane_op[w].status != MEM_DONE)
+            return true;
+    return false;
+}
+
+static void peer_down(struct log *l, struct peer *p)
+{
+    p->phase = PEER_DOWN;
+    p->retry_ns = PLANTED(lost_request) && l->state == LOG_CANDIDATE
+                      ? UINT64_MAX
+                      : l->now_ns + l->opt.heartbeat_ns;
+}
+
+static void read_runs(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    for (uint32_t w = 0; w < l->n; w++)
+        mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], LOG_RUN, 1, &p->run[w]);
+    p->phase = PEER_RUNS;
+}
+
+static void read_heads(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    for (uint32_t w = 0; w < l->n; w++)
+        mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], 0, LOG_WORDS, p->head[w]);
+    p->phase = PEER_HEADS;
+}
+
+static int peer_raised(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    switch (p->op.status) {
+    case MEM_PENDING:
+        return 0;
+    case MEM_DONE:
+        if (PLANTED(read_ungranted))
+            p->phase = PEER_HEADS;
+        else
+            read_runs(l, rank);
+        return 1;
+    case MEM_DENIED:
+        if (p->op.value == MEM_CLOSED) {
+            peer_down(l, p);
+        } else {
+            l->ballot_seen = max_u64(l->ballot_seen, p->op.value);
+            log_step_down(l, true);
+        }
+        return 1;
+    case MEM_LOST:
+        peer_down(l, p);
+        return 1;
+    }
+    return 0;
+}
+
+/* Moves one replica from unreached to READY; may end the candidacy or leadership. */
+int peer_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    switch (p->phase) {
+    case PEER_DOWN:
+        if (l->now_ns < p->retry_ns)
+            return 0;
+        p->phase = PEER_RAISE;
+        p->raised = 0;
+        /* fall through */
+    case PEER_RAISE:
+        if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
+            return 0;
+        if (p->raised == l->ballot)
+            return peer_raised(l, rank);
+        p->raised = l->ballot;
+        p->raised_life = row_word(l, rank, ROW_INCARNATION);
+        if (PLANTED(own_not_fenced) && rank == l->me) {
+            read_runs(l, rank);
+            return 1;
+        }
+        if (PLANTED(read_ungranted)) {
+            read_heads(l, rank);
+            p->phase = PEER_RAISE;
+        }
+        mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
+        return p->op.status == MEM_PENDING ? 1 : peer_step(l, rank);
+    case PEER_RUNS:
+        if (lane_ops_pending(l, p))
+            return 0;
+        if (lane_ops_lost(l, p))
+            peer_down(l, p);
+        else
+            read_heads(l, rank);
+        return 1;
+    case PEER_HEADS:
+        if (lane_ops_pending(l, p))
+            return 0;
+        if (lane_ops_lost(l, p)) {
+            peer_down(l, p);
+            return 1;
+        }
+        if (PLANTED(read_ungranted))
+            for (uint32_t w = 0; w < l->n; w++)
+                p->run[w] = p->head[w][LOG_RUN];
+        mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
+        p->phase = PEER_VERIFY;
+        return 1;
+    case PEER_VERIFY:
+        if (p->op.status == MEM_PENDING)
+            return 0;
+        if (p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(own_not_fenced)))
+            p->phase = PEER_READY;
+        else
+            peer_down(l, p);
+        return 1;
+    case PEER_READY:
+    case PEER_COMPARE:
+    case PEER_LIVE:
+        return 0;
+    }
+    return 0;
+}
+
+/* ---- the chain ---- */
+
+/* Verifies that entries follow each other without a gap from pos to end, and that stop is where one
+ * begins (or is end). */
+static bool chain_walk(const struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end,
+                       uint64_t stop)
+{
+    bool found = pos == stop || end == stop;
+    const uint64_t from = pos;
+    while (pos < end) {
+        const struct entry *e = entry_at(bytes + (pos - from));
+        if (end - pos < sizeof(*e) || e->pos != pos || e->bytes > l->opt.payload_max)
+            return false;
+        pos += entry_size(e->bytes);
+        found |= pos == stop;
+    }
+    return pos == end && found;
+}
+
+static unsigned char *chain_at(struct log *l, uint64_t pos)
+{
+    return l->chain + (pos - l->chain_base);
+}
+
+/* Makes room for a chain up to end, and a start marker behind it, at the price of what was only kept
+ * for others. The lane must stay readable for the next candidate: one more put may be on its way. */
+static bool chain_fits(struct log *l, uint64_t end)
+{
+    uint64_t most = l->opt.log_bytes - l->put_max - entry_size(0);
+    if (end - l->chain_base > most && l->chain_base < l->applied) {
+        memmove(l->chain, chain_at(l, l->applied), l->chain_end - l->applied);
+        l->chain_base = l->applied;
+    }
+    return end - l->chain_base <= most;
+}
+
+/* Merges side content [pos, end) into the suffix: at each position the higher ballot wins. Where
+ * the sizes differ, the loser's rest goes with it: had any of it been decided, the winner's
+ * leader would have found it and rewritten the same. False if it does not fit. */
+static bool chain_merge(struct log *l, const unsigned char *side, uint64_t pos, uint64_t end)
+{
+    const uint64_t from = pos;
+    while (pos < end && pos < l->chain_end) {
+        const struct entry *ours = entry_at(chain_at(l, pos));
+        const struct entry *theirs = entry_at(side + (pos - from));
+        uint64_t size = entry_size(ours->bytes);
+        bool same_size = size == entry_size(theirs->bytes);
+        if (theirs->ballot > ours->ballot) {
+            if (!same_size) {
+                l->chain_end = pos;
+                break;
+            }
+            memcpy(chain_at(l, pos), theirs, size);
+        } else if (!same_size) {
+            return true;
+        }
+        pos += size;
+    }
+    if (pos < end) {
+        if (!chain_fits(l, end))
+            return false;
+        memcpy(chain_at(l, pos), side + (pos - from), end - pos);
+        l->chain_end = end;
+    }
+    return true;
+}
+
+/* ---- recovery ---- */
+
+static void rec_read(struct log *l, uint32_t q, uint32_t w, uint64_t from, uint64_t end,
+                     unsigned char *into)
+{
+    struct recovery *r = &l->rec;
+    r->q = q;
+    r->w = w;
+    r->from = from;
+    r->end = end;
+    r->reading = true;
+    r->checking = false;
+    mem_read_ring(l->mem, &r->op, l->lane[q][w], from, into, (uint32_t)(end - from));
+}
+
+/* The highest commit claim of the quorum, and the ballot of a run that makes it. */
+static void rec_find_commit(struct log *l)
+{
+    struct recovery *r = &l->rec;
+    r->commit = l->applied;
+    r->commit_run = UINT64_MAX;
+    for (uint32_t q = 0; q < l->n; q++) {
+        if (!(r->quorum >> q & 1))
+            continue;
+        for (uint32_t w = 0; w < l->n; w++) {
+            const uint64_t *head = l->peer[q].head[w];
+            uint64_t run = head[LOG_RUN] == l->peer[q].run[w] ? head[LOG_RUN] : 0;
+            if (head[LOG_COMMIT] > r->commit) {
+                r->commit = head[LOG_COMMIT];
+                r->commit_run = UINT64_MAX;
+            }
+            if (head[LOG_COMMIT] == r->commit && run != 0)
+                r->commit_run = min_u64(r->commit_run, run);
+        }
+    }
+}
+
+/* What slower replicas may still need of what we have applied, as far as the lane that we followed
+ * surely still holds it. Not needed if our own lane goes on from before. */
+static void rec_keep(struct log *l)
+{
+    l->chain_base = l->chain_end = l->applied;
+    const uint64_t *own = l->peer[l->me].head[l->me];
+    if (own[LOG_RUN] != 0 && own[LOG_START] <= l->applied && own[LOG_COMMIT] >= l->applied)
+        return;
+    if (l->follow >= l->n || l->follow == l->me)
+        return;
+    const uint64_t *head = l->peer[l->me].head[l->follow];
+    if (head[LOG_RUN] != l->follow_ballot || l->peer[l->me].run[l->follow] != l->follow_ballot)
+        return;
+    uint64_t reach = l->opt.log_bytes - 2 * l->put_max;
+    uint64_t low = head[LOG_GUARD] > reach ? head[LOG_GUARD] - reach : 0;
+    low = max_u64(low, head[LOG_START]);
+    uint64_t from = l->applied;
+    for (uint32_t q = 0; q < l->n; q++) {
+        uint64_t applied = row_word(l, q, ROW_APPLIED);
+        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
+            from = applied;
+    }
+    if (from < l->applied)
+        rec_read(l, l->me, l->follow, from, l->applied, l->chain);
+}
+
+/* A lane of the quorum that holds decided entries from pos on; returns how far. */
+static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_out, uint32_t *w_out)
+{
+    const struct recovery *r = &l->rec;
+    uint64_t best = pos;
+    for (uint32_t q = 0; q < l->n; q++) {
+        if (!(r->quorum >> q & 1))
+            continue;
+        for (uint32_t w = 0; w < l->n; w++) {
+            const uint64_t *head = l->peer[q].head[w];
+            if (head[LOG_RUN] == 0 || head[LOG_RUN] != l->peer[q].run[w] || head[LOG_START] > pos)
+                continue;
+            /* A run of at least the ballot that made the claim agrees with it; an older one only up
+             * to its own claim. */
+            uint64_t sure = head[LOG_RUN] >= r->commit_run ? head[LOG_GUARD]
+                                                           : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
+            sure = min_u64(sure, r->commit);
+            if (sure > best) {
+                best = sure;
+                *q_out = q;
+                *w_out = w;
+            }
+        }
+    }
+    return best;
+}
+
+static void rec_decided(struct log *l)
+{
+    uint32_t q = 0, w = 0;
+    uint64_t pos = l->chain_end;
+    uint64_t end = rec_decided_lane(l, pos, &q, &w);
+    if (end == pos || !chain_fits(l, end)) {
+        /* Nobody in the quorum has them as entries any more; somebody has them as state. */
+        log_fall_behind(l);
+        log_step_down(l, false);
+        return;
+    }
+    rec_read(l, q, w, pos, end, chain_at(l, pos));
+}
+
+/* Starts reading the next lane that has something beyond the commit; false if there is none. */
+static bool rec_suffix(struct log *l)
+{
+    struct recovery *r = &l->rec;
+    for (; r->lane < l->n * l->n; r->lane++) {
+        uint32_t q = r->lane / l->n, w = r->lane % l->n;
+        if (!(r->quorum >> q & 1))
+            continue;
+        const uint64_t *head = l->peer[q].head[w];
+        if (head[LOG_RUN] == 0 || head[LOG_GUARD] <= r->commit || head[LOG_START] > r->commit)
+            continue;
+        uint64_t from = r->commit;
+        if (head[LOG_RUN] < r->commit_run && head[LOG_COMMIT] < r->commit)
+            from = max_u64(head[LOG_START], head[LOG_COMMIT]);
+        if (head[LOG_GUARD] - from > l->opt.log_bytes)
+            continue;
+        rec_read(l, q, w, from, head[LOG_GUARD], l->side);
+        return true;
+    }
+    return false;
+}
+
+/* What was read is good if its lane's run did not change meanwhile. */
+static bool rec_run_unchanged(const struct log *l)
+{
+    const struct recovery *r = &l->rec;
+    const struct peer *p = &l->peer[r->q];
+    return r->check[LOG_RUN] == p->head[r->w][LOG_RUN] && r->check[LOG_RUN] == p->run[r->w] &&
+           r->check[LOG_START] == p->head[r->w][LOG_START];
+}
+
+/* Takes what was read into the chain. False: it cannot be used, and the attempt is over; if we are
+ * too far behind for it to succeed next time, that is noted. */
+static bool rec_take(struct log *l)
+{
+    struct recovery *r = &l->rec;
+    /* Bytes one lap behind what is being written may be overwritten. */
+    bool overrun = r->check[LOG_GUARD] + l->put_max > r->from + l->opt.log_bytes;
+    bool good = rec_run_unchanged(l) && !overrun;
+    switch (r->step) {
+    case REC_KEEP:
+        if (good && chain_walk(l, l->chain, r->from, r->end, r->end))
+            l->chain_base = r->from;
+        return true;
+    case REC_DECIDED:
+        if (overrun)
+            log_fall_behind(l);
+        if (!good || !chain_walk(l, chain_at(l, r->from), r->from, r->end, r->end))
+            return false;
+        l->chain_end = r->end;
+        return true;
+    case REC_SUFFIX:
+        if (!good)
+            return false;
+        r->lane++;
+        if (!chain_walk(l, l->side, r->from, r->end, r->commit) ||
+            chain_merge(l, l->side + (r->commit - r->from), r->commit, r->end))
+            return true;
+        log_fall_behind(l);
+        return false;
+    case REC_IDLE:
+        break;
+    }
+    return false;
+}
+
+/* A promise made by an earlier life of a replica that has since been taken back without its memory
+ * is void. The log says so: the join stands on a quorum that ours meets. */
+static bool rec_promises_hold(const struct log *l)
+{
+    uint32_t joined[LOG_REPLICAS_MAX];
+    memcpy(joined, l->joined, sizeof(joined));
+    for (uint64_t pos = l->applied; pos < l->chain_end;) {
+        const struct entry *e = entry_at(l->chain + (pos - l->chain_base));
+        if (e->source == SOURCE_LOG && e->srcpos == ENTRY_JOIN &&
+            e->bytes == sizeof(struct entry_join)) {
+            struct entry_join j;
+            memcpy(&j, e->payload, sizeof(j));
+            if (j.rank < l->n && j.incarnation > joined[j.rank])
+                joined[j.rank] = j.incarnation;
+        }
+        pos += entry_size(e->bytes);
+    }
+    for (uint32_t q = 0; q < l->n; q++)
+        if (l->rec.quorum >> q & 1 && joined[q] + 1 > l->peer[q].raised_life && joined[q] > 0)
+            return false;
+    return true;
+}
+
+static void rec_finish(struct log *l)
+{
+    l->rec.step = REC_IDLE;
+    if (!rec_promises_hold(l)) {
+        log_step_down(l, true);
+        return;
+    }
+    l->commit = l->rec.commit;
+    l->tail = l->chain_end;
+    log_move(l, LOG_SYNC);
+    lead_sync_own(l);
+}
+
+static int rec_run(struct log *l)
+{
+    struct recovery *r = &l->rec;
+    int work = 0;
+    while (l->state == LOG_CANDIDATE && r->step != REC_IDLE) {
+        if (r->op.status == MEM_PENDING)
+            return work;
+        work++;
+        if (r->reading) {
+            if (r->op.status != MEM_DONE) {
+                log_step_down(l, true);
+                return work;
+            }
+            if (!r->checking) {
+                r->checking = true;
+                mem_read_ctl(l->mem, &r->op, l->lane[r->q][r->w], 0, LOG_WORDS, r->check);
+                continue;
+            }
+            r->reading = false;
+            if (!rec_take(l)) {
+                log_step_down(l, true);
+                return work;
+            }
+            if (r->step == REC_KEEP)
+                r->step = REC_DECIDED;
+            continue;
+        }
+        if (r->step == REC_KEEP) {
+            rec_keep(l);
+            if (!r->reading)
+                r->step = REC_DECIDED;
+        } else if (r->step == REC_DECIDED) {
+            if (l->chain_end < r->commit)
+                rec_decided(l);
+            else
+                r->step = REC_SUFFIX;
+        } else if (!rec_suffix(l)) {
+            rec_finish(l);
+        }
+    }
+    return work;
+}
+
+int recover_step(struct log *l)
+{
+    int work = 0;
+    uint32_t ready = 0, mask = 0;
+    for (uint32_t q = 0; q < l->n && l->state == LOG_CANDIDATE; q++) {
+        work += peer_step(l, q);
+        /* On memory that answers at once the whole way is done in one go. */
+        for (uint32_t i = 0; i < 5 && l->state == LOG_CANDIDATE && peer_step(l, q); i++)
+            work++;
+        if (l->state == LOG_CANDIDATE && l->peer[q].phase == PEER_READY) {
+            ready += !(PLANTED(no_self_ack) && q == l->me);
+            mask |= 1u << q;
+        }
+    }
+    if (l->state != LOG_CANDIDATE)
+        return work;
+    if (l->rec.step == REC_IDLE && ready >= l->quorum && mask >> l->me & 1) {
+        l->rec.quorum = mask;
+        l->rec.lane = 0;
+        rec_find_commit(l);
+        l->rec.step = REC_KEEP;
+    }
+    work += rec_run(l);
+    if (l->state == LOG_CANDIDATE && l->now_ns >= l->deadline_ns && !PLANTED(lost_request))
+        log_step_down(l, true);
+    return work;
+}

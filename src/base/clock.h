@@ -1,0 +1,11 @@
+/* The clock. Nothing else in the project reads one (tools/check-layers sees to it), and protocols
+ * do not call this either: they are given `now`. Any thread. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC: comparable between processes of one machine until it reboots. */
+uint64_t clock_now_ns(void);
+
+#endif

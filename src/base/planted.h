@@ -1,0 +1,48 @@
+/* Planted bugs: known mistakes that tests switch on to see that the checkers catch them.
+ *
+ * In every build but the test one, PLANTED(x) is the constant 0 and the mistake is not in the object
+ * code. The test build (TRAM_PLANTED=1, program tram-planted) reads one global mask. */
+#ifndef BASE_PLANTED_H
+#define BASE_PLANTED_H
+
+#include <stdint.h>
+
+/* name, where it comes from in the papers' gaps, what the mistake is */
+#define PLANTED_LIST(X)                                                                            \
+    X(late_stale, "T1", "a late follower keeps its old suffix instead of being resynchronised")    \
+    X(skip_first, "T2", "the first entry recovered in a take-over is not applied by the leader")   \
+    X(failed_cursor, "T3", "entries repaired in a failed take-over count as applied")              \
+    X(own_not_fenced, "T4", "a candidate does not raise the promise on its own memory")            \
+    X(no_self_ack, "T5", "a candidate does not count itself")                                      \
+    X(lost_request, "T6", "a candidate waits for ever for answers that were lost")                 \
+    X(one_ballot, "T7", "entries are stamped with the promise of the moment, not the own ballot")  \
+    X(cursor_ahead, "T8", "what was taken from a source is remembered, not derived from the log")  \
+    X(nonzero_present, "T12", "an entry is present if its bytes look like one")                    \
+    X(read_ungranted, "T14", "recovery reads replicas that have not promised")                     \
+    X(self_unchecked, "T15", "the leader's own copy counts whoever it has promised since")         \
+    X(no_fence, "FW1", "the permission is judged before the write has landed")                     \
+    X(quorum_f, "F3", "a commit needs one copy too few")                                           \
+    X(commit_beyond, "F4", "a follower is told the commit index beyond what it holds")             \
+    X(no_filter, "F2", "an entry is applied though its source position was taken before")          \
+    X(no_restamp, "F2", "recovered entries keep their old ballots")                                \
+    X(amnesia_votes, "F8", "a replica that lost its memory promises at once")                      \
+    X(early_serve, "F2", "a leader serves before its start marker is committed")                   \
+    X(overrun, "F6", "a log position is reused before every attached replica has applied it")      \
+    X(snap_no_sources, "F8", "a snapshot leaves out what was taken from the sources")              \
+    X(retract_decided, "P2", "a leader that comes back erases what it had decided")
+
+enum planted {
+#define PLANTED_ENUM_(name, tag, text) PLANTED_##name,
+    PLANTED_LIST(PLANTED_ENUM_)
+#undef PLANTED_ENUM_
+        PLANTED_COUNT
+};
+
+#if TRAM_PLANTED
+extern uint64_t planted_mask;
+#define PLANTED(name) ((planted_mask >> PLANTED_##name) & 1)
+#else
+#define PLANTED(name) 0
+#endif
+
+#endif

@@ -1,0 +1,16 @@
+/* The commands of `tram`, one file each: cmd_NAME.c. A command gets its own name as argv[0] and
+ * returns the exit code of the program. To add one: declare it here, add its row in main.c. */
+#ifndef CLI_CMD_H
+#define CLI_CMD_H
+
+/* Exit codes that scripts may rely on. */
+enum {
+    CMD_DONE = 0,
+    CMD_FAILED = 1, /* it ran, and found or met a failure */
+    CMD_USAGE = 2,  /* it was asked for something that does not exist */
+};
+
+int cmd_bench(int argc, char **argv);
+int cmd_sim(int argc, char **argv);
+
+#endif

@@ -1,0 +1,287 @@
+/* tram sim: many seeds of a protocol in the simulator, on all cores. */
+#include "base/clock.h"
+#include "base/planted.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+#include "sim/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: tram sim [OPTIONS]\n"
+    "\n"
+    "Runs a protocol in virtual time under faults drawn from seeds, and checks every property on\n"
+    "every run. The same seed gives the same run, to the byte.\n"
+    "\n"
+    "  --protocol NAME   log (the only one so far)\n"
+    "  --seeds N         run N seeds, from --first on (default 1000)\n"
+    "  --first S         the first seed (default 1)\n"
+    "  --seed S          run one seed and print what happens; see --quiet\n"
+    "  --replicas R      replicas of a group, 1 to 9 (default: drawn from the seed)\n"
+    "  --jobs J          processes to use (default: one per core)\n"
+    "  --keep-going      do not stop at the first violation\n"
+    "  --quiet           no progress line; with --seed: no trace, only the verdict\n"
+#if TRAM_PLANTED
+    "  --bug NAME        switch a planted bug on; --bug list names them\n"
+#endif
+    "\n"
+    "Exit code: 0 no violation, 1 a property was violated, 2 wrong usage.\n";
+
+struct sim_args {
+    uint64_t seeds, first, seed;
+    bool one, keep_going, quiet;
+    uint32_t replicas, jobs;
+    const char *bug;
+};
+
+/* Totals of one worker, as it reports them. */
+struct tally {
+    uint64_t seeds, events, faults, terms, messages, snapshots;
+    uint64_t failures;
+    uint64_t failed_seed; /* the first */
+    struct run_result failed;
+};
+
+static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r)
+{
+    t->seeds++;
+    t->events += r->events;
+    t->faults += r->faults;
+    t->terms += r->terms;
+    t->messages += r->messages;
+    t->snapshots += r->snapshots;
+    if (r->property != NULL && t->failures++ == 0) {
+        t->failed_seed = seed;
+        t->failed = *r;
+    }
+}
+
+static void print_failure(const struct sim_args *a, uint64_t seed, const struct run_result *r)
+{
+    printf("VIOLATION of '%s' in seed %llu (%u replicas), position %llu, at %.3f us: %s\n",
+           r->property, (unsigned long long)seed, r->replicas, (unsigned long long)r->position,
+           (double)r->time_ns / 1000, r->text);
+    printf("replay with: %s sim --protocol log --seed %llu", a->bug ? "tram-planted" : "tram",
+           (unsigned long long)seed);
+    if (a->replicas)
+        printf(" --replicas %u", a->replicas);
+    if (a->bug)
+        printf(" --bug %s", a->bug);
+    printf("\n");
+}
+
+static int run_one(const struct sim_args *a)
+{
+    struct run_options o = {
+        .seed = a->seed, .replicas = a->replicas, .trace = a->quiet ? NULL : stdout};
+    struct run_result r;
+    run_log(&o, &r);
+    printf("seed %llu: %u replicas, %llu events, %llu messages, %llu leaders, %llu faults, hash "
+           "%016llx\n",
+           (unsigned long long)a->seed, r.replicas, (unsigned long long)r.events,
+           (unsigned long long)r.messages, (unsigned long long)r.terms,
+           (unsigned long long)r.faults, (unsigned long long)r.hash);
+    if (r.property == NULL)
+        return CMD_DONE;
+    print_failure(a, a->seed, &r);
+    return CMD_FAILED;
+}
+
+/* ---- workers ---- */
+
+/* Seeds first + index, first + index + jobs, ...: reports after each stretch of about 50 ms. */
+static void worker(const struct sim_args *a, uint32_t index, int out)
+{
+    struct tally t = {0};
+    uint64_t reported = clock_now_ns();
+    for (uint64_t i = index; i < a->seeds; i += a->jobs) {
+        struct run_options o = {.seed = a->first + i, .replicas = a->replicas};
+        struct run_result r;
+        run_log(&o, &r);
+        tally_add(&t, o.seed, &r);
+        uint64_t now = clock_now_ns();
+        if (now - reported > 50000000 || r.property != NULL || i + a->jobs >= a->seeds) {
+            if (write(out, &t, sizeof(t)) != (ssize_t)sizeof(t))
+                _exit(1);
+            reported = now;
+            uint64_t failures = t.failures;
+            t = (struct tally){0};
+            if (failures && !a->keep_going)
+                _exit(0);
+        }
+    }
+    _exit(0);
+}
+
+static void progress(const struct sim_args *a, const struct tally *sum, uint64_t start_ns)
+{
+    double s = (double)(clock_now_ns() - start_ns) / 1e9;
+    fprintf(stderr,
+            "\r%llu of %llu seeds, %.1f million events, %.2f million events/s, %llu leaders, %llu "
+            "faults, %llu violations ",
+            (unsigned long long)sum->seeds, (unsigned long long)a->seeds,
+            (double)sum->events / 1e6, s > 0 ? (double)sum->events / 1e6 / s : 0,
+            (unsigned long long)sum->terms, (unsigned long long)sum->faults,
+            (unsigned long long)sum->failures);
+}
+
+static void merge(struct tally *sum, const struct tally *t)
+{
+    sum->seeds += t->seeds;
+    sum->events += t->events;
+    sum->faults += t->faults;
+    sum->terms += t->terms;
+    sum->messages += t->messages;
+    sum->snapshots += t->snapshots;
+    /* The lowest seed is reported, so that the answer does not depend on timing alone. */
+    if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
+        sum->failed_seed = t->failed_seed;
+        sum->failed = t->failed;
+    }
+    sum->failures += t->failures;
+}
+
+static int run_many(const struct sim_args *a)
+{
+    int fds[2];
+    if (pipe(fds) != 0) {
+        perror("tram sim: pipe");
+        return CMD_FAILED;
+    }
+    uint64_t start = clock_now_ns();
+    fflush(stdout);
+    for (uint32_t j = 0; j < a->jobs; j++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            perror("tram sim: fork");
+            return CMD_FAILED;
+        }
+        if (pid == 0) {
+            close(fds[0]);
+            worker(a, j, fds[1]);
+        }
+    }
+    close(fds[1]);
+    struct tally sum = {0}, t;
+    bool show = !a->quiet && isatty(2);
+    uint64_t shown = 0;
+    while (read(fds[0], &t, sizeof(t)) == (ssize_t)sizeof(t)) {
+        merge(&sum, &t);
+        if (show && clock_now_ns() - shown > 200000000) {
+            progress(a, &sum, start);
+            shown = clock_now_ns();
+        }
+    }
+    close(fds[0]);
+    bool died = false;
+    for (uint32_t j = 0; j < a->jobs; j++) {
+        int status = 0;
+        if (wait(&status) > 0)
+            died |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    if (show)
+        fputc('\n', stderr);
+    double s = (double)(clock_now_ns() - start) / 1e9;
+    printf("%llu seeds in %.1f s: %.1f million events (%.2f million/s on each of %u), %llu messages, "
+           "%llu leader changes, %llu faults, %llu snapshots, %llu violations\n",
+           (unsigned long long)sum.seeds, s, (double)sum.events / 1e6,
+           (double)sum.events / 1e6 / s / a->jobs, a->jobs, (unsigned long long)sum.messages,
+           (unsigned long long)sum.terms, (unsigned long long)sum.faults,
+           (unsigned long long)sum.snapshots, (unsigned long long)sum.failures);
+    if (sum.failures > 0)
+        print_failure(a, sum.failed_seed, &sum.failed);
+    if (died)
+        printf("a worker died: run the seeds it had with --jobs 1\n");
+    return sum.failures > 0 || died || (sum.seeds < a->seeds && sum.failures == 0) ? CMD_FAILED
+                                                                                   : CMD_DONE;
+}
+
+/* ---- arguments ---- */
+
+#if TRAM_PLANTED
+static const struct {
+    const char *name, *tag, *text;
+} bugs[] = {
+#define BUG_ROW(name, tag, text) {#name, tag, text},
+    PLANTED_LIST(BUG_ROW)
+#undef BUG_ROW
+};
+
+static int plant(const char *name)
+{
+    for (unsigned i = 0; i < PLANTED_COUNT; i++)
+        if (strcmp(name, bugs[i].name) == 0) {
+            planted_mask |= UINT64_C(1) << i;
+            return CMD_DONE;
+        }
+    bool list = strcmp(name, "list") == 0;
+    if (!list)
+        fprintf(stderr, "tram sim: there is no planted bug '%s'; these are:\n", name);
+    for (unsigned i = 0; i < PLANTED_COUNT; i++)
+        fprintf(list ? stdout : stderr, "%-18s %-4s %s\n", bugs[i].name, bugs[i].tag, bugs[i].text);
+    exit(list ? CMD_DONE : CMD_USAGE);
+}
+#else
+static int plant(const char *name)
+{
+    (void)name;
+    return args_bad("sim", "--bug", "only the test program tram-planted has planted bugs");
+}
+#endif
+
+int cmd_sim(int argc, char **argv)
+{
+    struct sim_args a = {.seeds = 1000, .first = 1};
+    uint64_t v;
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i];
+        if (args_is_help(o)) {
+            fputs(usage, stdout);
+            return CMD_DONE;
+        } else if (strcmp(o, "--keep-going") == 0) {
+            a.keep_going = true;
+            continue;
+        } else if (strcmp(o, "--quiet") == 0) {
+            a.quiet = true;
+            continue;
+        }
+        const char *value = i + 1 < argc ? argv[++i] : NULL;
+        int rc = CMD_DONE;
+        if (strcmp(o, "--protocol") == 0) {
+            if (value == NULL || strcmp(value, "log") != 0)
+                rc = args_bad("sim", o, "the protocols are: log");
+        } else if (strcmp(o, "--seeds") == 0) {
+            rc = args_number("sim", o, value, 1, UINT64_C(1) << 40, &a.seeds);
+        } else if (strcmp(o, "--first") == 0) {
+            rc = args_number("sim", o, value, 0, UINT64_MAX, &a.first);
+        } else if (strcmp(o, "--seed") == 0) {
+            rc = args_number("sim", o, value, 0, UINT64_MAX, &a.seed);
+            a.one = true;
+        } else if (strcmp(o, "--replicas") == 0) {
+            rc = args_number("sim", o, value, 1, 9, &v);
+            a.replicas = rc == CMD_DONE ? (uint32_t)v : 0;
+        } else if (strcmp(o, "--jobs") == 0) {
+            rc = args_number("sim", o, value, 1, 1024, &v);
+            a.jobs = rc == CMD_DONE ? (uint32_t)v : 0;
+        } else if (strcmp(o, "--bug") == 0) {
+            a.bug = value;
+            rc = value ? plant(value) : args_bad("sim", o, "needs a name; `--bug list`");
+        } else {
+            rc = args_unknown("sim", o);
+        }
+        if (rc != CMD_DONE)
+            return rc;
+    }
+    if (a.one)
+        return run_one(&a);
+    if (a.jobs == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        a.jobs = cores > 0 ? (uint32_t)cores : 1;
+    }
+    if (a.jobs > a.seeds)
+        a.jobs = (uint32_t)a.seeds;
+    return run_many(&a);
+}

@@ -1,0 +1,57 @@
+/* tram: picks the command by its name. */
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* one line */
+};
+
+static int help(int argc, char **argv);
+
+static const struct command commands[] = {
+    {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},
+    {"help", help, "show this list"},
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *to)
+{
+    fprintf(to, "usage: tram COMMAND [OPTIONS]\n\n");
+    for (unsigned i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\n`tram COMMAND --help` tells the options of a command, `tram --version` the"
+                " version.\n");
+}
+
+static int help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    print_usage(stdout);
+    return CMD_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return CMD_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0) {
+        printf("tram %s\n", TRAM_VERSION);
+        return CMD_DONE;
+    }
+    for (unsigned i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "tram: there is no command '%s'; `tram --help` lists them\n", name);
+    return CMD_USAGE;
+}

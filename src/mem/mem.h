@@ -1,0 +1,256 @@
+/* Remote memory with permissions: the contract that every protocol stands on.
+ *
+ * A *node* is one process (a host or a client) with memory that others reach one-sidedly. A node
+ * owns numbered *regions*; a region has one `promised` word and *lanes*. A lane has one writer
+ * for ever, a few 8-byte control words, and possibly a byte ring. One `struct mem` is one node's
+ * view of all this; one thread uses it. Three backends implement the table `struct mem_ops`:
+ * shm (processes of one machine), sim (virtual time, drawn faults), ofi (libfabric).
+ *
+ * The promises, which sim enforces in their weakest form:
+ *
+ *  1. Order. Writes by one node to one owner land in the order they were issued, across all
+ *     lanes, regions and flows. Within one `put` or `set` only aligned 8-byte words are atomic,
+ *     and they land in any order. So presence is told by a *guard*: a control word `set` after
+ *     the `put` it covers.
+ *  2. Birth. Control words of a lane are zero when the lane is born. Ring bytes are not: they
+ *     start as anything at all, bytes that look like valid entries included. Nothing is zeroed
+ *     later.
+ *  3. Completion. `mark(flow, tag)` asks for a completion of all writes issued on the flow so
+ *     far. When `flow->done == tag`, they are in the owner's memory, and for a flow with a
+ *     ballot the owner's promised word was that ballot when they landed. A flow that has failed
+ *     says DENIED (the owner's promise has gone to another ballot) or LOST (outcome unknown) in
+ *     `flow->status`, for good: what was not done by then may have landed or may land later, in
+ *     its own lane, and is never reported done. Open the flow again to go on.
+ *  4. Permission. `promised` only rises. When `raise(owner, region, b)` is DONE, promised was
+ *     b at that moment; no write under a lower ballot that had not landed by then is ever
+ *     reported done; and a read of that owner issued after it sees every write that was or will
+ *     be reported done under a lower ballot.
+ *  5. Death. The crash of a process and the loss of its memory are two events. The content of
+ *     a lane survives a restart of its writer. It survives a restart of its owner if the
+ *     owner's memory did (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an
+ *     owner whose memory was lost: it ends LOST.
+ *
+ * Nothing here blocks, except opening and `sleep`. `poll` makes progress; completions are seen
+ * after it returned. On shm, writes are in memory at once, and one `poll` settles all marks of
+ * all flows with a single fence. */
+#ifndef MEM_MEM_H
+#define MEM_MEM_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { MEM_PAGE_BYTES = 4096 };
+
+/* The promised word of a region whose owner lost its memory and may not promise yet. */
+#define MEM_CLOSED UINT64_MAX
+
+enum mem_status {
+    MEM_DONE = 0, /* an op has its result; a flow is usable */
+    MEM_PENDING,  /* ops only: not finished */
+    MEM_DENIED,   /* a higher promise stands in the way */
+    MEM_LOST,     /* the owner cannot be reached; the outcome is unknown */
+};
+
+/* How a region looked when its owner opened it. */
+enum mem_birth {
+    MEM_BIRTH_NEW,  /* first life of this owner: promised is 0, all lanes are blank */
+    MEM_BIRTH_KEPT, /* an earlier life's promised word and lanes are all there */
+    MEM_BIRTH_LOST, /* an earlier life existed and its memory is gone: promised is MEM_CLOSED */
+};
+
+struct mem_lane_spec {
+    uint32_t owner;      /* node whose memory holds it */
+    uint32_t writer;     /* the one node that may ever write it */
+    uint32_t region;     /* the owner's region it belongs to */
+    uint32_t kind;       /* the protocol's name for it; (owner, writer, region, kind) is unique */
+    uint32_t ctl_words;  /* control words, at least 1 */
+    uint32_t ring_bytes; /* 0, or a power of two of at least MEM_PAGE_BYTES */
+};
+
+struct mem_lane {
+    struct mem_lane_spec spec;
+    /* The owner's view of its own lane; NULL for a node that is not the owner, and, for the owner,
+     * until the lane is there (on shm: until its writer has connected). Both change only
+     * inside poll. The ring is mapped twice in a row, so that ring[pos % ring_bytes] begins a run
+     * of ring_bytes contiguous bytes. Only aligned words under a guard may be read plainly. */
+    _Atomic uint64_t *ctl;
+    unsigned char *ring;
+    void *impl; /* backend's */
+};
+
+/* An ordered stream of writes from this node to one region, with completions. Caller's memory;
+ * must stay in place while open. */
+struct mem_flow {
+    uint32_t owner;
+    uint32_t region;
+    uint64_t ballot;        /* permission needed for DONE; 0: none */
+    uint64_t marked;        /* tag of the last mark */
+    uint64_t done;          /* tag of the last mark that is done */
+    enum mem_status status; /* MEM_DONE: usable; MEM_DENIED or MEM_LOST: failed for good */
+    uint64_t impl[6];       /* backend's */
+};
+
+/* One raise, read or peek. Caller's memory; must stay in place until it is not PENDING. */
+struct mem_op {
+    enum mem_status status;
+    uint64_t value;   /* raise, peek: the promised word that was found or left behind */
+    uint64_t impl[6]; /* backend's */
+};
+
+struct mem;
+
+struct mem_ops {
+    int (*region_open)(struct mem *, uint32_t region, enum mem_birth *, struct err *);
+    void (*region_grant)(struct mem *, uint32_t region, uint64_t ballot);
+    uint64_t (*promised)(struct mem *, uint32_t region);
+    int (*lanes_open)(struct mem *, const struct mem_lane_spec *, uint32_t count,
+                      struct mem_lane **out, struct err *);
+    void (*flow_open)(struct mem *, struct mem_flow *, uint32_t owner, uint32_t region,
+                      uint64_t ballot);
+    void (*flow_close)(struct mem *, struct mem_flow *);
+    void (*put)(struct mem *, struct mem_flow *, struct mem_lane *, uint64_t pos, const void *,
+                uint32_t bytes);
+    void (*set)(struct mem *, struct mem_flow *, struct mem_lane *, uint32_t word, const uint64_t *,
+                uint32_t count);
+    void (*mark)(struct mem *, struct mem_flow *, uint64_t tag);
+    void (*raise)(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint64_t ballot);
+    void (*peek)(struct mem *, struct mem_op *, uint32_t owner, uint32_t region);
+    void (*read_ctl)(struct mem *, struct mem_op *, struct mem_lane *, uint32_t word,
+                     uint32_t count, uint64_t *out);
+    void (*read_ring)(struct mem *, struct mem_op *, struct mem_lane *, uint64_t pos, void *out,
+                      uint32_t bytes);
+    int (*poll)(struct mem *);
+    bool (*dead)(struct mem *, uint32_t node);
+    void (*bell)(struct mem *, uint32_t node);
+};
+
+struct mem {
+    const struct mem_ops *ops;
+    uint32_t self;        /* this node's number */
+    uint32_t incarnation; /* how many lives this node had before; 0 the first time */
+};
+
+/* Declares a region of this node and says what became of an earlier life's memory. Before the
+ * lanes in it are opened. */
+static inline int mem_region_open(struct mem *m, uint32_t region, enum mem_birth *birth,
+                                  struct err *e)
+{
+    return m->ops->region_open(m, region, birth, e);
+}
+
+/* Opens a region that was born LOST for promises, at `ballot`. The owner alone decides when. */
+static inline void mem_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
+{
+    m->ops->region_grant(m, region, ballot);
+}
+
+/* The promised word of an own region, now. */
+static inline uint64_t mem_promised(struct mem *m, uint32_t region)
+{
+    return m->ops->promised(m, region);
+}
+
+/* Opens lanes that this node owns, writes or reads, in one go. The handles live as long as m.
+ * Owner and writer must give the same sizes; a mismatch is ERR_INVALID or never connects. */
+static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
+                                 struct mem_lane **out, struct err *e)
+{
+    return m->ops->lanes_open(m, specs, count, out, e);
+}
+
+/* Starts a flow to (owner, region), forgetting what *f was. Its status may turn LOST at once. */
+static inline void mem_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uint32_t region,
+                                 uint64_t ballot)
+{
+    m->ops->flow_open(m, f, owner, region, ballot);
+}
+
+/* Ends the flow: nothing on it completes any more, and *f may be reused. Writes may still land. */
+static inline void mem_flow_close(struct mem *m, struct mem_flow *f)
+{
+    m->ops->flow_close(m, f);
+}
+
+/* Writes bytes (a multiple of 8) into the lane's ring at pos modulo its size; the bytes are
+ * taken before it returns. On a failed flow it does nothing. */
+static inline void mem_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                           const void *data, uint32_t bytes)
+{
+    m->ops->put(m, f, l, pos, data, bytes);
+}
+
+/* Writes control words [word, word+count), after all earlier writes to that owner. */
+static inline void mem_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
+                           const uint64_t *values, uint32_t count)
+{
+    m->ops->set(m, f, l, word, values, count);
+}
+
+static inline void mem_set1(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
+                            uint64_t value)
+{
+    m->ops->set(m, f, l, word, &value, 1);
+}
+
+/* Asks that flow->done become tag when all earlier writes of the flow are done. Tags rise. */
+static inline void mem_mark(struct mem *m, struct mem_flow *f, uint64_t tag)
+{
+    m->ops->mark(m, f, tag);
+}
+
+/* Lifts promised at (owner, region) to ballot if it is lower. DONE: it is ballot now. DENIED: it
+ * is higher, see op->value (MEM_CLOSED where the owner does not promise). */
+static inline void mem_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                             uint64_t ballot)
+{
+    m->ops->raise(m, op, owner, region, ballot);
+}
+
+/* Reads promised at (owner, region) without changing it. */
+static inline void mem_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region)
+{
+    m->ops->peek(m, op, owner, region);
+}
+
+/* Copies control words or ring bytes of any lane, whoever owns it. `out` must stay in place until
+ * the op is finished. Each word is atomic, the whole is not: check a guard before and after. */
+static inline void mem_read_ctl(struct mem *m, struct mem_op *op, struct mem_lane *l, uint32_t word,
+                                uint32_t count, uint64_t *out)
+{
+    m->ops->read_ctl(m, op, l, word, count, out);
+}
+
+static inline void mem_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *l, uint64_t pos,
+                                 void *out, uint32_t bytes)
+{
+    m->ops->read_ring(m, op, l, pos, out, bytes);
+}
+
+/* Makes progress; returns how many things completed or changed, 0 if nothing. */
+static inline int mem_poll(struct mem *m)
+{
+    return m->ops->poll(m);
+}
+
+/* True if the node is known to be dead now (on shm within tens of microseconds of its death).
+ * False says nothing: hangs are found by heartbeats, and no safety rests on either. */
+static inline bool mem_dead(struct mem *m, uint32_t node)
+{
+    return m->ops->dead(m, node);
+}
+
+/* Wakes the node if it sleeps; cheap if it does not. Call after the writes it should see. */
+static inline void mem_bell(struct mem *m, uint32_t node)
+{
+    m->ops->bell(m, node);
+}
+
+/* Loads a control word of an own lane; pairs with the release in the writer's set. */
+static inline uint64_t mem_word(const struct mem_lane *l, uint32_t word)
+{
+    return atomic_load_explicit(&l->ctl[word], memory_order_acquire);
+}
+
+#endif

@@ -1,0 +1,354 @@
+/* The inside of the shared-memory backend. Private to shm*.c.
+ *
+ * Two threads: the *poller* (the caller's thread, everything in mem.h) and the *helper* (sockets,
+ * pidfds). The helper maps what arrives and puts it in the inbox; only the poller's `poll` adopts
+ * it, so nothing the poller uses ever changes under it. `lock` guards the inbox, what is held for
+ * others, and the own items; the hot path never takes it.
+ *
+ * Versions. What a node has written lives in segments 0, 1, 2, ... of its present life, one per
+ * lanes_open. A version (life + 1) << 32 | segments names how much of it exists, is held or is
+ * adopted; it only rises. A new life begins with segment 0 holding a copy of every lane of the
+ * lives before, so whoever has version v of a node has everything older.
+ *
+ * The three rules that make a restart safe:
+ *  - a write of w to q counts only after q's process has mapped the segment it is in, and before it
+ *    says so to w, q notes w's version in gen[w] of its grant memory. Whoever raises or reads at q
+ *    looks at gen[] after its fence, and waits until it has adopted those versions itself. So a
+ *    write that was or will be reported done is in memory that the reader looks at.
+ *  - a node whose memory is gone counts its losses in its lock file, which all peers have mapped, before it
+ *    opens new memory. Flows, raises and reads compare, so nothing completes on memory that its
+ *    owner has given up, however late a peer hears of it.
+ *  - a new life that could not find all it had written says so (`broken`) in its segments; a
+ *    host that counts on older content than that refuses them. */
+#ifndef MEM_SHM_IMPL_H
+#define MEM_SHM_IMPL_H
+
+#include "mem/shm.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+enum {
+    SHM_REGIONS_MAX = 256, /* regions of one node */
+    SHM_LANES_MAX = 65536, /* lanes in one segment */
+    SHM_SEGMENTS_MAX = 1024,
+    SHM_LANE_ALIGN = 128, /* two cache lines: the hardware fetches them in pairs */
+    SHM_LOCK_BYTES = 4096,
+    SHM_LOCK_LOSSES_AT = 2048, /* offset in the lock file of the count of losses */
+    SHM_LANE_BUCKETS = 1024,
+};
+
+#define SHM_SEGMENT_MAGIC 0x31676573646d7274u /* "trmdseg1" */
+#define SHM_GRANT_MAGIC 0x31746e72676d7274u
+#define SHM_LIFE_MAGIC 0x316566696c6d7274u
+#define SHM_BELL_MAGIC 0x316c6c65626d7274u
+
+static inline uint64_t version_of(uint32_t incarnation, uint32_t segments)
+{
+    return (uint64_t)(incarnation + 1) << 32 | segments;
+}
+
+/* The life a version belongs to, plus one. */
+static inline uint64_t version_life(uint64_t version)
+{
+    return version >> 32;
+}
+
+/* A segment: [head][lane directory][pad to page][control words of all lanes][rings, page by page].
+ * One writer, sealed against all others. The directory never changes after it was handed out. */
+struct segment_head {
+    uint64_t magic;
+    uint64_t bytes;
+    uint32_t node;
+    uint32_t incarnation;
+    uint32_t index;
+    uint32_t lanes;
+    uint32_t broken; /* life + 1 since which the content is whole; 0: since ever */
+    uint32_t unused[7];
+};
+struct segment_lane {
+    struct mem_lane_spec spec;
+    uint64_t ctl_at;  /* offset, SHM_LANE_ALIGN aligned */
+    uint64_t ring_at; /* offset, page aligned; 0 if there is no ring */
+    uint64_t unused[3];
+};
+_Static_assert(sizeof(struct segment_head) == 64, "one cache line");
+_Static_assert(sizeof(struct segment_lane) == 64, "one cache line");
+
+/* Grant memory of a host: writable by every host. promised: raised by all. gen: the owner's helper
+ * (its own entry: its poller). carried: the node it is about, while it restarts. */
+struct grant_region {
+    _Atomic uint64_t promised;
+    uint64_t region; /* valid below `regions` */
+    uint64_t unused[6];
+};
+struct grant {
+    uint64_t magic;
+    uint64_t node;
+    uint64_t losses; /* which memory of this node it is */
+    uint64_t unused[5];
+    _Atomic uint64_t regions; /* published after the entry it counts */
+    uint64_t unused2[7];
+    _Atomic uint64_t gen_changes; /* rises after any change of gen */
+    uint64_t unused3[7];
+    _Atomic uint64_t gen[SHM_HOSTS_MAX];     /* version of that host whose writes may count here */
+    _Atomic uint64_t carried[SHM_HOSTS_MAX]; /* life + 1 of that host into which they were copied */
+    struct grant_region region[SHM_REGIONS_MAX];
+};
+_Static_assert(sizeof(struct grant_region) == 64, "one cache line per promised word");
+_Static_assert(offsetof(struct grant, region) % 64 == 0, "promised words on their own lines");
+
+/* Life memory of a host: a robust mutex per peer, held from the first poll to the end. The kernel
+ * wakes one waiter per word, hence one word each. Written by the owner (and the kernel, when the
+ * owner dies). */
+union life_slot {
+    _Atomic uint32_t word; /* the futex: first field of a glibc mutex, checked when it is locked */
+    pthread_mutex_t mutex;
+    uint64_t line[8];
+};
+struct life {
+    uint64_t magic;
+    _Atomic uint32_t started; /* the mutexes are held, or were */
+    uint32_t unused[13];
+    union life_slot slot[SHM_HOSTS_MAX];
+};
+_Static_assert(sizeof(union life_slot) == 64, "one cache line per slot");
+
+struct bell {
+    uint64_t magic;
+    _Atomic uint32_t word; /* 0: awake, 1: dozing or asleep; own node sets 1, anyone clears it */
+};
+
+/* A mapped segment. */
+struct segment {
+    struct segment *next;
+    uint32_t incarnation;
+    uint32_t index;
+    uint32_t broken;
+    uint32_t lanes;
+    unsigned char *at; /* the whole, flat */
+    size_t bytes;
+    struct segment_lane *dir; /* private copy: a peer cannot change what was checked */
+    unsigned char **mirror;   /* per lane: its ring twice in a row, or NULL */
+};
+
+struct lane {
+    struct mem_lane pub; /* first, so that a handle is this */
+    struct lane *next;   /* in its bucket */
+    /* For the writer. */
+    _Atomic uint64_t *wctl;
+    unsigned char *wring; /* mirrored */
+    uint64_t version;     /* own version that has the lane */
+    /* For readers: own or adopted memory; NULL while there is none. */
+    const _Atomic uint64_t *rctl;
+    const unsigned char *rring;
+    bool mismatch; /* owner and writer disagree about sizes */
+};
+
+/* What is kept of another node's memory to hand on: descriptors. */
+struct held {
+    uint32_t incarnation;
+    uint32_t index;
+    uint32_t broken;
+    int fd;
+};
+
+struct peer {
+    uint32_t node;
+    enum shm_role role;
+    char name[SHM_NAME_BYTES];
+
+    /* Poller's. */
+    struct bell *bell;
+    struct life *life;
+    uint32_t life_incarnation;
+    struct grant *grant;
+    const _Atomic uint64_t *losses_now; /* in its lock file */
+    uint64_t version;                   /* adopted */
+    uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
+    struct segment *segments;           /* adopted, of one life */
+    bool ready;
+    bool over_told; /* sleep has returned once because of its end */
+
+    /* Helper's, read by the poller. */
+    _Atomic uint64_t acked;          /* own version that it has mapped */
+    _Atomic uint64_t wanted;         /* version of it that the poller waits for */
+    _Atomic uint32_t lives_over;     /* lives known to have ended */
+    _Atomic uint32_t fetch_failures; /* times that wanted was not to be had */
+
+    /* Under lock. */
+    uint32_t incarnation; /* of its last hello, plus one; 0: never */
+    bool answered;        /* it has sent all it has */
+    int pidfd;
+    int grant_fd;
+    uint64_t grant_losses;
+    struct grant *grant_seen; /* the mapping on its way to the poller, or there */
+    const _Atomic uint64_t *losses_map;
+    uint64_t held_version;
+    struct held *held;
+    uint32_t held_count, held_room;
+
+    /* Helper's alone. */
+    uint64_t connect_at_ns, connect_wait_ns;
+    uint64_t fetch_until_ns, fetch_next_ns;
+    uint32_t connections;
+};
+
+enum item_kind { ITEM_BELL, ITEM_LIFE, ITEM_GRANT, ITEM_SEGMENT, ITEM_READY, ITEM_KINDS };
+
+/* Something that arrived, on its way to the poller. */
+struct item {
+    struct item *next;
+    enum item_kind kind;
+    struct peer *peer;
+    uint32_t incarnation;
+    void *at;
+    struct segment *segment;
+    const _Atomic uint64_t *losses_now;
+};
+
+/* Something of the own memory that peers are given. */
+struct own_item {
+    enum item_kind kind;
+    uint32_t index; /* of a segment */
+    uint32_t broken;
+    int fd;
+};
+
+struct complaint {
+    uint32_t to;
+    struct mem_lane_spec mine, theirs;
+};
+
+struct helper;
+
+struct shm {
+    struct mem mem; /* first */
+    /* Hot: the poller's. */
+    _Atomic uint32_t inbox_count; /* rises with every arrival */
+    uint32_t inbox_seen;
+    bool alive_locked;        /* the robust mutexes are held by this thread */
+    struct mem_flow *pending; /* flows with an unfinished mark */
+    struct mem_op *ops;       /* unfinished raises and reads */
+    struct peer *self;
+    struct peer *_Atomic peers[SHM_NODES_MAX];
+    struct lane *buckets[SHM_LANE_BUCKETS];
+    uint64_t version;         /* own */
+    struct segment *segments; /* own, mapped writable */
+    bool waitv_missing;
+
+    /* Set at open. */
+    char cluster[SHM_NAME_BYTES];
+    char dir[256]; /* the cluster's directory */
+    int dir_fd;
+    int lock_fd;
+    _Atomic uint64_t *losses; /* own, in the lock file; written once, at open */
+    uint64_t answer_timeout_ns;
+    struct peer *hosts[SHM_HOSTS_MAX];
+    uint32_t hosts_count;
+    struct grant *grant; /* own */
+    bool kept;           /* own memory of the life before was found */
+    uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
+    bool region_opened[SHM_REGIONS_MAX]; /* in this life */
+    bool helper_runs;
+    bool joined; /* lock and socket are ours */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* something arrived or was acknowledged */
+    struct item *inbox, **inbox_tail;
+    struct own_item *own;
+    uint32_t own_count, own_room;
+    bool grant_ready;     /* gens may be written, so arrivals may be acknowledged */
+    struct segment *past; /* own segments of the life before, mapped read-only */
+    uint64_t past_version;
+    uint32_t past_broken;
+    bool past_closed; /* it was decided what became of them; what comes later is not taken */
+    int past_grant_fd;
+    uint64_t past_losses;
+    struct complaint complaint[16];
+    uint32_t complaints;
+    struct helper *helper;
+};
+
+static inline struct shm *shm_of(struct mem *m)
+{
+    return (struct shm *)m;
+}
+
+static inline struct peer *peer_of(struct shm *s, uint32_t node)
+{
+    if (node >= SHM_NODES_MAX)
+        return NULL;
+    return atomic_load_explicit(&s->peers[node], memory_order_acquire);
+}
+
+/* The full fence: orders all earlier writes before all later reads. A locked add to the stack
+ * costs a third of mfence (substrate measurements). */
+static inline void full_fence(void)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ __volatile__("lock; addl $0,-64(%%rsp)" ::: "memory", "cc");
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* shm_segment.c: making, checking and mapping of memfds. */
+
+/* A sealed-size memfd of zeroed memory, all pages there, mapped writable. */
+void *memory_new(const char *what, size_t bytes, int *fd_out, struct err *);
+/* Maps a peer's memfd after checking its size and seals. NULL: malformed, or no memory. */
+void *memory_map(int fd, size_t bytes, int prot, int seals);
+/* A new own segment with these lanes; from `past` the content of lanes of the same key. */
+struct segment *segment_new(struct shm *, const struct mem_lane_spec *, uint32_t count,
+                            uint32_t broken, int *fd_out, struct err *);
+/* Maps a segment written by `writer`; its lanes owned by `owner` are mirrored. NULL: malformed. */
+struct segment *segment_map(int fd, uint32_t writer, uint32_t owner);
+void segment_free(struct segment *);
+/* Puts the segment among the own ones and has it handed out; sets the own version. */
+int segment_publish(struct shm *, struct segment *, int fd, struct err *);
+int own_add(struct shm *, enum item_kind, uint32_t index, uint32_t broken, int fd);
+
+/* shm_lanes.c: lane handles and adoption. */
+int shm_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count,
+                   struct mem_lane **out, struct err *);
+void lanes_free(struct shm *);
+/* From now on own writes may count in everything that was published. */
+void own_version_counts(struct shm *);
+int shm_adopt(struct shm *);
+/* True if everything that may count at the owner has been adopted; else asks for it. */
+bool gens_adopted(struct shm *, struct peer *owner, struct peer **missing);
+
+/* shm_file.c: directory, lock files, socket path. */
+int directory_open(struct shm *, const char *dir, struct err *);
+int directory_lock(struct shm *, struct err *);
+void directory_unlock(struct shm *);
+int node_lock(struct shm *, struct err *);
+bool node_alive(struct shm *, const char *name);
+/* A peer's count of losses, mapped; NULL if it has no lock file. */
+const _Atomic uint64_t *losses_map(struct shm *, const char *name);
+/* Removes what only the living need; the directory too if nobody is left. */
+void directory_leave(struct shm *);
+int listen_open(struct shm *, struct err *);
+int peer_connect(struct shm *, const char *name);
+
+/* shm_open.c */
+struct peer *peer_add(struct shm *, uint32_t node, const char *name, enum shm_role);
+
+/* shm_help.c: the helper thread. */
+int helper_start(struct shm *, int listen_fd, struct err *);
+void helper_wake(struct shm *);
+void helper_stop(struct shm *); /* its connections stay open until helper_free */
+void helper_free(struct shm *);
+
+/* shm.c */
+extern const struct mem_ops shm_ops;
+
+/* shm_wait.c */
+void alive_lock(struct shm *);
+bool alive_unlock(struct shm *);
+bool life_over(const struct shm *, const struct peer *);
+void bell_ring(struct bell *);
+void shm_bell(struct mem *, uint32_t node);
+
+#endif

@@ -1,0 +1,446 @@
+#include "base/clock.h"
+#include "base/say.h"
+#include "mem/shm_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_TIMEOUT_NS 2000000000u
+
+static int check_name(const char *what, const char *name, struct err *e)
+{
+    if (!name || !*name)
+        return err_set(e, ERR_INVALID, "the %s has no name", what);
+    if (strlen(name) >= SHM_NAME_BYTES)
+        return err_set(e, ERR_TOOBIG, "%s name %.80s: longer than %d bytes", what, name,
+                       SHM_NAME_BYTES - 1);
+    for (const char *c = name; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
+              *c == '_' || *c == '-' || (*c == '.' && c != name)))
+            return err_set(
+                e, ERR_INVALID,
+                "%s name \"%s\": letters, digits, '-', '_' and, not first, '.' may be in "
+                "it",
+                what, name);
+    return 0;
+}
+
+static int check_options(const struct shm_options *o, struct err *e)
+{
+    int rc = check_name("cluster", o->cluster, e);
+
+    if (rc == 0)
+        rc = check_name("node", o->self.name, e);
+    if (rc < 0)
+        return rc;
+    if (o->self.node >= SHM_NODES_MAX)
+        return err_set(e, ERR_INVALID, "node %s has number %u; numbers are below %u", o->self.name,
+                       o->self.node, SHM_NODES_MAX);
+    if (o->hosts_count == 0 || o->hosts_count > SHM_HOSTS_MAX)
+        return err_set(e, ERR_INVALID, "cluster %s has %u hosts; 1 to %u are possible", o->cluster,
+                       o->hosts_count, SHM_HOSTS_MAX);
+    bool listed = false;
+    for (uint32_t i = 0; i < o->hosts_count; i++) {
+        const struct shm_node *h = &o->hosts[i];
+        rc = check_name("host", h->name, e);
+        if (rc < 0)
+            return rc;
+        if (h->node >= SHM_HOSTS_MAX)
+            return err_set(e, ERR_INVALID, "host %s has number %u; hosts' numbers are below %u",
+                           h->name, h->node, SHM_HOSTS_MAX);
+        bool same_number = h->node == o->self.node, same_name = !strcmp(h->name, o->self.name);
+        if (same_number != same_name)
+            return err_set(e, ERR_INVALID,
+                           "host %s is number %u, node %s is number %u: name and "
+                           "number must agree",
+                           h->name, h->node, o->self.name, o->self.node);
+        listed = listed || same_number;
+        for (uint32_t k = 0; k < i; k++)
+            if (o->hosts[k].node == h->node || !strcmp(o->hosts[k].name, h->name))
+                return err_set(e, ERR_INVALID,
+                               "hosts %s (%u) and %s (%u): names and numbers must "
+                               "differ",
+                               o->hosts[k].name, o->hosts[k].node, h->name, h->node);
+    }
+    if (listed != (o->self.role == SHM_HOST))
+        return err_set(e, ERR_INVALID, "node %s is a %s, but it is %s the list of hosts",
+                       o->self.name, o->self.role == SHM_HOST ? "host" : "client",
+                       listed ? "in" : "not in");
+    return 0;
+}
+
+struct peer *peer_add(struct shm *s, uint32_t node, const char *name, enum shm_role role)
+{
+    struct peer *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    p->node = node;
+    p->role = role;
+    memcpy(p->name, name, strlen(name) + 1);
+    p->pidfd = -1;
+    p->grant_fd = -1;
+    atomic_store_explicit(&s->peers[node], p, memory_order_release);
+    return p;
+}
+
+static struct shm *shm_new(const struct shm_options *o)
+{
+    struct shm *s = calloc(1, sizeof *s);
+    pthread_condattr_t attr;
+
+    if (!s)
+        return NULL;
+    s->mem.ops = &shm_ops;
+    s->mem.self = o->self.node;
+    memcpy(s->cluster, o->cluster, strlen(o->cluster) + 1);
+    s->dir_fd = s->lock_fd = s->past_grant_fd = -1;
+    s->inbox_tail = &s->inbox;
+    s->answer_timeout_ns = o->answer_timeout_ns ? o->answer_timeout_ns : ANSWER_TIMEOUT_NS;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    for (uint32_t i = 0; i < o->hosts_count; i++) {
+        s->hosts[i] = peer_add(s, o->hosts[i].node, o->hosts[i].name, SHM_HOST);
+        if (!s->hosts[i])
+            return s;
+        s->hosts_count++;
+    }
+    s->self = peer_of(s, o->self.node);
+    if (!s->self)
+        s->self = peer_add(s, o->self.node, o->self.name, o->self.role);
+    return s;
+}
+
+static int seal_size(int fd, int more, const char *what, struct err *e)
+{
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | more) < 0)
+        return err_sys(e, "%s: seal", what);
+    return 0;
+}
+
+static int own_item_add(struct shm *s, enum item_kind kind, int fd, struct err *e)
+{
+    pthread_mutex_lock(&s->lock);
+    int rc = own_add(s, kind, 0, 0, fd);
+    pthread_mutex_unlock(&s->lock);
+    if (rc < 0) {
+        close(fd);
+        return err_set(e, rc, "open node %s: no memory", s->self->name);
+    }
+    return 0;
+}
+
+/* The small memories that are new in every life. */
+static int make_bell_and_life(struct shm *s, struct err *e)
+{
+    int fd;
+    struct bell *b = memory_new("bell", sizeof *b, &fd, e);
+
+    if (!b)
+        return ERR_NOMEM;
+    b->magic = SHM_BELL_MAGIC;
+    s->self->bell = b;
+    int rc = seal_size(fd, F_SEAL_SEAL, "bell", e);
+    if (rc == 0)
+        rc = own_item_add(s, ITEM_BELL, fd, e);
+    if (rc < 0 || s->self->role != SHM_HOST)
+        return rc;
+    struct life *l = memory_new("life", sizeof *l, &fd, e);
+    if (!l)
+        return ERR_NOMEM;
+    l->magic = SHM_LIFE_MAGIC;
+    s->self->life = l;
+    rc = seal_size(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, "life", e);
+    return rc < 0 ? rc : own_item_add(s, ITEM_LIFE, fd, e);
+}
+
+static int make_grant(struct shm *s, struct err *e)
+{
+    int fd;
+    struct grant *g = memory_new("grant", sizeof *g, &fd, e);
+
+    if (!g)
+        return ERR_NOMEM;
+    g->magic = SHM_GRANT_MAGIC;
+    g->node = s->mem.self;
+    g->losses = atomic_load(s->losses);
+    s->grant = g;
+    int rc = seal_size(fd, F_SEAL_SEAL, "grant", e);
+    return rc < 0 ? rc : own_item_add(s, ITEM_GRANT, fd, e);
+}
+
+/* Waits until `done` says so or the time is over. The lock is held. */
+static void wait_for(struct shm *s, bool (*done)(struct shm *), uint64_t until_ns)
+{
+    while (!done(s) && clock_now_ns() < until_ns) {
+        /* Short turns: the death of a peer does not signal. */
+        uint64_t turn = clock_now_ns() + 2000000u;
+        struct timespec t = {.tv_sec = (time_t)(turn / 1000000000u),
+                             .tv_nsec = (long)(turn % 1000000000u)};
+        pthread_cond_timedwait(&s->changed, &s->lock, &t);
+    }
+}
+
+static bool all_answered(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        struct peer *p = s->hosts[i];
+        if (p != s->self && !p->answered && node_alive(s, p->name))
+            return false;
+    }
+    return true;
+}
+
+static bool all_mapped(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        struct peer *p = s->hosts[i];
+        if (p != s->self && p->answered && atomic_load(&p->acked) < s->version &&
+            node_alive(s, p->name))
+            return false;
+    }
+    return true;
+}
+
+static uint32_t broken_of(const struct peer *w)
+{
+    return w->held_count ? w->held[0].broken : 0;
+}
+
+/* Is everything here that may have counted in our memory? What is not is named. */
+static bool memory_whole(struct shm *s, const struct grant *g)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        struct peer *w = s->hosts[i];
+        uint64_t gen = atomic_load(&g->gen[w->node]);
+        uint64_t have = w == s->self ? s->past_version : w->held_version;
+        bool skipped = w != s->self && gen && version_life(gen) < broken_of(w) &&
+                       atomic_load(&g->carried[w->node]) < broken_of(w);
+        if (have < gen || skipped) {
+            say_warn("%s: memory written by %s is gone, so the own memory counts as lost",
+                     s->self->name, w->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Copies all lanes of the life before into segment 0 of this one. The lock is not held; the helper
+ * no longer touches the past once grant_ready is set, and is not sent here before. */
+static int carry_lanes(struct shm *s, struct err *e)
+{
+    uint32_t count = 0, at = 0;
+
+    for (struct segment *g = s->past; g; g = g->next)
+        count += g->lanes;
+    struct mem_lane_spec *specs = calloc(count ? count : 1, sizeof *specs);
+    if (!specs || count > SHM_LANES_MAX) {
+        free(specs);
+        return err_set(e, ERR_NOMEM, "restart of %s: no memory for %u lanes", s->self->name, count);
+    }
+    for (struct segment *g = s->past; g; g = g->next)
+        for (uint32_t i = 0; i < g->lanes; i++)
+            specs[at++] = g->dir[i].spec;
+    int fd;
+    struct segment *g = segment_new(s, specs, count, s->broken, &fd, e);
+    free(specs);
+    if (!g)
+        return ERR_NOMEM;
+    int rc = segment_publish(s, g, fd, e);
+    if (rc < 0) {
+        close(fd);
+        segment_free(g);
+    }
+    return rc;
+}
+
+/* What we carry over is whole for every host that had counted on no more than that. Tells those
+ * whose grant memory is at hand, so that they take our new segments although `broken`. */
+static void tell_carried(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        struct peer *q = s->hosts[i];
+        if (q == s->self || !q->grant_seen || s->self->role != SHM_HOST)
+            continue;
+        uint64_t gen = atomic_load(&q->grant_seen->gen[s->mem.self]);
+        if (gen && gen <= s->past_version)
+            atomic_store(&q->grant_seen->carried[s->mem.self], s->mem.incarnation + 1);
+    }
+}
+
+/* Finds out what became of the memory of the life before, and takes or replaces it. */
+static int recover(struct shm *s, struct err *e)
+{
+    uint64_t until_ns = clock_now_ns() + s->answer_timeout_ns;
+    struct grant *g = NULL;
+    int rc;
+
+    pthread_mutex_lock(&s->lock);
+    wait_for(s, all_answered, until_ns);
+    s->past_closed = true; /* what comes later comes too late */
+    bool host = s->self->role == SHM_HOST;
+    if (host && s->past_grant_fd >= 0 && s->past_losses == atomic_load(s->losses))
+        g = memory_map(s->past_grant_fd, sizeof *g, PROT_READ | PROT_WRITE,
+                       F_SEAL_SHRINK | F_SEAL_GROW);
+    bool own_whole = !host || (g && s->past_version >= atomic_load(&g->gen[s->mem.self]));
+    s->kept = host ? g && memory_whole(s, g) : true;
+    s->broken = own_whole ? s->past_broken : s->mem.incarnation + 1;
+    pthread_mutex_unlock(&s->lock);
+
+    if (g && s->kept) {
+        s->grant = g;
+        rc = own_item_add(s, ITEM_GRANT, s->past_grant_fd, e);
+        s->past_grant_fd = -1;
+    } else {
+        if (g)
+            munmap(g, sizeof *g);
+        /* First of all: nothing may complete any more on the memory that we give up. A client
+         * promises nothing, so it has nothing to give up. */
+        if (host)
+            atomic_fetch_add(s->losses, 1);
+        rc = make_grant(s, e);
+    }
+    if (rc == 0 && s->broken)
+        tell_carried(s);
+    if (rc == 0)
+        rc = carry_lanes(s, e);
+    if (rc < 0)
+        return rc;
+
+    pthread_mutex_lock(&s->lock);
+    s->grant_ready = true;
+    helper_wake(s);
+    wait_for(s, all_mapped, until_ns + s->answer_timeout_ns);
+    pthread_mutex_unlock(&s->lock);
+    own_version_counts(s);
+    return 0;
+}
+
+static void free_past(struct shm *s)
+{
+    while (s->past) {
+        struct segment *g = s->past;
+        s->past = g->next;
+        segment_free(g);
+    }
+    if (s->past_grant_fd >= 0)
+        close(s->past_grant_fd);
+    s->past_grant_fd = -1;
+}
+
+static int join(struct shm *s, const struct shm_options *o, struct err *e)
+{
+    int rc = directory_open(s, o->dir, e);
+
+    if (rc < 0)
+        return rc;
+    rc = node_lock(s, e);
+    int listen_fd = rc < 0 ? rc : listen_open(s, e);
+    directory_unlock(s);
+    if (listen_fd < 0)
+        return listen_fd;
+    s->joined = true;
+    s->version = version_of(s->mem.incarnation, 0);
+    s->self->version = s->version;
+    atomic_store(&s->self->acked, s->version);
+    rc = make_bell_and_life(s, e);
+    if (rc == 0 && s->mem.incarnation == 0) {
+        rc = make_grant(s, e);
+        s->grant_ready = rc == 0;
+    }
+    if (rc < 0) {
+        close(listen_fd);
+        return rc;
+    }
+    rc = helper_start(s, listen_fd, e);
+    if (rc == 0 && s->mem.incarnation > 0)
+        rc = recover(s, e);
+    free_past(s);
+    s->self->grant = s->grant;
+    return rc;
+}
+
+int shm_open_node(const struct shm_options *o, struct mem **out, struct err *e)
+{
+    int rc = check_options(o, e);
+
+    if (rc < 0)
+        return rc;
+    struct shm *s = shm_new(o);
+    if (!s || !s->self) {
+        if (s)
+            shm_close_node(&s->mem);
+        return err_set(e, ERR_NOMEM, "open node %s: no memory", o->self.name);
+    }
+    rc = join(s, o, e);
+    if (rc < 0) {
+        shm_close_node(&s->mem);
+        return rc;
+    }
+    *out = &s->mem;
+    return 0;
+}
+
+static void peer_free(struct peer *p)
+{
+    while (p->segments) {
+        struct segment *g = p->segments;
+        p->segments = g->next;
+        segment_free(g);
+    }
+    for (uint32_t i = 0; i < p->held_count; i++)
+        close(p->held[i].fd);
+    free(p->held);
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    if (p->grant_fd >= 0)
+        close(p->grant_fd);
+    if (p->grant)
+        munmap(p->grant, sizeof *p->grant);
+    if (p->bell)
+        munmap(p->bell, sizeof *p->bell);
+    if (p->life)
+        munmap(p->life, sizeof *p->life);
+    if (p->losses_map)
+        munmap((char *)(uintptr_t)p->losses_map - SHM_LOCK_LOSSES_AT, SHM_LOCK_BYTES);
+    free(p);
+}
+
+void shm_close_node(struct mem *m)
+{
+    struct shm *s = shm_of(m);
+
+    helper_stop(s);
+    if (s->self && s->self->life && !alive_unlock(s))
+        s->self->life = NULL; /* another thread's list of mutexes leads through it: let it be */
+    directory_leave(s);
+    helper_free(s); /* after the lock is free: who sees the connection end sees that we left */
+    shm_adopt(s);   /* what is in the inbox becomes ours to free */
+    free_past(s);
+    lanes_free(s);
+    while (s->segments) {
+        struct segment *g = s->segments;
+        s->segments = g->next;
+        segment_free(g);
+    }
+    for (uint32_t i = 0; i < s->own_count; i++)
+        close(s->own[i].fd);
+    free(s->own);
+    if (s->grant && s->self->grant != s->grant)
+        munmap(s->grant, sizeof *s->grant);
+    for (uint32_t i = 0; i < SHM_NODES_MAX; i++)
+        if (peer_of(s, i))
+            peer_free(peer_of(s, i));
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}

@@ -1,0 +1,158 @@
+#include "mem/shm_impl.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Sleeping and waking (Dekker again): the sleeper stores 1 in its bell, fences and looks for work
+ * once more; the waker writes the work, fences and looks at the bell. One of the two sees the
+ * other. futex sees to the rest: it sleeps only while the word is still 1. */
+
+void bell_ring(struct bell *b)
+{
+    full_fence();
+    if (atomic_load_explicit(&b->word, memory_order_relaxed) == 0)
+        return;
+    if (atomic_exchange(&b->word, 0) == 1)
+        syscall(SYS_futex, &b->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void shm_bell(struct mem *m, uint32_t node)
+{
+    struct peer *p = peer_of(shm_of(m), node);
+
+    if (p && p->bell)
+        bell_ring(p->bell);
+}
+
+void shm_doze(struct mem *m)
+{
+    atomic_store(&shm_of(m)->self->bell->word, 1);
+    full_fence();
+}
+
+void shm_rouse(struct mem *m)
+{
+    atomic_store(&shm_of(m)->self->bell->word, 0);
+}
+
+/* The word of a host's life that is ours to watch; hosts have one each, clients share its own. */
+static const _Atomic uint32_t *watched_word(const struct shm *s, const struct peer *p)
+{
+    uint32_t slot = s->self->role == SHM_HOST ? s->mem.self : p->node;
+
+    return p->life ? &p->life->slot[slot].word : NULL;
+}
+
+bool life_over(const struct shm *s, const struct peer *p)
+{
+    const _Atomic uint32_t *word = watched_word(s, p);
+
+    /* The kernel clears the owner when it dies, glibc when it leaves in order. */
+    if (word && atomic_load_explicit(&p->life->started, memory_order_acquire) &&
+        !(atomic_load_explicit(word, memory_order_relaxed) & FUTEX_TID_MASK))
+        return true;
+    return atomic_load_explicit(&p->lives_over, memory_order_acquire) > p->life_incarnation;
+}
+
+/* Holds a robust mutex per host, from the first poll on and by the thread that polls. */
+void alive_lock(struct shm *s)
+{
+    struct life *life = s->self->life;
+    pthread_mutexattr_t attr;
+
+    s->alive_locked = true;
+    if (s->self->role != SHM_HOST)
+        return;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    uint32_t tid = (uint32_t)syscall(SYS_gettid);
+    bool known = true;
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        union life_slot *slot = &life->slot[s->hosts[i]->node];
+        pthread_mutex_init(&slot->mutex, &attr);
+        pthread_mutex_lock(&slot->mutex);
+        /* The kernel wakes waiters of a dead owner only if this bit says there are any; glibc
+         * sets it only when it waits itself, and our waiters are read-only. */
+        uint32_t word = atomic_fetch_or(&slot->word, FUTEX_WAITERS);
+        known = known && (word & FUTEX_TID_MASK) == tid;
+    }
+    pthread_mutexattr_destroy(&attr);
+    /* With a C library that keeps its word elsewhere, the pidfd alone tells of our death. */
+    if (known)
+        atomic_store_explicit(&life->started, 1, memory_order_release);
+}
+
+/* True if the mutexes are free now: only the thread that locked them can do that. */
+bool alive_unlock(struct shm *s)
+{
+    bool all = true;
+
+    if (!s->alive_locked || s->self->role != SHM_HOST)
+        return true;
+    for (uint32_t i = 0; i < s->hosts_count; i++)
+        if (pthread_mutex_unlock(&s->self->life->slot[s->hosts[i]->node].mutex) != 0)
+            all = false;
+    return all;
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+static void add_waiter(struct futex_waitv *v, const _Atomic uint32_t *word, uint32_t expected)
+{
+    *v = (struct futex_waitv){
+        .val = expected, .uaddr = (uint64_t)(uintptr_t)word, .flags = FUTEX_32};
+}
+
+/* The bell and the lives of all connected hosts, as far as they fit. 0: do not sleep, somebody
+ * has died whose end was not told yet. */
+static unsigned collect_waiters(struct shm *s, struct futex_waitv *v)
+{
+    unsigned count = 0;
+
+    add_waiter(&v[count++], &s->self->bell->word, 1);
+    for (uint32_t i = 0; i < s->hosts_count && count < FUTEX_WAITV_MAX; i++) {
+        struct peer *p = s->hosts[i];
+        const _Atomic uint32_t *word = watched_word(s, p);
+        if (p == s->self || !word)
+            continue;
+        uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
+        if (!(value & FUTEX_TID_MASK)) {
+            if (!p->over_told && life_over(s, p)) {
+                p->over_told = true;
+                return 0;
+            }
+        } else if (s->self->role == SHM_HOST) {
+            add_waiter(&v[count++], word, value);
+        }
+    }
+    return count;
+}
+
+void shm_sleep(struct mem *m, uint64_t until_ns)
+{
+    struct shm *s = shm_of(m);
+    struct bell *bell = s->self->bell;
+    struct timespec until = timespec_of(until_ns);
+
+    struct futex_waitv v[FUTEX_WAITV_MAX];
+    unsigned count = collect_waiters(s, v);
+
+    if (count && atomic_load_explicit(&bell->word, memory_order_acquire) == 1) {
+        if (!s->waitv_missing && syscall(SYS_futex_waitv, v, count, 0, &until, CLOCK_MONOTONIC) < 0)
+            s->waitv_missing = errno == ENOSYS;
+        /* Without futex_waitv deaths come from the helper, which rings our bell. */
+        if (s->waitv_missing)
+            syscall(SYS_futex, &bell->word, FUTEX_WAIT_BITSET, 1, &until, NULL,
+                    FUTEX_BITSET_MATCH_ANY);
+    }
+    atomic_store(&bell->word, 0);
+}

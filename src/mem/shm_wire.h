@@ -1,0 +1,100 @@
+/* What travels over the sockets between nodes, and the helper thread's view of it. Private to
+ * shm_help.c (connections), shm_take.c (what arrives) and their tests.
+ *
+ * Every message is one seqpacket of exactly sizeof(struct shm_message) bytes, with one descriptor
+ * if it is an item. Both sides say HELLO first and take nothing before they have seen the other's.
+ * Then each sends its own items, what it holds of all hosts, and READY; later, new items as they
+ * come. Anything unexpected closes the connection. */
+#ifndef MEM_SHM_WIRE_H
+#define MEM_SHM_WIRE_H
+
+#include "mem/shm_impl.h"
+
+#define SHM_WIRE_MAGIC 0x574d5254u /* "TRMW" */
+
+enum { SHM_WIRE_VERSION = 1 };
+
+enum shm_message_type {
+    SHM_HELLO = 1, /* node, incarnation, role, cluster, name */
+    SHM_REFUSE,    /* text; the connection ends */
+    SHM_ITEM,      /* node (whose memory), kind, one descriptor */
+    SHM_ANSWERED,  /* all that the sender had when it said hello has been sent */
+    SHM_READY,     /* the sender's own memory is open and has been sent */
+    SHM_ACK,       /* the sender has mapped and counts the receiver's segments below index */
+    SHM_FETCH,     /* node: send what you hold of it */
+    SHM_SIZES,     /* mine, theirs: a lane of which the two sides think differently */
+};
+
+struct shm_message {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t node;
+    uint32_t incarnation;
+    uint32_t role;
+    uint32_t kind;
+    uint32_t index;
+    uint32_t unused;
+    struct mem_lane_spec mine, theirs;
+    char cluster[SHM_NAME_BYTES];
+    char name[SHM_NAME_BYTES];
+    char text[192];
+};
+
+enum {
+    SHM_CONNECTIONS_MAX = 4096,
+    SHM_QUEUE_MAX = 8192, /* messages for a peer that does not read; then it is dropped */
+    SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
+};
+
+struct outgoing {
+    struct outgoing *next;
+    struct shm_message message;
+    int fd; /* ours to close; -1: none */
+};
+
+struct connection {
+    int fd;
+    struct peer *target;  /* whom we called; NULL: who called us has not said */
+    struct peer *peer;    /* after its hello */
+    uint32_t incarnation; /* the peer's, on this connection */
+    uint64_t hello_by_ns;
+    uint64_t direct; /* version of the peer's memory that it has given us itself */
+    uint64_t ack_sent;
+    uint32_t own_sent; /* own items sent */
+    bool ready_sent;
+    bool doomed; /* to be closed when what is queued has been sent, or at once if nothing is */
+    struct outgoing *queue, **queue_tail;
+    uint32_t queued;
+};
+
+struct helper {
+    struct shm *s;
+    pthread_t thread;
+    int listen_fd;
+    int event_fd;
+    _Atomic bool stop;
+    struct connection *connections[SHM_CONNECTIONS_MAX];
+    uint32_t count;
+    char last_warning[ERR_TEXT_BYTES]; /* not to be repeated */
+    uint64_t last_warning_ns;
+    uint64_t now_ns;
+};
+
+/* Queues a message (fd is duplicated). */
+void connection_send(struct helper *, struct connection *, const struct shm_message *, int fd);
+struct shm_message message_of(const struct shm *, enum shm_message_type);
+/* Sends own items that this connection has not had, and says READY once they are complete. */
+void send_own(struct helper *, struct connection *);
+/* Warns, at most once a while for the same text. */
+void helper_warn(struct helper *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Takes one message of `bytes` bytes; fds are ours to close. */
+void take_message(struct helper *, struct connection *, const void *data, size_t bytes,
+                  const int *fds, int fds_count);
+/* Counts and acknowledges what peers have given us. */
+void take_acks(struct helper *);
+/* Sends what we hold of a node. */
+void send_held(struct helper *, struct connection *, uint32_t node);
+
+#endif

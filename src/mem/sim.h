@@ -1,0 +1,107 @@
+/* The simulated memory: many nodes in one thread, virtual time, one seed.
+ *
+ * A `struct sim` is a world: a clock, a queue of events, the memory of all nodes, and a random
+ * stream from which every delay, tear and drop is drawn. The same seed and the same calls give
+ * the same run to the byte; `sim_hash` proves it. The contract of mem.h is given in its weakest
+ * form: writes of one node to one owner land in order and in pieces; the permission is judged
+ * when the last piece lands; a completion travels back later; what a dead node had in flight may
+ * still land, in part; nothing that the contract leaves open is done kindly.
+ *
+ * The faults themselves (who crashes when, who is cut off) are decided by the harness above, which
+ * calls the functions below from events of its own. The callbacks below run in the middle of an event
+ * and may call sim_at, sim_note, sim_now and the white-box functions only.
+ *
+ * Single-threaded, and all worlds of a process by the same thread: they share a pool of mappings. */
+#ifndef MEM_SIM_H
+#define MEM_SIM_H
+
+#include "mem/mem.h"
+
+struct sim;
+
+struct sim_options {
+    uint64_t seed;
+    uint32_t nodes_max;         /* nodes are numbered 0 .. nodes_max-1 */
+    uint64_t delay_ns_min;      /* one way, between two different nodes */
+    uint64_t delay_ns_max;      /* the usual maximum */
+    uint64_t delay_ns_spike;    /* a rare write takes up to this long (all later ones wait) */
+    uint32_t spike_per_million; /* how rare: chance per write */
+    uint32_t tear_per_million;  /* chance that a write lands in 2 to 4 pieces, words shuffled */
+    uint64_t lost_after_ns;     /* a cut or dead channel turns its flows and ops LOST after this */
+    bool owner_answers;         /* raises and reads need the owner alive and running (ofi); else
+                                 * its memory answers by itself (shm) */
+    bool check_at_issue;        /* planted bug: permission judged when a write is issued */
+};
+
+struct sim *sim_open(const struct sim_options *, struct err *);
+void sim_close(struct sim *);
+
+/* A node's next life; its protocol objects are made by the caller on the returned view. The node
+ * must not be alive. The previous view is void. */
+struct mem *sim_node_start(struct sim *, uint32_t node);
+
+/* Ends the node's life. Each of its writes in flight may land or not, in order (a prefix lands). With
+ * keep_memory the regions it owns stay as they are and (unless owner_answers) go on being written,
+ * raised and read; without, they are blank and unreachable until the next life, which then finds
+ * MEM_BIRTH_LOST. */
+void sim_node_crash(struct sim *, uint32_t node, bool keep_memory);
+
+/* A paused node is alive and not stepped; what it has issued goes on landing. The harness, which does
+ * the stepping, must honour it; here it matters for owner_answers. */
+void sim_node_pause(struct sim *, uint32_t node, bool paused);
+
+bool sim_node_alive(const struct sim *, uint32_t node);
+
+/* Cuts or heals the way from one node to another (both directions are separate). Writes wait on a cut
+ * way; a heal lets them go on, unless lost_after_ns has passed. */
+void sim_cut(struct sim *, uint32_t from, uint32_t to, bool cut);
+
+/* What mem_dead(node) answers at `asker` from now on: the truth (seen after a delay) or a lie. */
+enum sim_lie { SIM_TRUTH, SIM_SAYS_DEAD, SIM_SAYS_ALIVE };
+void sim_oracle_lie(struct sim *, uint32_t asker, uint32_t node, enum sim_lie);
+
+/* From now on: no spikes, no new tears beyond the usual rate, all cuts healed, no lies, no pauses. */
+void sim_calm(struct sim *);
+
+/* The clock, and events of the harness's own. Equal times run in the order they were scheduled. */
+uint64_t sim_now(const struct sim *);
+typedef void sim_event_fn(void *ctx, uint64_t arg);
+void sim_at(struct sim *, uint64_t when_ns, sim_event_fn *, void *ctx, uint64_t arg);
+
+/* Runs the next event (a piece that lands, a completion, one of sim_at); false if there is none. */
+bool sim_step(struct sim *);
+
+/* Called for mem_bell(node), if set: the harness may step the node soon. A bell travels behind the
+ * writes its ringer issued before, and may be lost on a cut way; none reaches a dead node. */
+void sim_on_bell(struct sim *, void (*fn)(void *ctx, uint32_t node), void *ctx);
+
+/* Called when something of the node's may be new to it, if set: a piece has landed in its memory, or
+ * a completion or a result waits for its next poll. The harness may step nodes by this alone. */
+void sim_on_touch(struct sim *, void (*fn)(void *ctx, uint32_t node), void *ctx);
+
+/* Called when a write to a flow with a ballot has fully landed at its owner, with the verdict; for
+ * white-box checks. */
+struct sim_landing {
+    const struct mem_lane *lane; /* as sim_lane gives it */
+    uint64_t ballot;
+    bool counted; /* it will be (or may be) reported done. Of a writer that closed the flow or died
+                   * in the meantime nothing is reported: then, that it held the permission */
+    bool ring;    /* it went into the ring, else into control words */
+    uint64_t at;  /* offset in the ring in bytes, or first control word */
+    uint32_t bytes;
+};
+void sim_on_landing(struct sim *, void (*fn)(void *ctx, const struct sim_landing *), void *ctx);
+
+/* The harness's own random stream (separate from the one that draws delays). */
+struct rng *sim_rng(struct sim *);
+
+/* Mixes a word into the run's hash: the harness adds its own events (deliveries, state moves). */
+void sim_note(struct sim *, uint64_t word);
+uint64_t sim_hash(const struct sim *);
+uint64_t sim_events(const struct sim *); /* events run so far */
+
+/* White-box access for checkers: an owner's memory, whoever is alive. NULL if there is none. */
+const struct mem_lane *sim_lane(const struct sim *, const struct mem_lane_spec *);
+uint64_t sim_promised(const struct sim *, uint32_t owner, uint32_t region);
+
+#endif

@@ -1,0 +1,162 @@
+/* A process is handed the memory that another node writes, and tries every way to write it: the
+ * kernel must refuse each. What it gets is what any process of the cluster gets; promised words
+ * are not handed to clients at all. */
+#include "../shm_raw.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct gift {
+    int segment, grant, life, bell;
+};
+
+/* Joins by hand, as a client or host would, and takes what is given until the other is ready. */
+static struct gift ask(enum shm_role role, uint32_t node, const char *name)
+{
+    struct gift g = {-1, -1, -1, -1};
+    struct shm_message m = raw_hello(node, name, role);
+    int fd = raw_connect("h0.sock"), got;
+
+    must(fd >= 0 && raw_send(fd, &m, sizeof m, NULL, 0), "hello");
+    do {
+        must(raw_receive(fd, &m, &got), "an answer");
+        if (m.type != SHM_ITEM)
+            continue;
+        int *slot = m.kind == ITEM_SEGMENT ? &g.segment
+                    : m.kind == ITEM_GRANT ? &g.grant
+                    : m.kind == ITEM_LIFE  ? &g.life
+                                           : &g.bell;
+        *slot = got;
+    } while (m.type != SHM_READY);
+    close(fd);
+    return g;
+}
+
+/* Each of these must fail in the kernel. Returns a text for the first that does not. */
+static const char *try_to_write(int fd, size_t bytes)
+{
+    char byte = 1, path[64];
+
+    if (mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED)
+        return "writable mapping";
+    if (errno != EPERM)
+        return "writable mapping: errno";
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        return "read-only mapping refused";
+    if (mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0)
+        return "mprotect";
+    if (write(fd, &byte, 1) >= 0 || pwrite(fd, &byte, 1, 0) >= 0)
+        return "write";
+    if (ftruncate(fd, 0) == 0 || ftruncate(fd, (off_t)bytes * 2) == 0)
+        return "ftruncate";
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0)
+        return "punch hole";
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0)
+        return "more seals";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDWR);
+    if (again >= 0) {
+        if (mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED)
+            return "writable mapping of a reopened descriptor";
+        if (pwrite(again, &byte, 1, 0) >= 0)
+            return "write to a reopened descriptor";
+    }
+    if (open(path, O_RDWR | O_TRUNC) >= 0) {
+        struct stat st;
+        if (fstat(fd, &st) < 0 || (size_t)st.st_size != bytes)
+            return "truncating open";
+    }
+    return NULL;
+}
+
+struct verdict {
+    char text[128];
+    int has_grant, has_bell;
+};
+
+static int intruder(void *arg)
+{
+    struct verdict *v = arg;
+    struct gift g = ask(SHM_CLIENT, CLIENT, "c0");
+    struct stat st;
+
+    v->has_grant = g.grant >= 0;
+    v->has_bell = g.bell >= 0;
+    const char *segment = "no segment", *life = "no life";
+    if (g.segment >= 0 && fstat(g.segment, &st) == 0)
+        segment = try_to_write(g.segment, (size_t)st.st_size);
+    if (g.life >= 0 && fstat(g.life, &st) == 0)
+        life = try_to_write(g.life, (size_t)st.st_size);
+    snprintf(v->text, sizeof v->text, "%s%s", segment ? segment : "", life ? life : "");
+    return 0;
+}
+
+static void shm__nobody_else_can_write_a_lane(void **state)
+{
+    struct verdict *v = shared_page(sizeof *v);
+    struct node n = host_open(0);
+    struct mem_flow f;
+    int status;
+
+    (void)state;
+    pid_t pid = spawn(intruder, v);
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    assert_string_equal(v->text, "");
+    assert_true(v->has_bell);
+
+    /* The writer's own mapping goes on writing. */
+    mem_flow_open(n.mem, &f, 0, REGION, 0);
+    mem_set1(n.mem, &f, n.lane[0][0], 0, 42);
+    mem_mark(n.mem, &f, 1);
+    mem_poll(n.mem);
+    assert_int_equal(f.done, 1);
+    assert_int_equal(mem_word(n.lane[0][0], 0), 42);
+    shm_close_node(n.mem);
+    munmap(v, sizeof *v);
+}
+
+static void shm__a_client_is_not_given_promised_words(void **state)
+{
+    struct verdict *v = shared_page(sizeof *v);
+    struct node n = host_open(0);
+    int status;
+
+    (void)state;
+    waitpid(spawn(intruder, v), &status, 0);
+    assert_int_equal(v->has_grant, 0);
+    /* A host is, so the test would see one. */
+    struct gift g = ask(SHM_HOST, 1, "h1");
+    assert_true(g.grant >= 0);
+    close(g.grant);
+    close(g.segment);
+    close(g.life);
+    close(g.bell);
+    shm_close_node(n.mem);
+    munmap(v, sizeof *v);
+}
+
+static void shm__the_attempts_work_on_memory_that_is_not_sealed(void **state)
+{
+    int fd = memfd_create("open", MFD_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(ftruncate(fd, 8192), 0);
+    assert_string_equal(try_to_write(fd, 8192), "writable mapping");
+    close(fd);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, cluster_setup, cluster_teardown)
+    const struct CMUnitTest cases[] = {
+        CASE(shm__nobody_else_can_write_a_lane),
+        CASE(shm__a_client_is_not_given_promised_words),
+        CASE(shm__the_attempts_work_on_memory_that_is_not_sealed),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* For tests that speak the shared-memory backend's wire by hand: strangers, fools and intruders. */
+#ifndef TESTS_SHM_RAW_H
+#define TESTS_SHM_RAW_H
+
+#include "shm_fixture.h"
+
+#include "mem/shm_wire.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* A socket connected to a host of the fixture's cluster, or -1. */
+static inline int raw_connect(const char *socket_file)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    must(fd >= 0, "socket");
+    fixture_path(a.sun_path, sizeof a.sun_path, socket_file);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static inline struct shm_message raw_hello(uint32_t node, const char *name, enum shm_role role)
+{
+    struct shm_message m;
+
+    memset(&m, 0, sizeof m);
+    m.magic = SHM_WIRE_MAGIC;
+    m.version = SHM_WIRE_VERSION;
+    m.type = SHM_HELLO;
+    m.node = node;
+    m.role = role;
+    snprintf(m.cluster, sizeof m.cluster, "test");
+    snprintf(m.name, sizeof m.name, "%s", name);
+    return m;
+}
+
+/* Sends bytes with up to two descriptors; false if the other side has closed. */
+static inline bool raw_send(int fd, const void *data, size_t bytes, const int *fds, int count)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (count) {
+        memset(&control, 0, sizeof control);
+        h.msg_control = &control;
+        h.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, (size_t)count * sizeof(int));
+    }
+    return sendmsg(fd, &h, MSG_NOSIGNAL) >= 0;
+}
+
+/* Takes one message within two seconds; its descriptor, if any, in *got. False: closed. */
+static inline bool raw_receive(int fd, struct shm_message *m, int *got)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec data = {.iov_base = m, .iov_len = sizeof *m};
+    struct msghdr h = {.msg_iov = &data,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof control.bytes};
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    *got = -1;
+    must(poll(&p, 1, 2000) == 1, "an answer within two seconds");
+    if (recvmsg(fd, &h, MSG_CMSG_CLOEXEC) != sizeof *m)
+        return false;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+    if (c && c->cmsg_type == SCM_RIGHTS)
+        memcpy(got, CMSG_DATA(c), sizeof *got);
+    return true;
+}
+
+/* Reads until the other side closes; true if it has refused, with its text. */
+static inline bool raw_refused(int fd, char *text, size_t room)
+{
+    struct shm_message m;
+    int got;
+    bool refused = false;
+
+    while (raw_receive(fd, &m, &got)) {
+        if (got >= 0)
+            close(got);
+        if (m.type == SHM_REFUSE) {
+            refused = true;
+            snprintf(text, room, "%.*s", (int)sizeof m.text - 1, m.text);
+        }
+    }
+    close(fd);
+    return refused;
+}
+
+/* Catches what is said on stderr. */
+struct hush {
+    int saved, file;
+};
+
+static inline struct hush hush_begin(void)
+{
+    struct hush h = {.saved = dup(2), .file = memfd_create("stderr", MFD_CLOEXEC)};
+
+    fflush(stderr);
+    dup2(h.file, 2);
+    return h;
+}
+
+/* Puts stderr back; what was said is in `text`. */
+static inline void hush_end(struct hush *h, char *text, size_t room)
+{
+    fflush(stderr);
+    dup2(h->saved, 2);
+    ssize_t got = pread(h->file, text, room - 1, 0);
+    text[got > 0 ? got : 0] = 0;
+    close(h->saved);
+    close(h->file);
+}
+
+#endif

@@ -1,0 +1,572 @@
+/* The contract of mem.h on shared memory, with all nodes in one thread; and bad use. Kills, stops
+ * and races between processes are in tests/proc/shm_*.c; strangers on the socket in mem_shm_take.c. */
+#include "../shm_raw.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+static struct node nodes[HOSTS];
+
+static void open_all(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        nodes[i] = host_open(i);
+    assert_true(all_connected(nodes, count));
+}
+
+static void close_all_nodes(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        shm_close_node(nodes[i].mem);
+}
+
+static void shm__the_owner_sees_what_a_writer_puts(void **state)
+{
+    struct mem_flow f;
+    unsigned char data[96], back[96];
+    struct mem_op op;
+
+    (void)state;
+    open_all(2);
+    for (unsigned i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)i;
+    struct mem_lane *theirs = nodes[0].lane[1][0], *own = nodes[1].lane[1][0];
+    assert_null(theirs->ctl); /* not ours */
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    assert_int_equal(f.status, MEM_DONE);
+
+    uint64_t pos = 5ul * RING - 40; /* wraps, in a late lap */
+    mem_put(nodes[0].mem, &f, theirs, pos, data, sizeof data);
+    mem_set1(nodes[0].mem, &f, theirs, 2, pos + sizeof data);
+    mem_mark(nodes[0].mem, &f, 1);
+    assert_int_equal(f.done, 0);
+    assert_int_equal(mem_poll(nodes[0].mem), 1);
+    assert_int_equal(f.done, 1);
+
+    assert_true(mem_word(own, 2) == pos + sizeof data);
+    assert_memory_equal(own->ring + pos % RING, data, sizeof data);
+    mem_read_ring(nodes[1].mem, &op, own, pos, back, sizeof back);
+    assert_int_equal(op.status, MEM_DONE);
+    assert_memory_equal(back, data, sizeof data);
+    /* A third node reads the same, and so does the writer. */
+    mem_read_ring(nodes[0].mem, &op, theirs, pos, back, sizeof back);
+    assert_int_equal(op.status, MEM_DONE);
+    assert_memory_equal(back, data, sizeof data);
+    close_all_nodes(2);
+}
+
+static void shm__one_poll_settles_all_marks(void **state)
+{
+    struct mem_flow f[HOSTS], idle;
+
+    (void)state;
+    open_all(3);
+    mem_flow_open(nodes[0].mem, &idle, 1, REGION, 0);
+    for (unsigned i = 0; i < HOSTS; i++) {
+        mem_flow_open(nodes[0].mem, &f[i], i, REGION, 0);
+        for (unsigned k = 1; k <= 3; k++) {
+            mem_set1(nodes[0].mem, &f[i], nodes[0].lane[i][0], 0, k);
+            mem_mark(nodes[0].mem, &f[i], k);
+        }
+    }
+    assert_int_equal(mem_poll(nodes[0].mem), HOSTS);
+    for (unsigned i = 0; i < HOSTS; i++)
+        assert_int_equal(f[i].done, 3);
+    assert_int_equal(idle.done, 0);
+    assert_int_equal(mem_poll(nodes[0].mem), 0);
+    close_all_nodes(3);
+}
+
+static void shm__a_raise_takes_the_permission_away(void **state)
+{
+    struct mem_flow f;
+    struct mem_op op;
+    uint64_t value;
+
+    (void)state;
+    open_all(2);
+    assert_int_equal(raise_to(nodes[0].mem, 1, 5, &value), MEM_DONE);
+    assert_int_equal(value, 5);
+    assert_int_equal(raise_to(nodes[0].mem, 1, 5, &value), MEM_DONE); /* again is no harm */
+    assert_int_equal(mem_promised(nodes[1].mem, REGION), 5);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 5);
+    mem_set1(nodes[0].mem, &f, nodes[0].lane[1][0], 0, 1);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+
+    mem_set1(nodes[0].mem, &f, nodes[0].lane[1][0], 0, 2);
+    mem_mark(nodes[0].mem, &f, 2);
+    assert_int_equal(raise_to(nodes[1].mem, 1, 6, NULL), MEM_DONE);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.status, MEM_DENIED);
+    assert_int_equal(f.done, 1);
+
+    /* Failed for good: nothing is written any more, not even with the promise back in reach. */
+    mem_set1(nodes[0].mem, &f, nodes[0].lane[1][0], 0, 3);
+    mem_mark(nodes[0].mem, &f, 3);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+    assert_int_not_equal(mem_word(nodes[1].lane[1][0], 0), 3);
+
+    assert_int_equal(raise_to(nodes[0].mem, 1, 4, &value), MEM_DENIED);
+    assert_int_equal(value, 6);
+    mem_peek(nodes[0].mem, &op, 1, REGION);
+    assert_int_equal(op.status, MEM_DONE);
+    assert_int_equal(op.value, 6);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 6);
+    mem_set1(nodes[0].mem, &f, nodes[0].lane[1][0], 0, 4);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+    close_all_nodes(2);
+}
+
+static void shm__a_reopened_flow_forgets_what_it_was(void **state)
+{
+    struct mem_flow f;
+
+    (void)state;
+    open_all(2);
+    memset(&f, 0xa5, sizeof f);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    mem_mark(nodes[0].mem, &f, 9);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0); /* while the mark is pending */
+    assert_int_equal(mem_poll(nodes[0].mem), 0);
+    assert_int_equal(f.done, 0);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_flow_close(nodes[0].mem, &f);
+    assert_int_equal(mem_poll(nodes[0].mem), 0);
+    close_all_nodes(2);
+}
+
+static void shm__who_is_not_there_is_lost_or_blank(void **state)
+{
+    struct mem_flow f;
+    uint64_t value = 7;
+    unsigned char back[64];
+    struct mem_op op;
+
+    (void)state;
+    open_all(2);
+    mem_flow_open(nodes[0].mem, &f, 2, REGION, 0);
+    assert_int_equal(f.status, MEM_LOST);
+    assert_int_equal(raise_to(nodes[0].mem, 2, 1, NULL), MEM_LOST);
+    mem_peek(nodes[0].mem, &op, 2, REGION);
+    assert_int_equal(op.status, MEM_LOST);
+    assert_int_equal(read_word(&nodes[0], 2, 0, 0, &value), MEM_DONE); /* what we wrote there */
+    assert_int_equal(read_word(&nodes[0], 2, 1, 0, &value), MEM_LOST);
+    /* A lane at a live owner whose writer has never come is as it was born. */
+    value = 7;
+    assert_int_equal(read_word(&nodes[0], 1, 2, 0, &value), MEM_DONE);
+    assert_int_equal(value, 0);
+    memset(back, 7, sizeof back);
+    mem_read_ring(nodes[0].mem, &op, nodes[0].lane[1][2], RING - 8, back, sizeof back);
+    assert_int_equal(op.status, MEM_DONE);
+    assert_int_equal(back[0] | back[63], 0);
+    assert_null(nodes[1].lane[1][2]->ctl);
+    assert_false(mem_dead(nodes[0].mem, 2));
+    close_all_nodes(2);
+}
+
+static void shm__lanes_opened_later_connect_too(void **state)
+{
+    struct mem_lane *writer_side[2], *owner_side[2];
+    struct mem_lane_spec specs[2] = {fixture_spec(1, 0), fixture_spec(1, 0)};
+    struct mem_flow f;
+    struct err e;
+
+    (void)state;
+    open_all(2);
+    specs[0].kind = 50;
+    specs[1].kind = 51;
+    specs[1].ring_bytes = 0;
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    assert_int_equal(mem_lanes_open(nodes[0].mem, specs, 2, writer_side, &e), 0);
+    mem_set1(nodes[0].mem, &f, writer_side[1], 3, 77);
+    mem_mark(nodes[0].mem, &f, 1);
+    /* Done only when the owner has the memory: until then it could not survive us. */
+    uint64_t until = clock_now_ns() + 5000000000u;
+    while (!f.done && clock_now_ns() < until)
+        mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+    assert_int_equal(mem_lanes_open(nodes[1].mem, specs, 2, owner_side, &e), 0);
+    mem_poll(nodes[1].mem);
+    assert_non_null(owner_side[1]->ctl);
+    assert_null(owner_side[1]->ring);
+    assert_int_equal(mem_word(owner_side[1], 3), 77);
+    assert_int_equal(mem_word(owner_side[0], 0), 0);
+    /* The same again gives the same handles. */
+    struct mem_lane *again[2];
+    assert_int_equal(mem_lanes_open(nodes[1].mem, specs, 2, again, &e), 0);
+    assert_ptr_equal(again[0], owner_side[0]);
+    close_all_nodes(2);
+}
+
+static struct shm_options client_options(void)
+{
+    struct shm_options o = fixture_options(0);
+
+    o.self = (struct shm_node){.name = "c0", .node = CLIENT, .role = SHM_CLIENT};
+    return o;
+}
+
+static void shm__clients_have_lanes_but_no_promises(void **state)
+{
+    struct shm_options o = client_options();
+    struct mem_lane_spec specs[2] = {fixture_spec(0, CLIENT), fixture_spec(CLIENT, 0)};
+    struct mem_lane *client_lane[2], *host_lane[2];
+    struct mem *client;
+    struct mem_flow f, back;
+    enum mem_birth birth;
+    struct err e;
+
+    (void)state;
+    open_all(2);
+    assert_int_equal(shm_open_node(&o, &client, &e), 0);
+    assert_int_equal(mem_region_open(client, REGION, &birth, &e), 0);
+    assert_int_equal(mem_lanes_open(client, specs, 2, client_lane, &e), 0);
+    assert_int_equal(mem_lanes_open(nodes[0].mem, specs, 2, host_lane, &e), 0);
+    uint64_t until = clock_now_ns() + 5000000000u;
+    while (!(client_lane[1]->ctl && host_lane[0]->ctl && shm_connected(client, 0) &&
+             shm_connected(nodes[0].mem, CLIENT)) &&
+           clock_now_ns() < until) {
+        mem_poll(client);
+        mem_poll(nodes[0].mem);
+    }
+    assert_true(clock_now_ns() < until);
+
+    mem_flow_open(client, &f, 0, REGION, 0);
+    mem_set1(client, &f, client_lane[0], 0, 5);
+    mem_mark(client, &f, 1);
+    mem_poll(client);
+    assert_int_equal(f.done, 1);
+    assert_int_equal(mem_word(host_lane[0], 0), 5);
+    mem_flow_open(nodes[0].mem, &back, CLIENT, REGION, 0);
+    mem_set1(nodes[0].mem, &back, host_lane[1], 0, 6);
+    mem_mark(nodes[0].mem, &back, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(back.done, 1);
+    assert_int_equal(mem_word(client_lane[1], 0), 6);
+
+    assert_int_equal(raise_to(client, 0, 5, NULL), MEM_LOST);
+    assert_int_equal(raise_to(nodes[0].mem, CLIENT, 5, NULL), MEM_LOST);
+    mem_flow_open(client, &f, 0, REGION, 5);
+    assert_int_equal(f.status, MEM_LOST);
+    shm_close_node(client);
+    until = clock_now_ns() + 5000000000u;
+    while (!mem_dead(nodes[0].mem, CLIENT) && clock_now_ns() < until)
+        mem_poll(nodes[0].mem);
+    assert_true(mem_dead(nodes[0].mem, CLIENT));
+    close_all_nodes(2);
+}
+
+static void expect_lane_error(struct mem *m, struct mem_lane_spec spec, int code, const char *says)
+{
+    struct mem_lane *out;
+    struct err e = {""};
+
+    assert_int_equal(mem_lanes_open(m, &spec, 1, &out, &e), code);
+    if (!strstr(e.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, says);
+}
+
+static void shm__a_wrong_lane_is_refused_with_what_would_be_right(void **state)
+{
+    struct mem_lane_spec s = fixture_spec(0, 1);
+
+    (void)state;
+    nodes[0] = host_open(0);
+    struct mem *m = nodes[0].mem;
+    s.kind = 60;
+    s.ctl_words = 0;
+    expect_lane_error(m, s, ERR_INVALID, "at least 1");
+    s.ctl_words = 1;
+    s.ring_bytes = 5000;
+    expect_lane_error(m, s, ERR_INVALID, "power of two of at least 4096");
+    s.ring_bytes = 2048;
+    expect_lane_error(m, s, ERR_INVALID, "power of two of at least 4096");
+    s.ring_bytes = 0;
+    s.region = 99;
+    expect_lane_error(m, s, ERR_NOTFOUND, "has not opened region 99");
+    s.region = REGION;
+    s.writer = SHM_NODES_MAX;
+    expect_lane_error(m, s, ERR_INVALID, "below 4096");
+    s.owner = CLIENT;
+    s.writer = CLIENT + 1;
+    expect_lane_error(m, s, ERR_NOTFOUND, "neither node is a host");
+    s = fixture_spec(0, 1);
+    s.ctl_words++;
+    expect_lane_error(m, s, ERR_INVALID, "it is open with");
+
+    enum mem_birth birth;
+    struct err e;
+    assert_int_equal(mem_region_open(m, REGION, &birth, &e), ERR_EXISTS);
+    close_all_nodes(1);
+}
+
+static void shm__sizes_that_differ_never_connect_and_are_told_on_both_sides(void **state)
+{
+    struct mem_lane_spec mine = fixture_spec(1, 0), theirs = fixture_spec(1, 0);
+    struct mem_lane *writer_side, *owner_side;
+    char said[4096];
+    struct err e;
+
+    (void)state;
+    open_all(2);
+    mine.kind = theirs.kind = 70;
+    theirs.ring_bytes = 2 * RING;
+    struct hush h = hush_begin();
+    assert_int_equal(mem_lanes_open(nodes[1].mem, &mine, 1, &owner_side, &e), 0);
+    assert_int_equal(mem_lanes_open(nodes[0].mem, &theirs, 1, &writer_side, &e), 0);
+    for (int i = 0; i < 200; i++) {
+        mem_poll(nodes[0].mem);
+        mem_poll(nodes[1].mem);
+        nap(1000000);
+    }
+    hush_end(&h, said, sizeof said);
+    assert_null(owner_side->ctl);
+    const char *first = strstr(said, "ring of 65536 bytes");
+    assert_non_null(first);
+    assert_non_null(strstr(first, "131072"));
+    const char *second = strstr(first + 1, "ring of 65536 bytes");
+    assert_non_null(second); /* the owner's line and the writer's */
+    assert_null(strstr(second + 1, "ring of 65536 bytes"));
+    close_all_nodes(2);
+}
+
+static void shm__a_second_owner_is_refused_by_name_and_process(void **state)
+{
+    struct shm_options o = fixture_options(0);
+    struct mem *second;
+    char pid[32];
+    struct err e;
+
+    (void)state;
+    nodes[0] = host_open(0);
+    assert_int_equal(shm_open_node(&o, &second, &e), ERR_EXISTS);
+    snprintf(pid, sizeof pid, "process %d", (int)getpid());
+    assert_non_null(strstr(e.text, "h0"));
+    assert_non_null(strstr(e.text, pid));
+    /* And the first has come to no harm. */
+    nodes[1] = host_open(1);
+    assert_true(all_connected(nodes, 2));
+    close_all_nodes(2);
+}
+
+static int die_open(void *arg)
+{
+    (void)arg;
+    host_open(0);
+    return 0; /* without closing: as good as killed */
+}
+
+static void shm__a_stale_socket_is_replaced(void **state)
+{
+    char path[256];
+    int status;
+
+    (void)state;
+    waitpid(spawn(die_open, NULL), &status, 0);
+    assert_int_equal(status, 0);
+    fixture_path(path, sizeof path, "h0.sock");
+    assert_int_equal(access(path, F_OK), 0);
+    nodes[0] = host_open(0);
+    assert_int_equal(nodes[0].mem->incarnation, 1);
+    assert_int_equal(nodes[0].birth, MEM_BIRTH_LOST); /* nobody had its memory */
+    assert_true(mem_promised(nodes[0].mem, REGION) == MEM_CLOSED);
+    assert_int_equal(raise_to(nodes[0].mem, 0, 3, NULL), MEM_DENIED);
+    mem_region_grant(nodes[0].mem, REGION, 2);
+    assert_int_equal(mem_promised(nodes[0].mem, REGION), 2);
+    assert_int_equal(raise_to(nodes[0].mem, 0, 3, NULL), MEM_DONE);
+    mem_region_grant(nodes[0].mem, REGION, 2); /* opens, never lowers */
+    assert_int_equal(mem_promised(nodes[0].mem, REGION), 3);
+    nodes[1] = host_open(1);
+    assert_true(all_connected(nodes, 2));
+    close_all_nodes(2);
+}
+
+static void expect_open_error(const struct shm_options *o, int code, const char *says)
+{
+    struct mem *m;
+    struct err e = {""};
+
+    assert_int_equal(shm_open_node(o, &m, &e), code);
+    if (!strstr(e.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, says);
+}
+
+static void shm__wrong_options_are_refused(void **state)
+{
+    struct shm_node hosts[2] = {fixture_hosts[0], fixture_hosts[1]};
+    struct shm_options o = fixture_options(0);
+    char longer[100];
+
+    (void)state;
+    o.hosts = hosts;
+    o.hosts_count = 0;
+    expect_open_error(&o, ERR_INVALID, "0 hosts");
+    o.hosts_count = 2;
+    o.cluster = "../x";
+    expect_open_error(&o, ERR_INVALID, "../x");
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = 0;
+    o.cluster = longer;
+    expect_open_error(&o, ERR_TOOBIG, "longer than 63");
+    o.cluster = "test";
+    hosts[1].node = 0;
+    expect_open_error(&o, ERR_INVALID, "must agree");
+    hosts[1].node = SHM_HOSTS_MAX;
+    expect_open_error(&o, ERR_INVALID, "below 128");
+    hosts[1] = fixture_hosts[0];
+    expect_open_error(&o, ERR_INVALID, "must differ");
+    hosts[1] = fixture_hosts[1];
+    o.self.role = SHM_CLIENT;
+    expect_open_error(&o, ERR_INVALID, "in the list of hosts");
+    o.self = (struct shm_node){.name = "", .node = 0, .role = SHM_HOST};
+    expect_open_error(&o, ERR_INVALID, "no name");
+    o.self = fixture_hosts[0];
+    o.dir = "/nowhere/at/all";
+    expect_open_error(&o, ERR_SYSTEM, "/nowhere/at/all");
+}
+
+static void shm__a_directory_open_to_others_is_refused(void **state)
+{
+    struct shm_options o = fixture_options(0);
+    char path[256];
+
+    (void)state;
+    fixture_path(path, sizeof path, "");
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(chmod(path, 0755), 0);
+    expect_open_error(&o, ERR_REFUSED, "mode 755");
+}
+
+static void shm__a_damaged_lock_file_is_named(void **state)
+{
+    struct shm_options o = fixture_options(0);
+    char path[256];
+
+    (void)state;
+    fixture_path(path, sizeof path, "");
+    assert_int_equal(mkdir(path, 0700), 0);
+    fixture_path(path, sizeof path, "h0.lock");
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(write(fd, "hello", 5), 5);
+    close(fd);
+    expect_open_error(&o, ERR_CORRUPT, "h0.lock");
+    unlink(path);
+    nodes[0] = host_open(0);
+    close_all_nodes(1);
+}
+
+/* More memory than the machine has: refused before anything is taken. */
+static void shm__no_space_is_an_error_that_says_how_much(void **state)
+{
+    enum { MANY = 64 };
+    struct mem_lane_spec specs[MANY];
+    struct mem_lane *out[MANY];
+    struct err e;
+
+    (void)state;
+    open_all(2);
+    for (unsigned i = 0; i < MANY; i++) {
+        specs[i] = fixture_spec(1, 0);
+        specs[i].kind = 100 + i;
+        specs[i].ring_bytes = 1u << 31; /* 128 GB together */
+    }
+    if ((uint64_t)sysconf(_SC_PHYS_PAGES) * 4096u > 100ull << 30)
+        skip();
+    assert_int_equal(mem_lanes_open(nodes[0].mem, specs, MANY, out, &e), ERR_NOMEM);
+    assert_non_null(strstr(e.text, "lanes of h0"));
+    assert_non_null(strstr(e.text, "137438969856 bytes"));
+    /* Nothing is left behind: the same lanes, smaller, can be opened. */
+    for (unsigned i = 0; i < MANY; i++)
+        specs[i].ring_bytes = 4096;
+    assert_int_equal(mem_lanes_open(nodes[0].mem, specs, MANY, out, &e), 0);
+    close_all_nodes(2);
+}
+
+static int open_limited(void *arg)
+{
+    struct rlimit limit = {.rlim_cur = 300000, .rlim_max = 300000};
+    struct mem_lane_spec spec = fixture_spec(1, 0);
+    struct mem_lane *out;
+    struct err *e = arg;
+
+    signal(SIGXFSZ, SIG_IGN);
+    struct node n = host_open(0);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    spec.kind = 80;
+    spec.ring_bytes = 1 << 20;
+    int rc = mem_lanes_open(n.mem, &spec, 1, &out, e);
+    shm_close_node(n.mem);
+    return rc == ERR_NOMEM ? 0 : 1;
+}
+
+static void shm__a_limit_of_the_process_is_an_error(void **state)
+{
+    struct err *e = shared_page(sizeof *e);
+    int status;
+
+    (void)state;
+    waitpid(spawn(open_limited, e), &status, 0);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(e->text, "ulimit -f"));
+    munmap(e, sizeof *e);
+}
+
+static void shm__a_bell_wakes_and_a_dead_line_ends_a_sleep(void **state)
+{
+    (void)state;
+    open_all(2);
+    uint64_t begin = clock_now_ns();
+    int tries = 0;
+    do { /* what still arrives from the other's start may wake it early */
+        begin = clock_now_ns();
+        shm_doze(nodes[0].mem);
+        shm_sleep(nodes[0].mem, begin + 20000000);
+    } while (clock_now_ns() < begin + 20000000 && ++tries < 100);
+    assert_true(tries < 100);
+    /* Rung between doze and sleep: it does not sleep at all. */
+    begin = clock_now_ns();
+    shm_doze(nodes[0].mem);
+    mem_bell(nodes[1].mem, 0);
+    shm_sleep(nodes[0].mem, begin + 5000000000u);
+    assert_true(clock_now_ns() < begin + 2000000000u);
+    /* Without a doze there is nothing to sleep on. */
+    shm_doze(nodes[0].mem);
+    shm_rouse(nodes[0].mem);
+    shm_sleep(nodes[0].mem, clock_now_ns() + 5000000000u);
+    assert_true(clock_now_ns() < begin + 2000000000u);
+    mem_bell(nodes[1].mem, 2); /* nobody there */
+    close_all_nodes(2);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, cluster_setup, cluster_teardown)
+    const struct CMUnitTest cases[] = {
+        CASE(shm__the_owner_sees_what_a_writer_puts),
+        CASE(shm__one_poll_settles_all_marks),
+        CASE(shm__a_raise_takes_the_permission_away),
+        CASE(shm__a_reopened_flow_forgets_what_it_was),
+        CASE(shm__who_is_not_there_is_lost_or_blank),
+        CASE(shm__lanes_opened_later_connect_too),
+        CASE(shm__clients_have_lanes_but_no_promises),
+        CASE(shm__a_wrong_lane_is_refused_with_what_would_be_right),
+        CASE(shm__sizes_that_differ_never_connect_and_are_told_on_both_sides),
+        CASE(shm__a_second_owner_is_refused_by_name_and_process),
+        CASE(shm__a_stale_socket_is_replaced),
+        CASE(shm__wrong_options_are_refused),
+        CASE(shm__a_directory_open_to_others_is_refused),
+        CASE(shm__a_damaged_lock_file_is_named),
+        CASE(shm__no_space_is_an_error_that_says_how_much),
+        CASE(shm__a_limit_of_the_process_is_an_error),
+        CASE(shm__a_bell_wakes_and_a_dead_line_ends_a_sleep),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

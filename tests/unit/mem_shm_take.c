@@ -1,0 +1,304 @@
+/* Strangers on a node's socket: wrong clusters, wrong names, wrong users, and noise. They must be
+ * refused with a reason, or cut off, and the node must go on as if nothing had been. */
+#include "../shm_raw.h"
+
+#include "base/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { FUZZ_CALLS = 500 };
+#else
+enum { FUZZ_CALLS = 2500 };
+#endif
+enum { FUZZ_MESSAGES = 4 }; /* per call */
+
+static struct node host;
+static struct hush hushed;
+static char said[1 << 16];
+
+static int setup(void **state)
+{
+    cluster_setup(state);
+    host = host_open(0);
+    hushed = hush_begin();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    hush_end(&hushed, said, sizeof said);
+    shm_close_node(host.mem);
+    return cluster_teardown(state);
+}
+
+/* Says this hello and returns what the node says against it; "" if it takes it. */
+static const char *answer_to(const struct shm_message *hello)
+{
+    static char text[256];
+    struct shm_message m;
+    int fd = raw_connect("h0.sock"), got;
+
+    text[0] = 0;
+    must(fd >= 0 && raw_send(fd, hello, sizeof *hello, NULL, 0), "hello");
+    while (raw_receive(fd, &m, &got)) {
+        if (got >= 0)
+            close(got);
+        if (m.type == SHM_READY) {
+            close(fd);
+            return "";
+        }
+        if (m.type == SHM_REFUSE)
+            snprintf(text, sizeof text, "%s", m.text);
+    }
+    close(fd);
+    return text[0] ? text : "closed";
+}
+
+static void expect_refused(const struct shm_message *hello, const char *says)
+{
+    const char *text = answer_to(hello);
+
+    if (!strstr(text, says))
+        fail_msg("\"%s\" does not say \"%s\"", text, says);
+}
+
+static void take__a_right_hello_is_taken(void **state)
+{
+    struct shm_message m = raw_hello(1, "h1", SHM_HOST);
+
+    (void)state;
+    assert_string_equal(answer_to(&m), "");
+    m = raw_hello(CLIENT, "c0", SHM_CLIENT);
+    assert_string_equal(answer_to(&m), "");
+}
+
+static void take__a_wrong_hello_is_refused_with_the_reason(void **state)
+{
+    struct shm_message m = raw_hello(1, "h1", SHM_HOST);
+
+    (void)state;
+    snprintf(m.cluster, sizeof m.cluster, "other");
+    expect_refused(&m, "belongs to cluster other, h0 to cluster test");
+    m = raw_hello(1, "h1", SHM_HOST);
+    m.version = 9;
+    expect_refused(&m, "speaks version 9");
+    m = raw_hello(1, "h2", SHM_HOST);
+    expect_refused(&m, "knows h1 as node 1");
+    m = raw_hello(1, "h1", SHM_CLIENT);
+    expect_refused(&m, "knows h1 as node 1");
+    m = raw_hello(9, "h9", SHM_HOST);
+    expect_refused(&m, "knows nobody as node 9");
+    m = raw_hello(0, "h0", SHM_HOST);
+    expect_refused(&m, "cannot be");
+    m = raw_hello(SHM_NODES_MAX, "x", SHM_CLIENT);
+    expect_refused(&m, "cannot be");
+    m = raw_hello(1, "h1", SHM_HOST);
+    m.magic++;
+    expect_refused(&m, "closed");
+    m = raw_hello(1, "h1", SHM_HOST);
+    memset(m.name, 'x', sizeof m.name);
+    expect_refused(&m, "closed");
+}
+
+static void take__an_earlier_life_is_refused(void **state)
+{
+    struct shm_message m = raw_hello(1, "h1", SHM_HOST);
+
+    (void)state;
+    m.incarnation = 5;
+    assert_string_equal(answer_to(&m), "");
+    m.incarnation = 4;
+    expect_refused(&m, "life 4 after life 5");
+}
+
+static int call_as_nobody(void *arg)
+{
+    struct shm_message m = raw_hello(1, "h1", SHM_HOST);
+
+    if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0)
+        return 2;
+    snprintf(arg, 256, "%s", answer_to(&m));
+    return 0;
+}
+
+static void take__another_user_is_refused(void **state)
+{
+    char *text = shared_page(256), path[256];
+    int status;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    /* Let it through the file modes, which would stop it already, to see the second check. */
+    chmod(fixture_dir, 0711);
+    fixture_path(path, sizeof path, "");
+    chmod(path, 0711);
+    fixture_path(path, sizeof path, "h0.sock");
+    chmod(path, 0777);
+    waitpid(spawn(call_as_nobody, text), &status, 0);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text, "has uid 65534"));
+    munmap(text, 256);
+}
+
+static int sealed_memfd(const void *data, size_t bytes, size_t size, int seals)
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    must(fd >= 0 && ftruncate(fd, (off_t)size) == 0, "memfd");
+    must(pwrite(fd, data, bytes, 0) == (ssize_t)bytes, "pwrite");
+    fcntl(fd, F_ADD_SEALS, seals);
+    return fd;
+}
+
+/* A segment of one lane that is right, but for a few words. */
+static int spoilt_segment(struct rng *r, uint32_t node)
+{
+    struct {
+        struct segment_head head;
+        struct segment_lane lane;
+    } g = {
+        .head = {.magic = SHM_SEGMENT_MAGIC, .bytes = 12288, .node = node, .lanes = 1},
+        .lane = {.spec = fixture_spec(0, node), .ctl_at = 4096, .ring_at = 8192},
+    };
+    uint32_t *words = (uint32_t *)&g;
+
+    g.lane.spec.ring_bytes = 4096;
+    for (uint64_t i = rng_below(r, 3); i > 0; i--)
+        words[rng_below(r, sizeof g / 4)] =
+            rng_below(r, 2) ? (uint32_t)rng_u64(r) : (uint32_t)rng_below(r, 70000);
+    return sealed_memfd(&g, sizeof g, rng_below(r, 8) ? 12288 : 4096 * rng_below(r, 6) + 4096,
+                        F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW |
+                            (rng_below(r, 8) ? F_SEAL_SEAL : 0));
+}
+
+static int some_memfd(struct rng *r, uint32_t node)
+{
+    uint64_t words[4] = {rng_u64(r), rng_below(r, 5), 0, 0};
+    const uint64_t magics[] = {SHM_BELL_MAGIC, SHM_LIFE_MAGIC, SHM_GRANT_MAGIC};
+    const size_t sizes[] = {4096, 12288, (sizeof(struct grant) + 4095) / 4096 * 4096};
+
+    switch (rng_below(r, 4)) {
+    case 0:
+        return open("/dev/null", O_RDWR | O_CLOEXEC);
+    case 1:
+        words[0] = magics[rng_below(r, 3)];
+        return sealed_memfd(words, sizeof words, sizes[rng_below(r, 3)],
+                            rng_below(r, 4) ? F_SEAL_SHRINK | F_SEAL_GROW : 0);
+    default:
+        return spoilt_segment(r, node);
+    }
+}
+
+/* One message: noise, or one that is right in most places. */
+static bool send_noise(struct rng *r, int fd, uint32_t node)
+{
+    struct {
+        struct shm_message m;
+        char more[512];
+    } big;
+    size_t bytes = sizeof big.m;
+    int fds[2], count = 0;
+
+    for (size_t i = 0; i < sizeof big / 8; i++)
+        ((uint64_t *)&big)[i] = rng_u64(r);
+    if (rng_below(r, 4)) {
+        big.m = raw_hello(node, "c1", SHM_CLIENT);
+        big.m.type = (uint16_t)rng_range(r, SHM_HELLO, SHM_SIZES + 1);
+        big.m.kind = (uint32_t)rng_below(r, ITEM_KINDS + 1);
+        big.m.index = (uint32_t)(rng_below(r, 3) ? rng_below(r, 2) : rng_u64(r));
+        big.m.incarnation = (uint32_t)(rng_below(r, 3) ? 0 : rng_u64(r));
+        if (rng_below(r, 3) == 0)
+            big.m.node = (uint32_t)(rng_below(r, 2) ? rng_below(r, 5) : rng_u64(r));
+        count = big.m.type == SHM_ITEM || rng_below(r, 8) == 0;
+    } else {
+        bytes = rng_below(r, 3) ? rng_below(r, sizeof big) + 1 : sizeof big.m;
+        count = (int)rng_below(r, 3);
+    }
+    for (int i = 0; i < count; i++)
+        fds[i] = some_memfd(r, node);
+    bool sent = raw_send(fd, &big, bytes, fds, count);
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+    return sent;
+}
+
+static unsigned open_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+static void take__noise_harms_nothing(void **state)
+{
+    struct rng r;
+    unsigned before = open_descriptors();
+
+    (void)state;
+    rng_init(&r, 20240607);
+    for (int i = 0; i < FUZZ_CALLS; i++) {
+        uint32_t node = CLIENT + (uint32_t)rng_below(&r, 50);
+        bool as_host = rng_below(&r, 8) == 0;
+        char name[16];
+        int fd = raw_connect("h0.sock");
+
+        assert_true(fd >= 0);
+        snprintf(name, sizeof name, "c%u", node);
+        struct shm_message m =
+            as_host ? raw_hello(2, "h2", SHM_HOST) : raw_hello(node, name, SHM_CLIENT);
+        if (rng_below(&r, 5))
+            raw_send(fd, &m, sizeof m, NULL, 0);
+        for (int k = 0; k < FUZZ_MESSAGES; k++)
+            if (!send_noise(&r, fd, as_host ? 2 : node))
+                break;
+        /* Its end is seen before the next call, so that connections do not pile up. */
+        shutdown(fd, SHUT_WR);
+        struct pollfd p = {.fd = fd, .events = 0};
+        poll(&p, 1, 1000);
+        close(fd);
+        mem_poll(host.mem);
+    }
+    /* Somebody decent comes and is served as ever. */
+    struct node nodes[2] = {host, host_open(1)};
+    assert_true(all_connected(nodes, 2));
+    assert_int_equal(raise_to(nodes[1].mem, 0, 3, NULL), MEM_DONE);
+    shm_close_node(nodes[1].mem);
+    /* Held are at most one segment per made-up client and the memory of host 2, nothing else. */
+    assert_true(open_descriptors() < before + 50 + 20);
+}
+
+static void take__a_caller_that_says_nothing_does_not_block_others(void **state)
+{
+    (void)state;
+    int silent[20];
+    for (int i = 0; i < 20; i++)
+        silent[i] = raw_connect("h0.sock");
+    struct node nodes[2] = {host, host_open(1)};
+    assert_true(all_connected(nodes, 2));
+    shm_close_node(nodes[1].mem);
+    for (int i = 0; i < 20; i++)
+        close(silent[i]);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest cases[] = {
+        CASE(take__a_right_hello_is_taken),
+        CASE(take__a_wrong_hello_is_refused_with_the_reason),
+        CASE(take__an_earlier_life_is_refused),
+        CASE(take__another_user_is_refused),
+        CASE(take__noise_harms_nothing),
+        CASE(take__a_caller_that_says_nothing_does_not_block_others),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
