@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 struct entry {
-    uint64_t pos;      /* its index in the log; a reader takes it only where it expects it */
-    uint64_t ballot;   /* of the leader who wrote this copy */
-    uint32_t bytes;    /* of payload */
-    uint32_t source;   /* who sent it; SOURCE_LOG for the log's own entries */
-    uint64_t srcpos;   /* position in the source's stream; for SOURCE_LOG an enum entry_kind */
+    uint64_t pos;    /* its index in the log; a reader takes it only where it expects it */
+    uint64_t ballot; /* of the leader who wrote this copy */
+    uint32_t bytes;  /* of payload */
+    uint32_t source; /* who sent it; SOURCE_LOG for the log's own entries */
+    uint64_t srcpos; /* position in the source's stream; for SOURCE_LOG an enum entry_kind */
     unsigned char payload[];
 };
 _Static_assert(sizeof(struct entry) == 32, "an entry's header is 32 bytes");

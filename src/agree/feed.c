@@ -134,13 +134,12 @@ uint64_t feed_taken(struct feed *f)
         if (ack->ctl == NULL)
             continue;
         uint64_t taken = mem_word(ack, ACK_TAKEN);
-        if (taken > f->taken && taken <= f->tail) {
+        if (taken > f->taken && taken <= f->tail)
             f->taken = taken;
-            uint64_t ballot = mem_word(ack, ACK_BALLOT);
-            if (ballot > f->leader_ballot) {
-                f->leader_ballot = ballot;
-                f->leader = q;
-            }
+        uint64_t ballot = mem_word(ack, ACK_BALLOT);
+        if (ballot > f->leader_ballot) {
+            f->leader_ballot = ballot;
+            f->leader = q;
         }
     }
     return f->taken;

@@ -1,10 +1,9 @@
 #include "agree/log_impl.h"
 
-
 #include <stdlib.h>
 
 enum {
-    LOG_BYTES_DEFAULT = 1 << 20,
+    LOG_BYTES_DEFAULT = 256 << 10,
     LOG_BYTES_MAX = 1 << 30,
     SOURCE_BYTES_DEFAULT = 64 << 10,
     SNAP_BYTES_DEFAULT = 64 << 10,
@@ -76,20 +75,34 @@ void log_fall_behind(struct log *l)
     log_row_push(l);
 }
 
+static void reopen_if_lost(struct log *l, uint32_t q)
+{
+    if (l->peer[q].open.status != MEM_LOST)
+        return;
+    if (l->snap_to == q)
+        snap_abort(l); /* some of its bytes may be missing */
+    mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
+}
+
 /* Tells all replicas about this one. Heartbeats repeat it, so a lost push does no harm. */
 void log_row_push(struct log *l)
 {
-    for (uint32_t q = 0; q < l->n; q++)
-        if (q != l->me)
-            mem_set(l->mem, &l->peer[q].open, l->row_out[q], 0, l->row, ROW_WORDS);
+    for (uint32_t q = 0; q < l->n; q++) {
+        if (q == l->me)
+            continue;
+        reopen_if_lost(l, q);
+        mem_set(l->mem, &l->peer[q].open, l->row_out[q], 0, l->row, ROW_WORDS);
+    }
 }
 
-static void push_applied(struct log *l, uint32_t to)
+/* The leader waits for this word when its ring is nearly full, and the next one will want to know how
+ * far back its log has to reach. */
+static void push_applied(struct log *l)
 {
-    if (to != l->me && to < l->n) {
-        mem_set1(l->mem, &l->peer[to].open, l->row_out[to], ROW_APPLIED, l->applied);
-        l->row_sent_applied = l->applied;
-    }
+    l->row_sent_applied = l->applied;
+    for (uint32_t q = 0; q < l->n; q++)
+        if (q != l->me)
+            mem_set1(l->mem, &l->peer[q].open, l->row_out[q], ROW_APPLIED, l->applied);
 }
 
 /* ---- opening ---- */
@@ -122,7 +135,8 @@ static int settle_options(struct log_options *o, struct err *e)
     if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
         !ring_size_ok(o->snap_bytes))
         return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
-    o->payload_max = o->payload_max ? o->payload_max : o->log_bytes / 16;
+    if (o->payload_max == 0)
+        o->payload_max = (uint32_t)min_u64(o->log_bytes / 16, o->source_bytes / 4);
     o->batch_bytes = o->batch_bytes ? o->batch_bytes : o->log_bytes / 16;
     o->window_bytes = o->window_bytes ? o->window_bytes : o->log_bytes / 2;
     if (entry_size(o->payload_max) > o->log_bytes / 4 || o->batch_bytes > o->log_bytes / 4)
@@ -133,7 +147,7 @@ static int settle_options(struct log_options *o, struct err *e)
         return bad_option(e, "window_bytes is at most half of log_bytes");
     o->heartbeat_ns = o->heartbeat_ns ? o->heartbeat_ns : 10 * UINT64_C(1000000);
     o->suspect_ns = o->suspect_ns ? o->suspect_ns : 60 * UINT64_C(1000000);
-    o->stagger_ns = o->stagger_ns ? o->stagger_ns : 2 * UINT64_C(1000000);
+    o->stagger_ns = o->stagger_ns ? o->stagger_ns : 200 * UINT64_C(1000);
     o->detach_ns = o->detach_ns ? o->detach_ns : 50 * UINT64_C(1000000);
     if (o->suspect_ns < 2 * o->heartbeat_ns)
         return bad_option(e, "suspect_ns is at least two heartbeats");
@@ -164,8 +178,7 @@ static int lanes_open(struct log *l, struct err *e)
     uint32_t self = o->nodes[l->me];
     for (uint32_t q = 0; q < n; q++)
         for (uint32_t w = 0; w < n; w++)
-            LANE_ADD(l->lane[q][w], o->nodes[q], o->nodes[w], LANE_LOG, 0, LOG_WORDS,
-                     o->log_bytes);
+            LANE_ADD(l->lane[q][w], o->nodes[q], o->nodes[w], LANE_LOG, 0, LOG_WORDS, o->log_bytes);
     for (uint32_t q = 0; q < n; q++) {
         if (q == l->me)
             continue;
@@ -219,15 +232,19 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->opt.nodes = nodes;
     l->source = calloc(o.sources ? o.sources : 1, sizeof(*l->source));
     l->dirty = calloc(o.sources ? o.sources : 1, sizeof(*l->dirty));
-    l->chain = calloc(1, o.log_bytes);
-    l->side = calloc(1, o.log_bytes);
-    l->batch = calloc(1, l->put_max);
+    l->chain = malloc(o.log_bytes);
+    l->side = malloc(o.log_bytes);
+    l->batch = malloc(l->put_max);
     l->snap_head = calloc(1, l->snap_head_bytes);
     if (!nodes || !l->source || !l->dirty || !l->chain || !l->side || !l->batch || !l->snap_head) {
         log_close(l);
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
     memcpy(nodes, o.nodes, l->n * sizeof(*nodes));
+    /* Page faults are taken now and not in the middle of a take-over. */
+    memset(l->chain, 0xff, o.log_bytes);
+    memset(l->side, 0xff, o.log_bytes);
+    memset(l->batch, 0xff, l->put_max);
     for (uint32_t s = 0; s < o.sources; s++)
         l->source[s].node = o.source_nodes[s];
     rc = lanes_open(l, e);
@@ -310,8 +327,8 @@ void log_source_dirty(struct log *l, uint32_t source)
  * is a no-op, everywhere alike. */
 static void apply_message(struct log *l, const struct entry *e)
 {
-    bool effective =
-        e->source < l->opt.sources && (e->srcpos == l->source[e->source].taken || PLANTED(no_filter));
+    bool effective = e->source < l->opt.sources &&
+                     (e->srcpos == l->source[e->source].taken || PLANTED(no_filter));
     observe(l, e, effective);
     if (!effective)
         return;
@@ -342,8 +359,8 @@ static int apply_decided(struct log *l)
     }
     if (end <= l->applied)
         return 0;
-    bool overrun = w != l->me &&
-                   mem_word(lane, LOG_GUARD) + l->put_max > l->applied + l->opt.log_bytes;
+    bool overrun =
+        w != l->me && mem_word(lane, LOG_GUARD) + l->put_max > l->applied + l->opt.log_bytes;
     if (mem_word(lane, LOG_START) > l->applied || overrun) {
         /* The leader went by what an earlier life of ours had applied, or has given up on the
          * snapshot that we have just loaded. */
@@ -367,30 +384,12 @@ static int apply_decided(struct log *l)
         work++;
     }
     l->row[ROW_APPLIED] = l->applied;
-    /* The leader waits for this word only when its ring is nearly full. */
     if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
-        push_applied(l, w);
+        push_applied(l);
     return work;
 }
 
 /* ---- stepping ---- */
-
-static void reopen_lost_flows(struct log *l)
-{
-    for (uint32_t q = 0; q < l->n; q++)
-        if (l->peer[q].open.status == MEM_LOST) {
-            if (l->snap_to == q)
-                snap_abort(l); /* some of its bytes may be missing */
-            mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
-        }
-    for (uint32_t i = 0; i < l->opt.sources; i++) {
-        struct source *s = &l->source[i];
-        if (s->flow.status == MEM_LOST) {
-            mem_flow_open(l->mem, &s->flow, s->node, l->opt.region, 0);
-            log_source_dirty(l, i);
-        }
-    }
-}
 
 static void look_at_rows(const struct log *l, struct oracle_view *view)
 {
@@ -411,8 +410,9 @@ static void beat(struct log *l)
     l->row[ROW_BEAT] = ++l->beat;
     l->row[ROW_APPLIED] = l->applied;
     l->row_sent_applied = l->applied;
-    reopen_lost_flows(l);
     log_row_push(l);
+    if (l->serving && l->state == LOG_LEADER)
+        lead_look_after_sources(l);
     if (!l->behind)
         snap_notice(l);
     struct oracle_view view[LOG_REPLICAS_MAX];
@@ -420,12 +420,21 @@ static void beat(struct log *l)
     oracle_watch(&l->oracle, view, l->now_ns);
 }
 
+/* Asked now and then, at once when the leader is known to be dead, and all the time while somebody
+ * should lead and nobody does. */
 static void ask_oracle(struct log *l)
 {
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    uint32_t leader = (uint32_t)(promised % l->n);
+    bool headless = promised == 0 || leader == l->me || l->oracle.vacant_ns != 0 ||
+                    mem_dead(l->mem, l->opt.nodes[leader]);
+    if (!headless && l->now_ns < l->ask_ns)
+        return;
+    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / 16;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
     oracle_watch(&l->oracle, view, l->now_ns);
-    if (oracle_says_run(&l->oracle, view, mem_promised(l->mem, l->opt.region), l->now_ns))
+    if (oracle_says_run(&l->oracle, view, promised, l->now_ns))
         recover_begin(l);
 }
 
@@ -459,7 +468,7 @@ int log_settle(struct log *l, uint64_t now_ns)
     if (l->ballot != 0) {
         uint64_t promised = mem_promised(l->mem, l->opt.region);
         l->ballot_seen = max_u64(l->ballot_seen, promised == MEM_CLOSED ? 0 : promised);
-        if (promised > l->ballot && !PLANTED(own_not_fenced) && !PLANTED(self_unchecked))
+        if (promised > l->ballot && !PLANTED(one_ballot) && !PLANTED(self_unchecked))
             log_step_down(l, true);
     }
     if (l->state == LOG_CANDIDATE)

@@ -51,15 +51,16 @@ struct log_options {
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
 
-    uint32_t log_bytes;     /* ring of a log lane; 0: 1 MiB */
-    uint32_t payload_max;   /* largest message; 0: log_bytes / 16 */
-    uint32_t batch_bytes;   /* most that goes out as one write; 0: log_bytes / 16 */
-    uint32_t window_bytes;  /* most that is written and not committed; 0: log_bytes / 2 */
-    uint32_t snap_bytes;    /* ring of a snapshot lane; 0: 64 KiB */
+    uint32_t log_bytes; /* ring of a log lane; 0: 256 KiB */
+    uint32_t
+        payload_max; /* largest message; 0: what fits 16 times in the log, 4 in a source's ring */
+    uint32_t batch_bytes;  /* most that goes out as one write; 0: log_bytes / 16 */
+    uint32_t window_bytes; /* most that is written and not committed; 0: log_bytes / 2 */
+    uint32_t snap_bytes;   /* ring of a snapshot lane; 0: 64 KiB */
 
     uint64_t heartbeat_ns; /* 0: 10 ms */
     uint64_t suspect_ns;   /* silence after which a leader counts as hung; 0: 60 ms */
-    uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 2 ms */
+    uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 200 us */
     uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */
     uint64_t seed;         /* for back-off */
 
@@ -78,21 +79,21 @@ enum log_state {
 /* What anyone may look at; log_stats copies it. */
 struct log_stats {
     enum log_state state;
-    uint64_t ballot;    /* own ballot while leading or trying to, else 0 */
-    uint64_t promised;  /* of the own memory */
-    uint64_t applied;   /* position up to which the machine has everything */
-    uint64_t commit;    /* leader: position up to which it is decided */
-    uint64_t tail;      /* leader: position up to which it is written */
-    uint64_t messages;  /* applied by the machine in this life */
-    uint64_t noops;     /* entries that the machine did not get */
-    uint64_t terms;     /* times this replica began to serve as leader */
+    uint64_t ballot;   /* own ballot while leading or trying to, else 0 */
+    uint64_t promised; /* of the own memory */
+    uint64_t applied;  /* position up to which the machine has everything */
+    uint64_t commit;   /* leader: position up to which it is decided */
+    uint64_t tail;     /* leader: position up to which it is written */
+    uint64_t messages; /* applied by the machine in this life */
+    uint64_t noops;    /* entries that the machine did not get */
+    uint64_t terms;    /* times this replica began to serve as leader */
     uint64_t candidacies;
     uint64_t snapshots_sent;
     uint64_t snapshots_loaded;
-    uint64_t batches;   /* writes of new entries by this leader, per replica one */
-    uint64_t shed;      /* followers given up for being stuck */
-    uint32_t live;      /* leader: replicas that take its writes, own included */
-    bool behind;        /* waits for a snapshot */
+    uint64_t batches; /* writes of new entries by this leader, per replica one */
+    uint64_t shed;    /* followers given up for being stuck */
+    uint32_t live;    /* leader: replicas that take its writes, own included */
+    bool behind;      /* waits for a snapshot */
 };
 
 struct log;

@@ -25,9 +25,10 @@ enum peer_phase {
 struct peer {
     enum peer_phase phase;
     uint64_t retry_ns;
-    uint64_t raised;    /* ballot of the raise under way or done */
-    uint64_t raised_life; /* ROW_INCARNATION when it was issued: the promise is at least of that life */
-    struct mem_op op;   /* that raise, and the question whether it still stands */
+    uint64_t raised; /* ballot of the raise under way or done */
+    uint64_t
+        raised_life;  /* ROW_INCARNATION when it was issued: the promise is at least of that life */
+    struct mem_op op; /* that raise, and the question whether it still stands */
     struct mem_flow flow; /* log writes under our ballot */
     struct mem_flow open; /* rows, snapshots: no permission needed */
     uint64_t open_retry_ns;
@@ -37,16 +38,16 @@ struct peer {
     uint64_t run[LOG_REPLICAS_MAX];
     uint64_t head[LOG_REPLICAS_MAX][LOG_WORDS];
 
-    uint64_t start;       /* where our run there begins */
-    uint64_t next;        /* position up to which we have written to it */
-    uint64_t kept;        /* what stood there below this was ours already: the guard never goes under it */
+    uint64_t start; /* where our run there begins */
+    uint64_t next;  /* position up to which we have written to it */
+    uint64_t kept; /* what stood there below this was ours already: the guard never goes under it */
     uint64_t commit_sent; /* LOG_COMMIT as last written there */
 
-    uint64_t hold;        /* position it needs kept because its snapshot ends there; or UINT64_MAX */
-    uint64_t snap_id;     /* transfer to it under way; 0: none */
-    uint64_t snap_pos;    /* position of that snapshot */
-    uint64_t snap_sent;   /* bytes of it written */
-    uint64_t snap_taken;  /* bytes of it that were taken, as last seen */
+    uint64_t hold;       /* position it needs kept because its snapshot ends there; or UINT64_MAX */
+    uint64_t snap_id;    /* transfer to it under way; 0: none */
+    uint64_t snap_pos;   /* position of that snapshot */
+    uint64_t snap_sent;  /* bytes of it written */
+    uint64_t snap_taken; /* bytes of it that were taken, as last seen */
     uint64_t snap_moved_ns; /* when that last changed */
 };
 
@@ -71,7 +72,7 @@ enum rec_step {
 
 struct recovery {
     enum rec_step step;
-    bool reading;        /* a lane is being read: op is its ring read, then the check of its head */
+    bool reading; /* a lane is being read: op is its ring read, then the check of its head */
     bool checking;
     struct mem_op op;
     uint32_t q, w;       /* lane being read */
@@ -93,26 +94,27 @@ struct log {
     uint64_t put_max; /* most bytes written as one put */
 
     enum log_state state;
-    uint64_t ballot;     /* ours while candidate, sync or leader */
+    uint64_t ballot;      /* ours while candidate, sync or leader */
     uint64_t ballot_seen; /* highest ballot heard of */
     uint64_t applied;
-    uint64_t commit;     /* leader */
-    uint64_t tail;       /* leader: end of what was proposed */
-    uint64_t base;       /* leader: the own lane holds the log from here */
-    uint64_t start_end;  /* leader: end of the start marker of this ballot */
-    bool serving;        /* leader: takes from the sources */
+    uint64_t commit;      /* leader */
+    uint64_t tail;        /* leader: end of what was proposed */
+    uint64_t base;        /* leader: the own lane holds the log from here */
+    uint64_t start_end;   /* leader: end of the start marker of this ballot */
+    bool serving;         /* leader: takes from the sources */
     uint64_t deadline_ns; /* candidacy and sync: give up then */
-    bool behind;         /* no state to apply to */
-    const char *broken;  /* set when the log has seen what cannot be; it stops */
+    bool behind;          /* no state to apply to */
+    const char *broken;   /* set when the log has seen what cannot be; it stops */
 
     uint64_t now_ns;
     uint64_t beat;
-    uint64_t beat_ns;    /* when the next heartbeat is due */
+    uint64_t beat_ns; /* when the next heartbeat is due */
+    uint64_t ask_ns;  /* when the oracle is asked again, if nothing happens before */
     uint64_t row[ROW_WORDS];
     uint64_t row_sent_applied;
     uint64_t row_marks;
 
-    uint64_t stuck_ns;  /* leader: since when there has been no room; 0: there is */
+    uint64_t stuck_ns; /* leader: since when there has been no room; 0: there is */
     uint32_t stuck_rank;
 
     uint32_t follow;        /* writer of the lane last applied from */
@@ -139,14 +141,14 @@ struct log {
     unsigned char *batch; /* entries being sent; put_max bytes */
 
     /* Joining and snapshots. */
-    uint32_t joined[LOG_REPLICAS_MAX]; /* derived: incarnation last taken back, by rank */
+    uint32_t joined[LOG_REPLICAS_MAX];     /* derived: incarnation last taken back, by rank */
     uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: incarnation proposed in this ballot, plus 1 */
     uint64_t snap_count;
-    uint32_t snap_to;        /* rank of the transfer under way, or n */
-    uint64_t snap_total;     /* bytes of it */
+    uint32_t snap_to;         /* rank of the transfer under way, or n */
+    uint64_t snap_total;      /* bytes of it */
     unsigned char *snap_head; /* the log's part of a snapshot */
     uint32_t snap_head_bytes;
-    uint64_t load_id;        /* snapshot being taken, or last taken */
+    uint64_t load_id; /* snapshot being taken, or last taken */
     uint32_t load_from;
     uint64_t load_taken, load_total, load_pos;
     bool loading;
@@ -156,7 +158,7 @@ struct log {
     struct log_stats stats;
     uint32_t source_turn;
     struct source *source;
-    uint32_t *dirty;      /* sources whose taken has moved since they were told */
+    uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
 };
 
@@ -207,6 +209,7 @@ void lead_sync_peer(struct log *, uint32_t rank);
 int lead_post(struct log *);
 int lead_settle(struct log *);
 void lead_ack(struct log *);
+void lead_look_after_sources(struct log *);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 

@@ -6,7 +6,7 @@ enum { CATCH_UP_PUTS_MAX = 8 }; /* per replica and round; the rest follows in th
 /* How far our own copy has landed; what others are sent beyond the present batch is read there. */
 static uint64_t own_landed(const struct log *l)
 {
-    if (PLANTED(self_unchecked) || PLANTED(own_not_fenced))
+    if (PLANTED(self_unchecked))
         return l->peer[l->me].next;
     return l->peer[l->me].flow.done;
 }
@@ -487,7 +487,7 @@ static int peers_settle(struct log *l)
     int work = 0;
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
-        bool own_exempt = q == l->me && (PLANTED(self_unchecked) || PLANTED(own_not_fenced));
+        bool own_exempt = q == l->me && PLANTED(self_unchecked);
         if (p->phase == PEER_LIVE) {
             if (p->flow.status == MEM_DONE || own_exempt)
                 continue;
@@ -504,6 +504,11 @@ static int peers_settle(struct log *l)
         } else if (p->phase == PEER_READY) {
             lead_sync_peer(l, q);
             work += p->phase != PEER_READY;
+            if (p->phase == PEER_READY && l->now_ns >= p->retry_ns) {
+                /* It waits for a snapshot; meanwhile it may have promised to somebody else. */
+                p->phase = PEER_RAISE;
+                p->raised = 0;
+            }
         } else if (p->phase != PEER_COMPARE) {
             work += peer_step(l, q);
             if (l->state == LOG_FOLLOWER)
@@ -535,17 +540,35 @@ int lead_settle(struct log *l)
     return work;
 }
 
+/* What was told on a way that broke may not have arrived. */
+void lead_look_after_sources(struct log *l)
+{
+    for (uint32_t i = 0; i < l->opt.sources; i++)
+        if (l->source[i].flow.status != MEM_DONE)
+            log_source_dirty(l, i);
+}
+
 /* Tells the sources how far they were taken; also wakes them. */
 void lead_ack(struct log *l)
 {
     if (!l->serving)
         return;
+    uint32_t left = 0;
     for (uint32_t i = 0; i < l->dirty_count; i++) {
-        struct source *s = &l->source[l->dirty[i]];
+        uint32_t k = l->dirty[i];
+        struct source *s = &l->source[k];
+        if (s->flow.status != MEM_DONE) {
+            /* It may have come back since: a source that waits must not wait for a heartbeat. */
+            mem_flow_open(l->mem, &s->flow, s->node, l->opt.region, 0);
+            if (s->flow.status != MEM_DONE) {
+                l->dirty[left++] = k;
+                continue;
+            }
+        }
         s->dirty = false;
         uint64_t words[] = {s->taken, l->ballot};
         mem_set(l->mem, &s->flow, s->ack, ACK_TAKEN, words, 2);
         mem_bell(l->mem, s->node);
     }
-    l->dirty_count = 0;
+    l->dirty_count = left;
 }

@@ -104,6 +104,26 @@ static int peer_raised(struct log *l, uint32_t rank)
     return 0;
 }
 
+/* The planted T4: our own memory was read at once, and promises when all others have. */
+static int raise_own_last(struct log *l)
+{
+    struct peer *p = &l->peer[l->me];
+    uint32_t others = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        others += q != l->me && l->peer[q].phase >= PEER_READY;
+    if (p->raised != l->ballot && others + 1 >= l->quorum && p->op.status != MEM_PENDING) {
+        p->raised = l->ballot;
+        mem_raise(l->mem, &p->op, l->opt.nodes[l->me], l->opt.region, l->ballot);
+    }
+    if (p->raised != l->ballot || p->op.status == MEM_PENDING)
+        return 0;
+    if (p->op.status == MEM_DONE)
+        p->phase = PEER_READY;
+    else
+        log_step_down(l, true);
+    return 1;
+}
+
 /* Moves one replica from unreached to READY; may end the candidacy or leadership. */
 int peer_step(struct log *l, uint32_t rank)
 {
@@ -123,7 +143,8 @@ int peer_step(struct log *l, uint32_t rank)
         p->raised = l->ballot;
         p->raised_life = row_word(l, rank, ROW_INCARNATION);
         if (PLANTED(own_not_fenced) && rank == l->me) {
-            read_runs(l, rank);
+            p->raised = 0;
+            read_heads(l, rank);
             return 1;
         }
         if (PLANTED(read_ungranted)) {
@@ -147,19 +168,23 @@ int peer_step(struct log *l, uint32_t rank)
             peer_down(l, p);
             return 1;
         }
-        if (PLANTED(read_ungranted))
+        if (PLANTED(read_ungranted) || PLANTED(own_not_fenced))
             for (uint32_t w = 0; w < l->n; w++)
                 p->run[w] = p->head[w][LOG_RUN];
+        if (PLANTED(own_not_fenced) && rank == l->me)
+            return raise_own_last(l);
         mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
         p->phase = PEER_VERIFY;
         return 1;
     case PEER_VERIFY:
         if (p->op.status == MEM_PENDING)
             return 0;
-        if (p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(own_not_fenced)))
+        if (p->op.status == MEM_DONE && p->op.value == l->ballot) {
             p->phase = PEER_READY;
-        else
+            p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
+        } else {
             peer_down(l, p);
+        }
         return 1;
     case PEER_READY:
     case PEER_COMPARE:
@@ -292,7 +317,9 @@ static void rec_keep(struct log *l)
     uint64_t from = l->applied;
     for (uint32_t q = 0; q < l->n; q++) {
         uint64_t applied = row_word(l, q, ROW_APPLIED);
-        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
+        /* The dead come back with nothing and need a snapshot anyway. */
+        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from &&
+            !mem_dead(l->mem, l->opt.nodes[q]))
             from = applied;
     }
     if (from < l->applied)
@@ -300,7 +327,8 @@ static void rec_keep(struct log *l)
 }
 
 /* A lane of the quorum that holds decided entries from pos on; returns how far. */
-static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_out, uint32_t *w_out)
+static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_out,
+                                 uint32_t *w_out)
 {
     const struct recovery *r = &l->rec;
     uint64_t best = pos;
@@ -313,8 +341,9 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
                 continue;
             /* A run of at least the ballot that made the claim agrees with it; an older one only up
              * to its own claim. */
-            uint64_t sure = head[LOG_RUN] >= r->commit_run ? head[LOG_GUARD]
-                                                           : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
+            uint64_t sure = head[LOG_RUN] >= r->commit_run
+                                ? head[LOG_GUARD]
+                                : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
             sure = min_u64(sure, r->commit);
             if (sure > best) {
                 best = sure;

@@ -8,11 +8,8 @@ void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
                  uint64_t stagger_ns, uint64_t seed)
 {
     CHECK(n <= ORACLE_RANKS_MAX && me < n);
-    *o = (struct oracle){.n = n,
-                         .me = me,
-                         .quorum = n / 2 + 1,
-                         .suspect_ns = suspect_ns,
-                         .stagger_ns = stagger_ns};
+    *o = (struct oracle){
+        .n = n, .me = me, .quorum = n / 2 + 1, .suspect_ns = suspect_ns, .stagger_ns = stagger_ns};
     rng_init(&o->rng, seed);
 }
 
@@ -46,41 +43,37 @@ static uint64_t draw_wait(struct oracle *o, const struct oracle_view *view, uint
     return wait;
 }
 
+static enum oracle_seat seat_now(const struct oracle *o, const struct oracle_view *view,
+                                 uint64_t promised, uint64_t now_ns)
+{
+    uint32_t leader = (uint32_t)(promised % o->n);
+    if (promised == 0 || leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns))
+        return SEAT_VACANT;
+    return view[leader].ballot == promised ? SEAT_TAKEN : SEAT_UNCLAIMED;
+}
+
 bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t promised,
                      uint64_t now_ns)
 {
+    enum oracle_seat seat = seat_now(o, view, promised, now_ns);
+    if (seat == SEAT_TAKEN) {
+        o->seat = seat;
+        o->vacant_ns = 0;
+        o->failures = 0;
+        return false;
+    }
+    if (o->vacant_ns == 0 || seat != o->seat) {
+        o->seat = seat;
+        o->vacant_ns = now_ns;
+        o->wait_ns = draw_wait(o, view, now_ns);
+        if (seat == SEAT_UNCLAIMED)
+            o->wait_ns += o->suspect_ns;
+    }
     uint32_t reachable = 0;
     /* The memory of the dead may answer; that of the silent is perhaps cut off. */
     for (uint32_t r = 0; r < o->n; r++)
         reachable += !oracle_silent(o, r, now_ns) || view[r].dead;
-    bool vacant = true;
-    if (promised != 0) {
-        uint32_t leader = (uint32_t)(promised % o->n);
-        vacant = leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns);
-        if (!vacant && view[leader].ballot != promised) {
-            /* Alive, but it does not lead under this ballot (any more): give it as long as a
-             * silent one to say otherwise. */
-            if (o->vacant_ns == 0) {
-                o->vacant_ns = now_ns;
-                o->wait_ns = o->suspect_ns + draw_wait(o, view, now_ns);
-            }
-            vacant = now_ns - o->vacant_ns >= o->wait_ns;
-        } else if (!vacant) {
-            o->failures = 0;
-        }
-    }
-    if (!vacant) {
-        if (promised != 0 && view[promised % o->n].ballot == promised)
-            o->vacant_ns = 0;
-        return false;
-    }
-    if (o->vacant_ns == 0) {
-        o->vacant_ns = now_ns;
-        o->wait_ns = draw_wait(o, view, now_ns);
-    }
-    if (!view[o->me].fit || reachable < o->quorum || now_ns - o->vacant_ns < o->wait_ns)
-        return false;
-    return true;
+    return view[o->me].fit && reachable >= o->quorum && now_ns - o->vacant_ns >= o->wait_ns;
 }
 
 void oracle_failed(struct oracle *o)

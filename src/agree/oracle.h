@@ -15,15 +15,23 @@
 
 enum { ORACLE_RANKS_MAX = 9 };
 
+/* What is known of the place of the leader. */
+enum oracle_seat {
+    SEAT_TAKEN,     /* the owner of the promise lives and leads */
+    SEAT_UNCLAIMED, /* it lives, and does not say that it leads: perhaps it is about to */
+    SEAT_VACANT,    /* it is dead or silent, is this replica, or there was none */
+};
+
 struct oracle {
     uint32_t n, me, quorum;
     uint64_t suspect_ns, stagger_ns;
     struct rng rng;
     uint64_t beat[ORACLE_RANKS_MAX];    /* as last seen */
     uint64_t beat_ns[ORACLE_RANKS_MAX]; /* when it last changed */
-    uint64_t vacant_ns;                 /* since when nobody leads; 0: somebody does */
-    uint64_t wait_ns;                   /* how long we hold back this time */
-    uint32_t failures;                  /* candidacies that failed since a leader was seen */
+    enum oracle_seat seat;
+    uint64_t vacant_ns; /* since when the seat is as it is; 0: it is taken */
+    uint64_t wait_ns;   /* how long we hold back this time */
+    uint32_t failures;  /* candidacies that failed since a leader was seen */
 };
 
 /* What the oracle sees of one replica. */
@@ -34,8 +42,8 @@ struct oracle_view {
     bool fit;        /* has state and promises */
 };
 
-void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns,
-                 uint64_t stagger_ns, uint64_t seed);
+void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, uint64_t stagger_ns,
+                 uint64_t seed);
 
 /* Notes which counters have moved; called at least once per heartbeat in every state. */
 void oracle_watch(struct oracle *, const struct oracle_view *, uint64_t now_ns);

@@ -12,7 +12,7 @@
     X(late_stale, "T1", "a late follower keeps its old suffix instead of being resynchronised")    \
     X(skip_first, "T2", "the first entry recovered in a take-over is not applied by the leader")   \
     X(failed_cursor, "T3", "entries repaired in a failed take-over count as applied")              \
-    X(own_not_fenced, "T4", "a candidate does not raise the promise on its own memory")            \
+    X(own_not_fenced, "T4", "a candidate reads its own memory before that has promised")           \
     X(no_self_ack, "T5", "a candidate does not count itself")                                      \
     X(lost_request, "T6", "a candidate waits for ever for answers that were lost")                 \
     X(one_ballot, "T7", "entries are stamped with the promise of the moment, not the own ballot")  \

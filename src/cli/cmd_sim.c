@@ -122,10 +122,9 @@ static void progress(const struct sim_args *a, const struct tally *sum, uint64_t
     fprintf(stderr,
             "\r%llu of %llu seeds, %.1f million events, %.2f million events/s, %llu leaders, %llu "
             "faults, %llu violations ",
-            (unsigned long long)sum->seeds, (unsigned long long)a->seeds,
-            (double)sum->events / 1e6, s > 0 ? (double)sum->events / 1e6 / s : 0,
-            (unsigned long long)sum->terms, (unsigned long long)sum->faults,
-            (unsigned long long)sum->failures);
+            (unsigned long long)sum->seeds, (unsigned long long)a->seeds, (double)sum->events / 1e6,
+            s > 0 ? (double)sum->events / 1e6 / s : 0, (unsigned long long)sum->terms,
+            (unsigned long long)sum->faults, (unsigned long long)sum->failures);
 }
 
 static void merge(struct tally *sum, const struct tally *t)
@@ -185,12 +184,13 @@ static int run_many(const struct sim_args *a)
     if (show)
         fputc('\n', stderr);
     double s = (double)(clock_now_ns() - start) / 1e9;
-    printf("%llu seeds in %.1f s: %.1f million events (%.2f million/s on each of %u), %llu messages, "
-           "%llu leader changes, %llu faults, %llu snapshots, %llu violations\n",
-           (unsigned long long)sum.seeds, s, (double)sum.events / 1e6,
-           (double)sum.events / 1e6 / s / a->jobs, a->jobs, (unsigned long long)sum.messages,
-           (unsigned long long)sum.terms, (unsigned long long)sum.faults,
-           (unsigned long long)sum.snapshots, (unsigned long long)sum.failures);
+    printf(
+        "%llu seeds in %.1f s: %.1f million events (%.2f million/s on each of %u), %llu messages, "
+        "%llu leader changes, %llu faults, %llu snapshots, %llu violations\n",
+        (unsigned long long)sum.seeds, s, (double)sum.events / 1e6,
+        (double)sum.events / 1e6 / s / a->jobs, a->jobs, (unsigned long long)sum.messages,
+        (unsigned long long)sum.terms, (unsigned long long)sum.faults,
+        (unsigned long long)sum.snapshots, (unsigned long long)sum.failures);
     if (sum.failures > 0)
         print_failure(a, sum.failed_seed, &sum.failed);
     if (died)

@@ -13,6 +13,7 @@ struct command {
 static int help(int argc, char **argv);
 
 static const struct command commands[] = {
+    {"bench", cmd_bench, "measure latency and throughput on this machine"},
     {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},
     {"help", help, "show this list"},
 };

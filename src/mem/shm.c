@@ -317,8 +317,9 @@ static enum mem_status try_op(struct shm *s, struct mem_op *op, struct peer **mi
         return MEM_LOST;
     if (owner != s->self && memory_given_up(owner, owner->grant->losses))
         return MEM_LOST;
-    if (!gens_adopted(s, owner, missing))
-        return MEM_PENDING;
+    enum mem_status adopted = gens_adopted(s, owner, missing);
+    if (adopted != MEM_DONE)
+        return adopted;
     if (lane)
         return take_read(impl);
     op->value = atomic_load_explicit((_Atomic uint64_t *)impl->out, memory_order_seq_cst);

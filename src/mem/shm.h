@@ -43,10 +43,12 @@ struct shm_options {
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.
  * ERR_EXISTS if a live process has this node's name, ERR_REFUSED for a directory or socket that
- * belongs to somebody else. A stale socket of a dead process is replaced. */
+ * belongs to somebody else. A stale socket of a dead process is replaced. Only a node that has lived
+ * before waits, for the memory that live hosts have of it. */
 int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
 
-/* Leaves in order: removes the socket, and the directory if nobody is left. */
+/* Leaves in order: removes the socket, and the directory if nobody is left, so that the next start is
+ * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
 
 /* Sleeping, for the thread that polls m:
@@ -58,7 +60,8 @@ void shm_doze(struct mem *);
 void shm_rouse(struct mem *);
 void shm_sleep(struct mem *, uint64_t until_ns);
 
-/* True once the node has connected and its lanes are here. */
+/* True while the node is connected, the lanes that it had written by then are here, and it has mapped
+ * all of ours: flows to it are usable. */
 bool shm_connected(struct mem *, uint32_t node);
 
 #endif

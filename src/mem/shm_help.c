@@ -149,13 +149,27 @@ static void connection_add(struct helper *h, int fd, struct peer *target)
     c->fd = fd;
     c->target = target;
     c->queue_tail = &c->queue;
-    c->hello_by_ns = h->now_ns + HELLO_WAIT_NS;
+    /* Whom we call may be stopped, and has our hello when it goes on. Who calls has no excuse. */
+    c->hello_by_ns = target ? UINT64_MAX : h->now_ns + HELLO_WAIT_NS;
     h->connections[h->count++] = c;
     struct shm_message m = message_of(h->s, SHM_HELLO);
     m.role = h->s->self->role;
     memcpy(m.cluster, h->s->cluster, sizeof m.cluster);
     memcpy(m.name, h->s->self->name, sizeof m.name);
     connection_send(h, c, &m, -1);
+}
+
+/* The peer's present life is known to have ended. */
+static void take_end(struct helper *h, struct peer *p)
+{
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    p->pidfd = -1;
+    if (atomic_load(&p->lives_over) < p->incarnation)
+        atomic_store(&p->lives_over, p->incarnation);
+    p->connect_wait_ns = 0; /* it may be back soon */
+    p->connect_at_ns = h->now_ns;
+    h->ring = true;
 }
 
 static void connection_end(struct helper *h, uint32_t at)
@@ -167,13 +181,11 @@ static void connection_end(struct helper *h, uint32_t at)
         drop_first(c);
     close(c->fd);
     if (p && --p->connections == 0) {
-        p->connect_wait_ns = CONNECT_WAIT_NS_MIN;
+        p->connect_wait_ns = 0;
         p->connect_at_ns = h->now_ns;
         /* Killed, left in order, or only cut off? A node that lives holds its lock. */
-        if (!node_alive(h->s, p->name) && atomic_load(&p->lives_over) < p->incarnation) {
-            atomic_store(&p->lives_over, p->incarnation);
-            bell_ring(h->s->self->bell);
-        }
+        if (!node_alive(h->s, p->name))
+            take_end(h, p);
     }
     free(c);
     h->connections[at] = h->connections[--h->count];
@@ -290,7 +302,7 @@ static void fetch_wanted(struct helper *h, struct peer *w, uint64_t *wake_ns)
         w->fetch_until_ns = 0;
         atomic_store(&w->wanted, 0);
         atomic_fetch_add(&w->fetch_failures, 1);
-        bell_ring(h->s->self->bell);
+        h->ring = true;
         return;
     }
     if (h->now_ns >= w->fetch_next_ns) {
@@ -309,6 +321,13 @@ static bool calling(const struct helper *h, const struct peer *p)
     return false;
 }
 
+static bool has_lived(struct shm *s, struct peer *p)
+{
+    if (!p->losses_map)
+        p->losses_map = losses_map(s, p->name);
+    return p->losses_map != NULL;
+}
+
 static void call_host(struct helper *h, struct peer *p, uint64_t *wake_ns)
 {
     if (p == h->s->self || p->connections || calling(h, p))
@@ -318,8 +337,8 @@ static void call_host(struct helper *h, struct peer *p, uint64_t *wake_ns)
         if (fd >= 0) {
             connection_add(h, fd, p);
         } else if (h->s->self->role == SHM_HOST && p->grant_fd < 0 &&
-                   p->connect_wait_ns == CONNECT_WAIT_NS_MAX) {
-            ask_hosts(h, p->node); /* it may have lived and died before we came */
+                   p->connect_wait_ns == CONNECT_WAIT_NS_MAX && has_lived(h->s, p)) {
+            ask_hosts(h, p->node); /* it died before we came, and others may have its memory */
         }
         p->connect_wait_ns = p->connect_wait_ns ? 2 * p->connect_wait_ns : CONNECT_WAIT_NS_MIN;
         if (p->connect_wait_ns > CONNECT_WAIT_NS_MAX)
@@ -353,20 +372,11 @@ static uint64_t do_work(struct helper *h)
             wake_ns = c->hello_by_ns;
     }
     for (uint32_t i = h->count; i-- > 0;)
-        if (h->connections[i]->doomed)
+        if (h->connections[i]->doomed) {
             connection_end(h, i);
+            wake_ns = h->now_ns; /* there is somebody to call again */
+        }
     return wake_ns;
-}
-
-static void take_death(struct helper *h, struct peer *p)
-{
-    close(p->pidfd);
-    p->pidfd = -1;
-    if (atomic_load(&p->lives_over) < p->incarnation)
-        atomic_store(&p->lives_over, p->incarnation);
-    p->connect_wait_ns = 0;
-    p->connect_at_ns = h->now_ns;
-    bell_ring(h->s->self->bell);
 }
 
 struct waits {
@@ -408,13 +418,22 @@ static void take_events(struct helper *h, struct waits *w)
                 ;
     for (uint32_t i = 0; i < w->pidfds; i++)
         if (w->fds[2 + count + i].revents && w->peers[i]->pidfd == w->fds[2 + count + i].fd)
-            take_death(h, w->peers[i]);
+            take_end(h, w->peers[i]);
     if (w->fds[1].revents && read(h->event_fd, &drained, sizeof drained) < 0) {
         /* Nothing to drain. */
     }
     if (w->fds[0].revents)
         for (int fd; (fd = accept4(h->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0;)
             connection_add(h, fd, NULL);
+}
+
+/* Tells the poller that there is news. Without the lock: a poller that finds it taken goes on, and is
+ * to look again. */
+static void ring_self(struct helper *h)
+{
+    if (h->ring)
+        bell_ring(h->s->self->bell);
+    h->ring = false;
 }
 
 static void *helper_main(void *arg)
@@ -437,6 +456,7 @@ static void *helper_main(void *arg)
         uint64_t wake_ns = do_work(h);
         nfds_t n = fill_waits(h, &w);
         pthread_mutex_unlock(&s->lock);
+        ring_self(h);
 
         uint64_t wait_ns = wake_ns > h->now_ns ? wake_ns - h->now_ns : 0;
         struct timespec t = {.tv_sec = (time_t)(wait_ns / 1000000000u),
@@ -447,6 +467,7 @@ static void *helper_main(void *arg)
         h->now_ns = clock_now_ns();
         take_events(h, &w);
         pthread_mutex_unlock(&s->lock);
+        ring_self(h);
     }
     free(w.fds);
     free(w.peers);

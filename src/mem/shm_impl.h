@@ -167,6 +167,7 @@ struct peer {
     uint64_t version;                   /* adopted */
     uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
     struct segment *segments;           /* adopted, of one life */
+    uint32_t broken;                    /* as these say */
     bool ready;
     bool over_told; /* sleep has returned once because of its end */
 
@@ -270,6 +271,14 @@ struct shm {
     struct helper *helper;
 };
 
+/* Does memory of `node` that counts at the owner of g miss in segments that say `broken`? */
+static inline bool content_missing(struct grant *g, uint32_t node, uint32_t broken)
+{
+    uint64_t gen = atomic_load(&g->gen[node]);
+
+    return gen && version_life(gen) < broken && atomic_load(&g->carried[node]) < broken;
+}
+
 static inline struct shm *shm_of(struct mem *m)
 {
     return (struct shm *)m;
@@ -316,8 +325,9 @@ void lanes_free(struct shm *);
 /* From now on own writes may count in everything that was published. */
 void own_version_counts(struct shm *);
 int shm_adopt(struct shm *);
-/* True if everything that may count at the owner has been adopted; else asks for it. */
-bool gens_adopted(struct shm *, struct peer *owner, struct peer **missing);
+/* DONE if everything that may count at the owner has been adopted; PENDING if it has been asked
+ * for; LOST if what was adopted in its place is not whole. */
+enum mem_status gens_adopted(struct shm *, struct peer *owner, struct peer **missing);
 
 /* shm_file.c: directory, lock files, socket path. */
 int directory_open(struct shm *, const char *dir, struct err *);

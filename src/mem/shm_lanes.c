@@ -321,6 +321,9 @@ static void adopt_segment(struct shm *s, struct peer *p, struct segment *g)
     if (version_life(version) > version_life(p->version)) {
         CHECK(g->index == 0); /* the helper hands over a life from its first segment on */
         detach_life(s, p);
+        p->broken = g->broken;
+        for (uint32_t i = 0; i < s->hosts_count; i++)
+            s->hosts[i]->gen_ok = 0; /* what counts there is to be looked for again */
     }
     g->next = p->segments;
     p->segments = g;
@@ -371,7 +374,8 @@ int shm_adopt(struct shm *s)
 {
     int count = 0;
 
-    pthread_mutex_lock(&s->lock);
+    if (pthread_mutex_trylock(&s->lock) != 0)
+        return 0; /* the helper is at work and will ring; polling never waits for it */
     struct item *list = s->inbox;
     s->inbox = NULL;
     s->inbox_tail = &s->inbox;
@@ -387,25 +391,28 @@ int shm_adopt(struct shm *s)
     return count;
 }
 
-bool gens_adopted(struct shm *s, struct peer *owner, struct peer **missing)
+enum mem_status gens_adopted(struct shm *s, struct peer *owner, struct peer **missing)
 {
     struct grant *g = owner->grant;
     uint64_t changes = atomic_load(&g->gen_changes);
 
     if (changes == owner->gen_ok)
-        return true;
+        return MEM_DONE;
     for (uint32_t i = 0; i < s->hosts_count; i++) {
         struct peer *w = s->hosts[i];
         uint64_t gen = atomic_load(&g->gen[w->node]);
-        if (gen <= w->version)
+        if (gen <= w->version) {
+            if (content_missing(g, w->node, w->broken))
+                return MEM_LOST;
             continue;
+        }
         *missing = w;
         if (atomic_load_explicit(&w->wanted, memory_order_relaxed) < gen) {
             atomic_store_explicit(&w->wanted, gen, memory_order_release);
             helper_wake(s);
         }
-        return false;
+        return MEM_PENDING;
     }
     owner->gen_ok = changes;
-    return true;
+    return MEM_DONE;
 }

@@ -217,14 +217,13 @@ static uint32_t broken_of(const struct peer *w)
 }
 
 /* Is everything here that may have counted in our memory? What is not is named. */
-static bool memory_whole(struct shm *s, const struct grant *g)
+static bool memory_whole(struct shm *s, struct grant *g)
 {
     for (uint32_t i = 0; i < s->hosts_count; i++) {
         struct peer *w = s->hosts[i];
         uint64_t gen = atomic_load(&g->gen[w->node]);
         uint64_t have = w == s->self ? s->past_version : w->held_version;
-        bool skipped = w != s->self && gen && version_life(gen) < broken_of(w) &&
-                       atomic_load(&g->carried[w->node]) < broken_of(w);
+        bool skipped = w != s->self && content_missing(g, w->node, broken_of(w));
         if (have < gen || skipped) {
             say_warn("%s: memory written by %s is gone, so the own memory counts as lost",
                      s->self->name, w->name);

@@ -118,6 +118,19 @@ static struct segment *segment_alloc(uint32_t lanes)
     return g;
 }
 
+/* A ring of the file, mirrored; in place from the start, for nobody wants page faults in the first
+ * lap. Kernels that do not know the advice give them. Of the second half only what straddles the end
+ * is ever touched, and every page more makes the process slower to die. */
+static unsigned char *map_ring(int fd, const struct segment_lane *l, bool writable)
+{
+    int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    unsigned char *at = map_mirror(fd, l->ring_at, l->spec.ring_bytes, prot);
+
+    if (at)
+        madvise(at, l->spec.ring_bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    return at;
+}
+
 /* Fills in the directory and returns the size of the whole. */
 static size_t lay_out(struct segment *g, const struct mem_lane_spec *specs)
 {
@@ -180,8 +193,7 @@ struct segment *segment_new(struct shm *s, const struct mem_lane_spec *specs, ui
     for (uint32_t i = 0; i < count; i++) {
         if (!specs[i].ring_bytes)
             continue;
-        g->mirror[i] =
-            map_mirror(fd, g->dir[i].ring_at, specs[i].ring_bytes, PROT_READ | PROT_WRITE);
+        g->mirror[i] = map_ring(fd, &g->dir[i], true);
         if (!g->mirror[i]) {
             err_sys(e, "%s: map a ring of %u bytes twice", what, specs[i].ring_bytes);
             goto fail;
@@ -264,7 +276,7 @@ struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
         const struct segment_lane *l = &g->dir[i];
         if (l->spec.owner != owner || !l->spec.ring_bytes)
             continue;
-        g->mirror[i] = map_mirror(fd, l->ring_at, l->spec.ring_bytes, PROT_READ);
+        g->mirror[i] = map_ring(fd, l, false);
         if (!g->mirror[i])
             goto fail;
     }

@@ -53,7 +53,7 @@ static void deliver(struct helper *h, struct item item)
     *s->inbox_tail = i;
     s->inbox_tail = &i->next;
     atomic_fetch_add_explicit(&s->inbox_count, 1, memory_order_release);
-    bell_ring(s->self->bell);
+    h->ring = true;
 }
 
 static bool terminated(const char *text, size_t room)
@@ -190,6 +190,8 @@ static void take_bell(struct helper *h, struct connection *c, int fd)
     struct bell *b = memory_map(fd, sizeof *b, PROT_READ | PROT_WRITE, F_SEAL_SHRINK | F_SEAL_GROW);
 
     if (!b || b->magic != SHM_BELL_MAGIC) {
+        if (b)
+            munmap(b, sizeof *b);
         malformed(h, c, "bell");
         return;
     }
@@ -201,6 +203,8 @@ static void take_life(struct helper *h, struct connection *c, int fd)
     struct life *l = memory_map(fd, sizeof *l, PROT_READ, F_SEAL_SHRINK | F_SEAL_GROW);
 
     if (!l || l->magic != SHM_LIFE_MAGIC || c->peer->role != SHM_HOST) {
+        if (l)
+            munmap(l, sizeof *l);
         malformed(h, c, "life");
         return;
     }
@@ -231,6 +235,8 @@ static void take_grant(struct helper *h, struct connection *c, uint32_t node, in
     struct grant *g =
         memory_map(fd, sizeof *g, PROT_READ | PROT_WRITE, F_SEAL_SHRINK | F_SEAL_GROW);
     if (!g || g->magic != SHM_GRANT_MAGIC || g->node != node) {
+        if (g)
+            munmap(g, sizeof *g);
         malformed(h, c, "grant");
         return;
     }
@@ -279,11 +285,7 @@ static void take_past_segment(struct shm *s, struct segment *g)
 
 static bool relies_on_lost(struct shm *s, struct peer *w, uint32_t broken)
 {
-    if (!s->grant_ready || w->role != SHM_HOST || !broken)
-        return false;
-    uint64_t gen = atomic_load(&s->grant->gen[w->node]);
-    uint64_t carried = atomic_load(&s->grant->carried[w->node]);
-    return gen && version_life(gen) < broken && carried < broken;
+    return s->grant_ready && w->role == SHM_HOST && content_missing(s->grant, w->node, broken);
 }
 
 static void drop_held(struct peer *w)
@@ -341,8 +343,8 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
         }
         if (relies_on_lost(s, w, g->broken)) {
             helper_warn(h,
-                        "%s lost memory that %s counts on; %s stays without it until it is "
-                        "restarted",
+                        "%s came back without memory that it had written and that counts at %s; "
+                        "its new memory is not taken until %s is restarted",
                         w->name, s->self->name, s->self->name);
             segment_free(g);
             return;
@@ -399,7 +401,7 @@ static void take_ack(struct helper *h, struct connection *c, const struct shm_me
     }
     if (c->incarnation + 1 == c->peer->incarnation && version > atomic_load(&c->peer->acked))
         atomic_store_explicit(&c->peer->acked, version, memory_order_release);
-    bell_ring(s->self->bell); /* a mark may be waiting for it */
+    h->ring = true; /* a mark may be waiting for it */
 }
 
 static void take_sizes(struct helper *h, struct connection *c, const struct shm_message *m)

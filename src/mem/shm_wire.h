@@ -79,6 +79,7 @@ struct helper {
     char last_warning[ERR_TEXT_BYTES]; /* not to be repeated */
     uint64_t last_warning_ns;
     uint64_t now_ns;
+    bool ring; /* there is news for the poller */
 };
 
 /* Queues a message (fd is duplicated). */

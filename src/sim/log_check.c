@@ -83,15 +83,15 @@ void check_entry(struct log_check *c, uint32_t rank, const struct entry *e)
 /* Integrity of a message that extends the history. */
 static void check_new(struct log_check *c, uint32_t rank, const struct entry *e)
 {
-    if (e->source >= CHECK_SOURCES_MAX || e->srcpos + frame_size(e->bytes) > c->source_sent[e->source]) {
+    if (e->source >= CHECK_SOURCES_MAX ||
+        e->srcpos + frame_size(e->bytes) > c->source_sent[e->source]) {
         check_violated(c, "integrity", e->pos, "replica %u applied a message nobody sent", rank);
         return;
     }
     if (e->srcpos != c->source_end[e->source]) {
         check_violated(c, e->srcpos < c->source_end[e->source] ? "no duplicate" : "no gap", e->pos,
                        "replica %u applied source %u at %llu after %llu", rank, e->source,
-                       (unsigned long long)e->srcpos,
-                       (unsigned long long)c->source_end[e->source]);
+                       (unsigned long long)e->srcpos, (unsigned long long)c->source_end[e->source]);
         return;
     }
     unsigned char expected[4096];

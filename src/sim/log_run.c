@@ -36,9 +36,9 @@ struct replica {
     struct check_state loaded; /* what came so far */
     uint64_t load_bytes, load_at;
     uint64_t steps;
-    uint64_t life;     /* counts starts, so that events of an earlier life are ignored */
+    uint64_t life; /* counts starts, so that events of an earlier life are ignored */
     uint64_t paused_until;
-    bool gone;         /* stays down for the rest of the run */
+    bool gone; /* stays down for the rest of the run */
     enum log_state shown;
     uint64_t terms, snapshots; /* of earlier lives */
 };
@@ -70,6 +70,7 @@ struct run {
     uint64_t snap_pad;
     uint64_t step_ns_max;
     uint64_t fault_every_ns; /* 0: none */
+    bool duels;              /* mostly lies and isolated leaders */
     uint64_t safety_end_ns, liveness_end_ns;
     bool calm;
 };
@@ -172,6 +173,7 @@ static const struct log_machine machine = {
 
 static void replica_step_event(void *ctx, uint64_t life);
 static void client_step_event(void *ctx, uint64_t arg);
+static void ambush_event(void *ctx, uint64_t life);
 
 static void schedule_replica(struct replica *p)
 {
@@ -242,6 +244,10 @@ static void show_state(struct replica *p)
           (unsigned long long)s.commit, (unsigned long long)s.tail);
     sim_note(p->run->sim, hash_mix(s.ballot, s.state));
     p->shown = s.state;
+    struct run *r = p->run;
+    if ((s.state == LOG_SYNC || s.state == LOG_LEADER) && r->fault_every_ns != 0 &&
+        rng_below(&r->rng, 8) == 0)
+        sim_at(r->sim, sim_now(r->sim) + rng_below(&r->rng, 6 * US), ambush_event, p, p->life);
 }
 
 /* Compares what a replica holds below its commit with what is decided. */
@@ -434,8 +440,11 @@ static void fault_cut(struct run *r)
     uint32_t a = any_node(r), b = any_node(r);
     uint64_t length = rng_range(&r->rng, 10 * US, 400 * US);
     uint64_t how = rng_below(&r->rng, 3);
-    trace(r, "cut %u %s %u for %llu us", a, how == 0 ? "->" : how == 1 ? "<->" : "<-> all,", b,
-          (unsigned long long)(length / US));
+    trace(r, "cut %u %s %u for %llu us", a,
+          how == 0   ? "->"
+          : how == 1 ? "<->"
+                     : "<-> all,",
+          b, (unsigned long long)(length / US));
     if (how == 2) {
         for (uint32_t i = 0; i < r->n + r->clients; i++)
             if (i != a) {
@@ -458,9 +467,9 @@ static void unpause_event(void *ctx, uint64_t node)
 
 static void fault_pause(struct run *r, uint32_t node)
 {
-    uint64_t until = sim_now(r->sim) + (rng_below(&r->rng, 4)
-                                            ? rng_range(&r->rng, 2 * US, 120 * US)
-                                            : rng_range(&r->rng, 120 * US, 900 * US));
+    uint64_t until =
+        sim_now(r->sim) + (rng_below(&r->rng, 4) ? rng_range(&r->rng, 2 * US, 120 * US)
+                                                 : rng_range(&r->rng, 120 * US, 900 * US));
     trace(r, "pause node %u until %llu us", node, (unsigned long long)(until / US));
     if (node < r->n)
         r->replica[node].paused_until = until;
@@ -484,8 +493,7 @@ static void fault_lie(struct run *r)
     if (asker == about)
         return;
     trace(r, "r%u is told that r%u is %s", asker, about, "dead or alive, wrongly");
-    sim_oracle_lie(r->sim, asker, about,
-                   rng_below(&r->rng, 3) ? SIM_SAYS_DEAD : SIM_SAYS_ALIVE);
+    sim_oracle_lie(r->sim, asker, about, rng_below(&r->rng, 3) ? SIM_SAYS_DEAD : SIM_SAYS_ALIVE);
     sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 10 * US, 300 * US), truth_event, r,
            (uint64_t)asker << 32 | about);
     r->result->faults++;
@@ -503,6 +511,35 @@ static void client_crash(struct run *r)
     r->result->faults++;
 }
 
+/* A leader whose writes reach nobody but itself. */
+static void fault_isolate(struct run *r, uint32_t node)
+{
+    uint64_t length = rng_range(&r->rng, 20 * US, 250 * US);
+    uint32_t spared = (uint32_t)rng_below(&r->rng, 2 * r->n);
+    trace(r, "r%u reaches nobody%s for %llu us", node, spared < r->n ? " but one" : "",
+          (unsigned long long)(length / US));
+    for (uint32_t q = 0; q < r->n; q++)
+        if (q != node && q != spared)
+            cut(r, node, q, length);
+    r->result->faults++;
+}
+
+/* What befalls a replica just as it takes over. */
+static void ambush_event(void *ctx, uint64_t life)
+{
+    struct replica *p = ctx;
+    struct run *r = p->run;
+    if (r->calm || p->log == NULL || p->life != life)
+        return;
+    uint64_t pick = rng_below(&r->rng, 4);
+    if (pick < 2)
+        fault_crash(r, p->rank);
+    else if (pick == 2)
+        fault_isolate(r, p->rank);
+    else
+        fault_pause(r, p->rank);
+}
+
 static void fault_event(void *ctx, uint64_t arg)
 {
     struct run *r = ctx;
@@ -510,17 +547,22 @@ static void fault_event(void *ctx, uint64_t arg)
     if (r->calm)
         return;
     uint64_t pick = rng_below(&r->rng, 100);
-    if (pick < 30)
+    if (r->duels && pick < 90)
+        pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
+    if (pick < 27)
         fault_crash(r, leader_or_any(r));
-    else if (pick < 55)
+    else if (pick < 50)
         fault_pause(r, rng_below(&r->rng, 5) ? leader_or_any(r) : any_node(r));
-    else if (pick < 80)
+    else if (pick < 66)
         fault_cut(r);
+    else if (pick < 82)
+        fault_isolate(r, leader_or_any(r));
     else if (pick < 98)
         fault_lie(r);
     else
         client_crash(r);
-    sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 1, 2 * r->fault_every_ns), fault_event, r, 0);
+    sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 1, 2 * r->fault_every_ns), fault_event, r,
+           0);
 }
 
 /* ---- the whole ---- */
@@ -546,6 +588,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     };
     r->step_ns_max = rng_range(g, 400, 2500);
     r->fault_every_ns = rng_below(g, 10) == 0 ? 0 : rng_range(g, 20 * US, 250 * US);
+    r->duels = r->fault_every_ns != 0 && rng_below(g, 4) == 0;
     r->safety_end_ns = rng_range(g, 400 * US, 2500 * US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 2000) : rng_below(g, SNAP_PAD_MAX);
     uint32_t log_bytes = 4096u << rng_below(g, 4);
@@ -663,8 +706,10 @@ static void report_stuck(struct run *r)
             log_stats(r->replica[q].log, &s);
         size_t at = strlen(text);
         snprintf(text + at, sizeof(text) - at, " r%u:%s%u/%llu", q,
-                 r->replica[q].log == NULL ? "down" : s.behind ? "behind" : "state", s.state,
-                 (unsigned long long)r->replica[q].state.count);
+                 r->replica[q].log == NULL ? "down"
+                 : s.behind                ? "behind"
+                                           : "state",
+                 s.state, (unsigned long long)r->replica[q].state.count);
     }
     check_violated(&r->check, "liveness", 0, "of %llu messages:%s",
                    (unsigned long long)r->check.history_count, text);

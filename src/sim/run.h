@@ -25,9 +25,9 @@ struct run_result {
     uint64_t time_ns;          /* virtual, when it was found; else when the run ended */
     uint64_t hash;             /* of the whole event trace */
     uint64_t events;
-    uint64_t faults;           /* injected: crashes, pauses, cuts, lies */
-    uint64_t terms;            /* times a leader began to serve */
-    uint64_t messages;         /* decided */
+    uint64_t faults;   /* injected: crashes, pauses, cuts, lies */
+    uint64_t terms;    /* times a leader began to serve */
+    uint64_t messages; /* decided */
     uint64_t snapshots;
     uint32_t replicas;
 };

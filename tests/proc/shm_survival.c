@@ -2,6 +2,8 @@
  * acknowledged must be found again, and memory that is really gone must never pass for kept. */
 #include "../shm_fixture.h"
 
+#include "base/rng.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -97,6 +99,24 @@ static void shm__a_lane_survives_restarts_of_its_writer(void **state)
             assert_int_equal(word_at(1, 0, 1, w), 100 + w);
             assert_int_equal(word_at(2, 0, 1, w), 100 + w);
         }
+    }
+}
+
+static void shm__one_live_peer_is_enough(void **state)
+{
+    (void)state;
+    kid_start(&kids[0], 0);
+    kid_start(&kids[1], 1);
+    assert_true(kid_connect(&kids[0], 1) && kid_connect(&kids[1], 0));
+    for (unsigned life = 1; life <= 20; life++) {
+        assert_int_equal(kid_raise(&kids[0], 1, life), MEM_DONE);
+        assert_int_equal(kid_set(&kids[1], 1, 1, life, life), MEM_DONE);
+        kid_kill(&kids[1]);
+        restart(1);
+        assert_int_equal(kids[1].order->birth, MEM_BIRTH_KEPT);
+        assert_int_equal(kids[1].order->promised, life);
+        assert_int_equal(word_at(1, 1, 1, 1), life);
+        assert_true(kid_connect(&kids[1], 0));
     }
 }
 
@@ -254,6 +274,143 @@ static void shm__older_content_does_not_pass_for_kept(void **state)
     assert_int_equal(kids[1].order->birth, MEM_BIRTH_LOST);
 }
 
+/* Everything at random, one order after the other: raises, reads, writes, kills, stops, restarts.
+ * At most one host is dead and at most one is stopped. What was acknowledged at an owner is read
+ * there by whoever raises, as long as the owner's memory has not been declared lost. */
+struct chaos {
+    struct rng rng;
+    uint64_t ballot;
+    uint64_t done[HOSTS][HOSTS]; /* [owner][writer]: last value acknowledged */
+    int dead, stopped;           /* host, or -1 */
+    unsigned raises, writes, kills, kept, lost;
+};
+
+static void chaos_take_over(struct chaos *c)
+{
+    unsigned x = (unsigned)rng_below(&c->rng, HOSTS), q = (unsigned)rng_below(&c->rng, HOSTS);
+
+    if ((int)x == c->dead || (int)x == c->stopped)
+        return;
+    if (kid_raise(&kids[x], q, ++c->ballot) != MEM_DONE)
+        return;
+    c->raises++;
+    for (unsigned w = 0; w < HOSTS; w++) {
+        uint64_t value = 0;
+        enum mem_status status = kid_read(&kids[x], q, w, 0, &value);
+        if (status == MEM_DONE && value < c->done[q][w])
+            fail_msg("host %u reads %lu at %u from %u, where %lu was acknowledged", x, value, q, w,
+                     c->done[q][w]);
+    }
+    uint64_t value = c->ballot;
+    if (kid_set(&kids[x], q, 0, value, c->ballot) == MEM_DONE) {
+        c->done[q][x] = value;
+        c->writes++;
+    }
+}
+
+static void chaos_restart(struct chaos *c)
+{
+    unsigned y = (unsigned)c->dead;
+
+    restart(y);
+    c->dead = -1;
+    if (kids[y].order->birth == MEM_BIRTH_KEPT) {
+        c->kept++;
+        return;
+    }
+    c->lost++;
+    memset(c->done[y], 0, sizeof c->done[y]);
+}
+
+static void chaos_step(struct chaos *c)
+{
+    uint64_t what = rng_below(&c->rng, 100);
+    unsigned y = (unsigned)rng_below(&c->rng, HOSTS);
+
+    if (what < 80) {
+        chaos_take_over(c);
+    } else if (what < 88) {
+        if (c->dead >= 0) {
+            chaos_restart(c);
+        } else if ((int)y != c->stopped) {
+            kid_kill(&kids[y]);
+            c->dead = (int)y;
+            c->kills++;
+        }
+    } else if (what < 94) {
+        if (c->stopped >= 0) {
+            kid_continue(&kids[c->stopped]);
+            c->stopped = -1;
+        } else if ((int)y != c->dead) {
+            kid_stop(&kids[y]);
+            c->stopped = (int)y;
+        }
+    } else {
+        nap(rng_below(&c->rng, 3000000));
+    }
+}
+
+static void shm__random_faults_lose_nothing_that_counted(void **state)
+{
+    struct chaos c = {.dead = -1, .stopped = -1};
+    uint64_t until = clock_now_ns() + 8000000000u;
+    unsigned steps = 0;
+
+    (void)state;
+    rng_init(&c.rng, clock_now_ns());
+    start_all();
+    for (; steps < 4000 && clock_now_ns() < until; steps++)
+        chaos_step(&c);
+    print_message("# %u steps, %u raises, %u writes, %u kills, %u births kept, %u lost\n", steps,
+                  c.raises, c.writes, c.kills, c.kept, c.lost);
+    assert_true(c.raises > steps / 10 && c.writes > 0 && c.kept > 0);
+}
+
+enum { CLIENT_WORD = 5 };
+
+/* A client that writes one number more than it finds in its lane, and dies without leaving. */
+static int client_life(void *arg)
+{
+    struct shm_options o = fixture_options(0);
+    struct mem_lane_spec spec = fixture_spec(0, CLIENT);
+    struct mem_lane *lane;
+    struct mem_flow f;
+    struct mem *m;
+    struct mem_op op;
+    struct err e;
+    uint64_t found = 0;
+
+    (void)arg;
+    o.self = (struct shm_node){.name = "c0", .node = CLIENT, .role = SHM_CLIENT};
+    if (shm_open_node(&o, &m, &e) < 0 || mem_lanes_open(m, &spec, 1, &lane, &e) < 0)
+        return 100;
+    mem_read_ctl(m, &op, lane, CLIENT_WORD, 1, &found);
+    if (op.status != MEM_DONE || found != m->incarnation)
+        return 101;
+    uint64_t until = clock_now_ns() + 5000000000u;
+    for (f.status = MEM_LOST; f.status != MEM_DONE && clock_now_ns() < until; nap(100000)) {
+        mem_poll(m);
+        mem_flow_open(m, &f, 0, REGION, 0);
+    }
+    mem_set1(m, &f, lane, CLIENT_WORD, found + 1);
+    mem_mark(m, &f, 1);
+    while (f.status == MEM_DONE && f.done != 1 && clock_now_ns() < until)
+        mem_poll(m);
+    return f.done == 1 ? (int)found : 102;
+}
+
+static void shm__a_clients_lane_survives_the_client(void **state)
+{
+    (void)state;
+    kid_start(&kids[0], 0);
+    for (int life = 0; life < 4; life++) {
+        int status;
+        waitpid(spawn(client_life, NULL), &status, 0);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), life);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, cluster_setup, cluster_teardown)
@@ -262,6 +419,8 @@ int main(void)
         CASE(shm__memory_of_a_dead_owner_goes_on_working),
         CASE(shm__a_killed_owner_finds_its_memory_kept),
         CASE(shm__a_lane_survives_restarts_of_its_writer),
+        CASE(shm__one_live_peer_is_enough),
+        CASE(shm__a_clients_lane_survives_the_client),
         CASE(shm__all_killed_is_lost),
         CASE(shm__a_clean_end_of_all_begins_anew),
         CASE(shm__who_leaves_and_returns_finds_its_memory),
@@ -269,6 +428,7 @@ int main(void)
         CASE(shm__a_reader_that_was_stopped_sees_the_writers_new_life),
         CASE(shm__memory_that_was_given_up_never_completes_a_write),
         CASE(shm__older_content_does_not_pass_for_kept),
+        CASE(shm__random_faults_lose_nothing_that_counted),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

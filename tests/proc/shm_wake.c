@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { TURNS = 100000 };
+enum { TURNS = 500000 };
 #else
 enum { TURNS = 10000000 };
 #endif

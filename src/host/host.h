@@ -1,0 +1,46 @@
+/* A host: the one thread that polls one node's memory and all its replicas.
+ *
+ * The protocols below never read a clock and never sleep; this is where that happens. A host spins
+ * while there is work. After spin_ns without any it sleeps until a bell, the death of another host,
+ * or the time at which one of its logs has something to do. Followers take no part in
+ * commitment, and nobody rings for them: while their group is active they wake by themselves. */
+#ifndef HOST_HOST_H
+#define HOST_HOST_H
+
+#include "agree/log.h"
+#include "mem/mem.h"
+
+enum host_wait {
+    HOST_AUTO,  /* spin, then sleep */
+    HOST_SPIN,  /* never sleep; lets other threads run now and then */
+    HOST_SLEEP, /* sleep as soon as there is nothing to do */
+};
+
+struct host_options {
+    struct mem *mem; /* of shm_open_node */
+    enum host_wait wait;
+    uint64_t spin_ns;   /* HOST_AUTO: how long to spin without work; 0: 50 us */
+    uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */
+};
+
+enum { HOST_LOGS_MAX = 1024 };
+
+struct host {
+    struct host_options opt;
+    struct log *log[HOST_LOGS_MAX];
+    uint32_t logs;
+    uint64_t worked_ns; /* when there was last something to do */
+    uint64_t idle_rounds;
+    uint64_t sleeps;
+};
+
+void host_init(struct host *, const struct host_options *);
+void host_add(struct host *, struct log *);
+
+/* One round of everything; returns work done. */
+int host_round(struct host *, uint64_t now_ns);
+
+/* One round, and whatever waiting is due after it. */
+void host_step(struct host *);
+
+#endif

@@ -1,0 +1,475 @@
+#include "log_fixture.h"
+
+#include "base/hash.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHECK_LANES_EVERY = 4 /* ticks */ };
+
+bool group_failed(const struct group *g)
+{
+    return g->result.property != NULL;
+}
+
+void group_violated(struct group *g, const char *property, const char *fmt, ...)
+{
+    char text[RUN_TEXT_BYTES];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    check_violated(&g->check, property, 0, "%s", text);
+}
+
+uint64_t group_now(const struct group *g)
+{
+    return sim_now(g->sim);
+}
+
+/* ---- the machine: how many messages, and the hash of all of them ---- */
+
+static uint64_t message_hash(uint32_t source, uint64_t pos, const void *payload, uint32_t bytes)
+{
+    return hash_bytes(hash_mix(source, pos), payload, bytes);
+}
+
+static void machine_observe(void *ctx, const struct entry *e, bool effective)
+{
+    struct group_replica *p = ctx;
+    p->noops += !effective;
+    check_entry(&p->group->check, p->rank, e);
+}
+
+/* The first replica to apply a message makes history: it must be the next of its client, as sent. */
+static void make_history(struct group_replica *p, const struct entry *e)
+{
+    struct group *g = p->group;
+    struct group_client *c = e->source < g->clients ? &g->client[e->source] : NULL;
+    if (c == NULL || c->done_count >= c->sent_count) {
+        for (uint32_t i = 0; c != NULL && i < c->done_count; i++)
+            if (c->sent[i].pos == e->srcpos)
+                group_violated(g, "no duplicate", "replica %u applied a message again", p->rank);
+        group_violated(g, "integrity", "replica %u applied a message nobody sent", p->rank);
+        return;
+    }
+    const struct group_message *next = &c->sent[c->done_count];
+    if (e->srcpos != next->pos)
+        group_violated(g, e->srcpos < next->pos ? "no duplicate" : "no gap",
+                       "replica %u applied client %u at %llu, next is %llu", p->rank, e->source,
+                       (unsigned long long)e->srcpos, (unsigned long long)next->pos);
+    else if (next->hash != message_hash(e->source, e->srcpos, e->payload, e->bytes))
+        group_violated(g, "integrity", "replica %u applied other bytes than were sent", p->rank);
+    c->done_count++;
+}
+
+static void machine_apply(void *ctx, const struct entry *e)
+{
+    struct group_replica *p = ctx;
+    struct group *g = p->group;
+    p->state.hash = hash_mix(p->state.hash, message_hash(e->source, e->srcpos, e->payload, e->bytes));
+    uint64_t k = p->state.count++;
+    if (group_failed(g))
+        return;
+    if (k < g->history_count) {
+        if (g->history[k] != p->state.hash)
+            group_violated(g, "state equality", "replica %u differs after message %llu", p->rank,
+                           (unsigned long long)k);
+        return;
+    }
+    CHECK(k == g->history_count && k < GROUP_SENT_MAX);
+    make_history(p, e);
+    g->history[g->history_count++] = p->state.hash;
+}
+
+static uint64_t machine_save_open(void *ctx)
+{
+    struct group_replica *p = ctx;
+    p->saved = p->state;
+    return sizeof(p->saved) + p->group->opt.snap_pad;
+}
+
+static unsigned char pad_byte(uint64_t offset)
+{
+    return (unsigned char)(offset * 37 + 11);
+}
+
+static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+{
+    const struct group_replica *p = ctx;
+    unsigned char *to = out;
+    for (uint32_t i = 0; i < bytes; i++, offset++)
+        to[i] = offset < sizeof(p->saved) ? ((const unsigned char *)&p->saved)[offset]
+                                          : pad_byte(offset);
+}
+
+static void machine_save_close(void *ctx)
+{
+    (void)ctx;
+}
+
+static void machine_load_open(void *ctx, uint64_t bytes)
+{
+    struct group_replica *p = ctx;
+    (void)bytes;
+    p->load_at = 0;
+}
+
+static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+{
+    struct group_replica *p = ctx;
+    const unsigned char *from = data;
+    uint64_t real = sizeof(p->loaded) + p->group->opt.snap_pad;
+    for (uint32_t i = 0; i < bytes; i++, p->load_at++) {
+        if (p->load_at < sizeof(p->loaded))
+            ((unsigned char *)&p->loaded)[p->load_at] = from[i];
+        else if (p->load_at < real && from[i] != pad_byte(p->load_at))
+            group_violated(p->group, "snapshot bytes", "replica %u got other bytes than were saved",
+                           p->rank);
+    }
+}
+
+static void machine_load_close(void *ctx)
+{
+    struct group_replica *p = ctx;
+    struct group *g = p->group;
+    p->state = p->loaded;
+    if (p->state.count > g->history_count ||
+        (p->state.count > 0 && g->history[p->state.count - 1] != p->state.hash))
+        group_violated(g, "state equality", "replica %u loaded a state that never was", p->rank);
+}
+
+static const struct log_machine machine = {
+    .apply = machine_apply,
+    .observe = machine_observe,
+    .save_open = machine_save_open,
+    .save_read = machine_save_read,
+    .save_close = machine_save_close,
+    .load_open = machine_load_open,
+    .load_write = machine_load_write,
+    .load_close = machine_load_close,
+};
+
+/* ---- lives ---- */
+
+void group_start(struct group *g, uint32_t rank)
+{
+    struct group_replica *p = &g->replica[rank];
+    struct err e = {""};
+    CHECK(p->mem == NULL);
+    *p = (struct group_replica){.group = g, .rank = rank};
+    p->mem = sim_node_start(g->sim, rank);
+    if (g->opt.raw_replicas >> rank & 1)
+        return;
+    struct log_options o = {
+        .mem = p->mem,
+        .region = GROUP_REGION,
+        .nodes = g->nodes,
+        .replicas = g->n,
+        .rank = rank,
+        .source_nodes = g->client_nodes,
+        .sources = g->clients,
+        .source_bytes = 4096,
+        .log_bytes = g->opt.log_bytes,
+        .payload_max = GROUP_PAYLOAD_MAX,
+        .snap_bytes = 4096,
+        .heartbeat_ns = GROUP_HEARTBEAT_NS,
+        .suspect_ns = GROUP_SUSPECT_NS,
+        .stagger_ns = 10 * US,
+        .detach_ns = GROUP_DETACH_NS,
+        .seed = g->opt.seed,
+        .machine = &machine,
+        .ctx = p,
+    };
+    if (log_open(&o, &p->log, &e) != 0)
+        group_violated(g, "opens", "%s", e.text);
+}
+
+void group_crash(struct group *g, uint32_t rank, bool keep_memory)
+{
+    struct group_replica *p = &g->replica[rank];
+    log_close(p->log);
+    p->log = NULL;
+    p->mem = NULL;
+    sim_node_crash(g->sim, rank, keep_memory);
+}
+
+static void client_open(struct group *g, uint32_t c)
+{
+    struct err e = {""};
+    g->client[c].mem = sim_node_start(g->sim, g->client_nodes[c]);
+    if (g->opt.raw_clients >> c & 1)
+        return;
+    struct feed_options o = {
+        .mem = g->client[c].mem,
+        .region = GROUP_REGION,
+        .nodes = g->nodes,
+        .replicas = g->n,
+        .source = c,
+        .source_bytes = 4096,
+        .payload_max = GROUP_PAYLOAD_MAX,
+        .retry_ns = 100 * US,
+    };
+    if (feed_open(&o, &g->client[c].feed, &e) != 0)
+        group_violated(g, "opens", "%s", e.text);
+}
+
+static void landing(void *ctx, const struct sim_landing *l)
+{
+    struct group *g = ctx;
+    if (l->counted && (l->lane->spec.kind & 0xff) == LANE_LOG)
+        check_landing(&g->check, l->lane->spec.owner, l->ballot);
+}
+
+struct group *group_open(const struct group_options *options)
+{
+    struct group *g = calloc(1, sizeof(*g));
+    struct err e = {""};
+    CHECK(g != NULL);
+    g->opt = *options;
+    g->n = g->opt.replicas;
+    g->clients = g->opt.clients ? g->opt.clients : 1;
+    g->opt.log_bytes = g->opt.log_bytes ? g->opt.log_bytes : 4096;
+    CHECK(g->n <= LOG_REPLICAS_MAX && g->clients <= GROUP_CLIENTS_MAX);
+    check_init(&g->check, &g->result, g->opt.seed);
+    struct sim_options so = {
+        .seed = g->opt.seed,
+        .nodes_max = g->n + g->clients,
+        .delay_ns_min = g->opt.rough ? GROUP_WAY_NS / 4 : GROUP_WAY_NS,
+        .delay_ns_max = g->opt.rough ? 4 * GROUP_WAY_NS : GROUP_WAY_NS,
+        .tear_per_million = g->opt.rough ? 200000 : 0,
+        .lost_after_ns = GROUP_LOST_NS,
+        .owner_answers = g->opt.owner_answers,
+    };
+    g->sim = sim_open(&so, &e);
+    CHECK(g->sim != NULL);
+    sim_on_landing(g->sim, landing, g);
+    for (uint32_t q = 0; q < g->n; q++)
+        g->nodes[q] = q;
+    for (uint32_t c = 0; c < g->clients; c++)
+        g->client_nodes[c] = g->n + c;
+    for (uint32_t q = 0; q < g->n; q++)
+        group_start(g, q);
+    for (uint32_t c = 0; c < g->clients; c++)
+        client_open(g, c);
+    return g;
+}
+
+const char *group_close(struct group *g)
+{
+    const char *property = g->result.property;
+    if (property != NULL)
+        printf("# %s, at %llu us: %s\n", property, (unsigned long long)(g->result.time_ns / US),
+               g->result.text);
+    for (uint32_t q = 0; q < g->n; q++)
+        log_close(g->replica[q].log);
+    for (uint32_t c = 0; c < g->clients; c++)
+        feed_close(g->client[c].feed);
+    sim_close(g->sim);
+    check_fini(&g->check);
+    free(g);
+    return property;
+}
+
+/* ---- stepping ---- */
+
+static void nothing(void *ctx, uint64_t arg)
+{
+    (void)ctx;
+    (void)arg;
+}
+
+void group_pass(struct group *g, uint64_t ns)
+{
+    uint64_t end = group_now(g) + ns;
+    sim_at(g->sim, end, nothing, NULL, 0);
+    while (group_now(g) < end && sim_step(g->sim))
+        ;
+    g->check.now_ns = group_now(g);
+}
+
+static void self_check(struct group_replica *p)
+{
+    if (log_broken(p->log))
+        group_violated(p->group, "self-check", "replica %u: %s", p->rank, log_broken(p->log));
+}
+
+void group_post(struct group *g, uint32_t rank)
+{
+    log_post(g->replica[rank].log, group_now(g));
+    self_check(&g->replica[rank]);
+}
+
+void group_settle(struct group *g, uint32_t rank)
+{
+    mem_poll(g->replica[rank].mem);
+    log_settle(g->replica[rank].log, group_now(g));
+    self_check(&g->replica[rank]);
+}
+
+/* What stands in the lane that the replica follows, from what it has applied to the commit. */
+static void look_at_lane(struct group *g, uint32_t rank)
+{
+    struct log_stats s = group_stats(g, rank);
+    if (s.promised == 0 || s.promised == MEM_CLOSED || s.behind)
+        return;
+    const struct mem_lane *lane = group_lane(g, rank, (uint32_t)(s.promised % g->n));
+    if (lane == NULL || mem_word(lane, LOG_RUN) != s.promised)
+        return;
+    uint64_t start = mem_word(lane, LOG_START);
+    check_lane(&g->check, rank, lane->ring, g->opt.log_bytes, s.applied > start ? s.applied : start,
+               mem_word(lane, LOG_COMMIT), mem_word(lane, LOG_GUARD));
+}
+
+/* What was taken from each client is a function of the log: equal at equal positions. */
+static void compare_taken(struct group *g)
+{
+    for (uint32_t a = 0; a < g->n; a++)
+        for (uint32_t b = a + 1; b < g->n; b++) {
+            if (g->replica[a].log == NULL || g->replica[b].log == NULL)
+                continue;
+            struct log_stats sa = group_stats(g, a), sb = group_stats(g, b);
+            if (sa.behind || sb.behind || sa.applied != sb.applied)
+                continue;
+            for (uint32_t c = 0; c < g->clients; c++)
+                if (log_source_taken(g->replica[a].log, c) != log_source_taken(g->replica[b].log, c))
+                    group_violated(g, "derived state equality", "replicas %u and %u, client %u", a,
+                                   b, c);
+        }
+}
+
+void group_tick(struct group *g)
+{
+    for (uint32_t q = 0; q < g->n; q++)
+        if (g->replica[q].log && !g->replica[q].held) {
+            group_post(g, q);
+            group_settle(g, q);
+        }
+    for (uint32_t c = 0; c < g->clients; c++)
+        if (g->client[c].feed) {
+            mem_poll(g->client[c].mem);
+            feed_step(g->client[c].feed, group_now(g));
+        }
+    group_pass(g, GROUP_TICK_NS);
+    if (g->ticks++ % CHECK_LANES_EVERY != 0)
+        return;
+    for (uint32_t q = 0; q < g->n; q++)
+        if (g->replica[q].log)
+            look_at_lane(g, q);
+    compare_taken(g);
+}
+
+void group_run(struct group *g, uint64_t ns)
+{
+    uint64_t end = group_now(g) + ns;
+    while (!group_failed(g) && group_now(g) < end)
+        group_tick(g);
+}
+
+/* ---- faults ---- */
+
+void group_hold(struct group *g, uint32_t rank, bool held)
+{
+    g->replica[rank].held = held;
+    sim_node_pause(g->sim, rank, held);
+}
+
+void group_cut(struct group *g, uint32_t from, uint32_t to, bool cut)
+{
+    sim_cut(g->sim, from, to, cut);
+}
+
+void group_cut_off(struct group *g, uint32_t node, bool cut)
+{
+    for (uint32_t i = 0; i < g->n + g->clients; i++)
+        if (i != node) {
+            sim_cut(g->sim, node, i, cut);
+            sim_cut(g->sim, i, node, cut);
+        }
+}
+
+void group_lie(struct group *g, uint32_t asker, uint32_t about, bool says_dead)
+{
+    sim_oracle_lie(g->sim, asker, about, says_dead ? SIM_SAYS_DEAD : SIM_TRUTH);
+}
+
+/* ---- clients ---- */
+
+void group_send_bytes(struct group *g, uint32_t client, const void *payload, uint32_t bytes)
+{
+    struct group_client *c = &g->client[client];
+    uint64_t end;
+    CHECK(c->sent_count < GROUP_SENT_MAX);
+    if (group_failed(g))
+        return;
+    int rc = feed_send(c->feed, payload, bytes, &end);
+    if (rc != 0) {
+        group_violated(g, "setup", "client %u: %s", client, err_name(rc));
+        return;
+    }
+    uint64_t pos = end - frame_size(bytes);
+    c->sent[c->sent_count++] = (struct group_message){
+        .pos = pos, .bytes = bytes, .hash = message_hash(client, pos, payload, bytes)};
+    feed_flush(c->feed);
+}
+
+void group_send(struct group *g, uint32_t client, uint32_t bytes)
+{
+    unsigned char payload[GROUP_PAYLOAD_MAX];
+    CHECK(bytes <= sizeof(payload));
+    check_fill(g->opt.seed + g->client[client].sent_count, client, g->history_count * 64, payload,
+               bytes);
+    group_send_bytes(g, client, payload, bytes);
+}
+
+/* ---- looking ---- */
+
+struct log_stats group_stats(const struct group *g, uint32_t rank)
+{
+    struct log_stats s = {0};
+    if (g->replica[rank].log)
+        log_stats(g->replica[rank].log, &s);
+    return s;
+}
+
+uint32_t group_leader(const struct group *g)
+{
+    uint32_t leader = g->n;
+    uint64_t ballot = 0;
+    for (uint32_t q = 0; q < g->n; q++) {
+        struct log_stats s = group_stats(g, q);
+        if (g->replica[q].log && s.state == LOG_LEADER && s.ballot > ballot) {
+            leader = q;
+            ballot = s.ballot;
+        }
+    }
+    return leader;
+}
+
+bool group_even(const struct group *g)
+{
+    for (uint32_t q = 0; q < g->n; q++) {
+        const struct group_replica *p = &g->replica[q];
+        if (p->log == NULL || p->held)
+            continue;
+        struct log_stats s = group_stats(g, q);
+        if (s.behind || s.state == LOG_JOINING || p->state.count != g->history_count)
+            return false;
+    }
+    return true;
+}
+
+bool group_delivered(const struct group *g)
+{
+    for (uint32_t c = 0; c < g->clients; c++)
+        if (g->client[c].done_count != g->client[c].sent_count)
+            return false;
+    return group_even(g);
+}
+
+const struct mem_lane *group_lane(const struct group *g, uint32_t owner, uint32_t writer)
+{
+    struct mem_lane_spec spec = lane_spec(GROUP_REGION, owner, writer, LANE_LOG, 0);
+    return sim_lane(g->sim, &spec);
+}
