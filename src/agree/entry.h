@@ -12,6 +12,7 @@
 #ifndef AGREE_ENTRY_H
 #define AGREE_ENTRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct entry {
@@ -25,6 +26,28 @@ struct entry {
 _Static_assert(sizeof(struct entry) == 32, "an entry's header is 32 bytes");
 
 enum { SOURCE_LOG = 0xffffffff };
+
+/* A source that starts anew (another process in the place of a client) goes on at the next multiple of
+ * 2^STREAM_LIFE_SHIFT. Whatever an earlier life left unread is void from the moment that the first
+ * message of the new one is decided. */
+enum { STREAM_LIFE_SHIFT = 48 };
+
+static inline uint64_t stream_start(uint64_t life)
+{
+    return life << STREAM_LIFE_SHIFT;
+}
+
+static inline uint64_t stream_life(uint64_t pos)
+{
+    return pos >> STREAM_LIFE_SHIFT;
+}
+
+/* Is pos where the next message of a stream stands that was taken up to `taken`? */
+static inline bool stream_next(uint64_t taken, uint64_t pos)
+{
+    return pos == taken ||
+           (stream_life(pos) > stream_life(taken) && pos == stream_start(stream_life(pos)));
+}
 
 /* Entries of the log itself, in srcpos. */
 enum entry_kind {

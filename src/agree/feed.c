@@ -2,12 +2,13 @@
 
 #include "agree/lanes.h"
 #include "agree/log.h"
+#include "base/planted.h"
 #include "mem/map.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCE_BYTES_DEFAULT = 64 << 10 };
+enum { SOURCE_BYTES_DEFAULT = 64 << 10, SAVE_WORDS = 2 };
 
 struct way {
     struct mem_lane *out;
@@ -21,11 +22,13 @@ struct feed {
     struct mem *mem;
     unsigned char *ring; /* our copy of the stream's last source_bytes */
     uint64_t mask;
+    uint64_t start; /* of this life of the stream */
     uint64_t tail;  /* end of the stream */
-    uint64_t taken; /* as last heard */
+    uint64_t
+        acked; /* highest acknowledgement heard; may be ahead of us if others hold the stream */
     uint32_t leader;
     uint64_t leader_ballot;
-    uint64_t moved_ns; /* when taken last moved, or nothing was outstanding */
+    uint64_t moved_ns; /* when progress was last seen, or nothing was outstanding */
     uint64_t moved_at;
     uint32_t nodes[LOG_REPLICAS_MAX];
     struct way way[LOG_REPLICAS_MAX];
@@ -40,19 +43,21 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
     o.source_bytes = o.source_bytes ? o.source_bytes : SOURCE_BYTES_DEFAULT;
     o.payload_max = o.payload_max ? o.payload_max : o.source_bytes / 4;
     o.retry_ns = o.retry_ns ? o.retry_ns : 20 * UINT64_C(1000000);
+    o.ack_region = o.ack_region ? o.ack_region : o.region;
     if (frame_size(o.payload_max) > o.source_bytes)
         return err_set(e, ERR_INVALID, "feed: messages of %u bytes do not fit a ring of %u",
                        o.payload_max, o.source_bytes);
     enum mem_birth birth;
-    int rc = mem_region_open(o.mem, o.region, &birth, e);
-    if (rc != 0)
-        return rc;
+    int rc = mem_region_open(o.mem, o.ack_region, &birth, e);
+    if (rc != 0 && rc != ERR_EXISTS)
+        return rc; /* one that is open already serves as well */
     struct feed *f = calloc(1, sizeof(*f));
     if (f == NULL)
         return err_set(e, ERR_NOMEM, "feed: no memory");
     f->opt = o;
     f->mem = o.mem;
     f->mask = o.source_bytes - 1;
+    f->start = f->tail = f->acked = stream_start(o.life);
     memcpy(f->nodes, o.nodes, o.replicas * sizeof(*o.nodes));
     f->opt.nodes = f->nodes;
     struct mem_lane_spec specs[2 * LOG_REPLICAS_MAX];
@@ -61,12 +66,12 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
         specs[2 * q] = lane_spec(o.region, f->nodes[q], o.mem->self, LANE_SOURCE, o.source);
         specs[2 * q].ctl_words = SOURCE_WORDS;
         specs[2 * q].ring_bytes = o.source_bytes;
-        specs[2 * q + 1] = lane_spec(o.region, o.mem->self, f->nodes[q], LANE_ACK, o.source);
+        specs[2 * q + 1] = lane_spec(o.ack_region, o.mem->self, f->nodes[q], LANE_ACK, o.source);
         specs[2 * q + 1].ctl_words = ACK_WORDS;
     }
     f->ring = map_ring_alloc(o.source_bytes);
     rc = f->ring ? mem_lanes_open(o.mem, specs, 2 * o.replicas, lanes, e)
-                 : err_sys(e, "feed: a ring of %u bytes", o.source_bytes);
+                 : err_set(e, ERR_NOMEM, "feed: no memory for a ring of %u bytes", o.source_bytes);
     if (rc != 0) {
         feed_close(f);
         return rc;
@@ -74,6 +79,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
     for (uint32_t q = 0; q < o.replicas; q++) {
         f->way[q].out = lanes[2 * q];
         f->way[q].ack = lanes[2 * q + 1];
+        f->way[q].sent = f->start;
         mem_flow_open(f->mem, &f->way[q].flow, f->nodes[q], o.region, 0);
     }
     *out = f;
@@ -89,27 +95,52 @@ void feed_close(struct feed *f)
     free(f);
 }
 
+static uint64_t taken_so_far(const struct feed *f)
+{
+    return f->acked < f->tail ? f->acked : f->tail;
+}
+
+bool feed_room(struct feed *f, uint32_t bytes)
+{
+    uint64_t end = f->tail + frame_size(bytes);
+    if (PLANTED(credit_over))
+        return true;
+    return end <= taken_so_far(f) + f->opt.source_bytes ||
+           end <= feed_taken(f) + f->opt.source_bytes;
+}
+
+void *feed_reserve(struct feed *f, uint32_t bytes, uint64_t *end)
+{
+    if (bytes > f->opt.payload_max || !feed_room(f, bytes))
+        return NULL;
+    struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
+    *frame = (struct frame){.pos = f->tail, .bytes = bytes};
+    if (bytes & 7)
+        memset(frame->payload + (bytes & ~7u), 0, 8);
+    f->tail += frame_size(bytes);
+    *end = f->tail;
+    return frame->payload;
+}
+
 int feed_send(struct feed *f, const void *payload, uint32_t bytes, uint64_t *end)
 {
     if (bytes > f->opt.payload_max)
         return ERR_TOOBIG;
-    uint64_t size = frame_size(bytes);
-    if (f->tail + size > f->taken + f->opt.source_bytes &&
-        f->tail + size > feed_taken(f) + f->opt.source_bytes)
+    void *to = feed_reserve(f, bytes, end);
+    if (to == NULL)
         return ERR_AGAIN;
-    struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
-    *frame = (struct frame){.pos = f->tail, .bytes = bytes};
     if (bytes > 0)
-        memcpy(frame->payload, payload, bytes);
-    if (bytes & 7)
-        memset(frame->payload + bytes, 0, 8 - (bytes & 7));
-    f->tail += size;
-    *end = f->tail;
+        memcpy(to, payload, bytes);
     return 0;
 }
 
 static void way_write(struct feed *f, struct way *w)
 {
+    /* What was taken, perhaps from another holder of the stream, need not be written any more. */
+    if (w->sent < taken_so_far(f))
+        w->sent = taken_so_far(f);
+    if (PLANTED(credit_over) && f->tail - w->sent > f->opt.source_bytes)
+        w->sent = f->tail - f->opt.source_bytes;
     if (w->sent == f->tail || w->flow.status != MEM_DONE)
         return;
     mem_put(f->mem, &w->flow, w->out, w->sent, f->ring + (w->sent & f->mask),
@@ -134,15 +165,27 @@ uint64_t feed_taken(struct feed *f)
         if (ack->ctl == NULL)
             continue;
         uint64_t taken = mem_word(ack, ACK_TAKEN);
-        if (taken > f->taken && taken <= f->tail)
-            f->taken = taken;
+        if (taken > f->acked)
+            f->acked = taken;
         uint64_t ballot = mem_word(ack, ACK_BALLOT);
         if (ballot > f->leader_ballot) {
             f->leader_ballot = ballot;
             f->leader = q;
         }
     }
-    return f->taken;
+    return taken_so_far(f);
+}
+
+uint64_t feed_end(const struct feed *f)
+{
+    return f->tail;
+}
+
+void feed_rewind(struct feed *f)
+{
+    uint64_t taken = PLANTED(edge_forgets) ? f->tail : feed_taken(f);
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        f->way[q].sent = taken;
 }
 
 void feed_step(struct feed *f, uint64_t now_ns)
@@ -161,14 +204,44 @@ void feed_step(struct feed *f, uint64_t now_ns)
         f->moved_ns = now_ns;
         return;
     }
-    if (now_ns - f->moved_ns < f->opt.retry_ns)
+    if (now_ns - f->moved_ns < f->opt.retry_ns || PLANTED(edge_forgets))
         return;
     f->moved_ns = now_ns;
+    feed_rewind(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
-        f->way[q].sent = taken;
         way_write(f, &f->way[q]);
         mem_bell(f->mem, f->nodes[q]);
     }
+}
+
+uint64_t feed_save_bytes(struct feed *f)
+{
+    return SAVE_WORDS * 8 + (f->tail - feed_taken(f));
+}
+
+void feed_save(struct feed *f, unsigned char *out)
+{
+    uint64_t taken = taken_so_far(f);
+    uint64_t words[SAVE_WORDS] = {taken, f->tail};
+    memcpy(out, words, sizeof(words));
+    memcpy(out + sizeof(words), f->ring + (taken & f->mask), f->tail - taken);
+}
+
+bool feed_load(struct feed *f, const unsigned char *in, uint64_t bytes)
+{
+    uint64_t words[SAVE_WORDS];
+    if (bytes < sizeof(words))
+        return false;
+    memcpy(words, in, sizeof(words));
+    if (words[0] > words[1] || words[1] - words[0] != bytes - sizeof(words) ||
+        words[1] - words[0] > f->opt.source_bytes)
+        return false;
+    f->tail = words[1];
+    f->acked = words[0] > f->acked ? words[0] : f->acked;
+    memcpy(f->ring + (words[0] & f->mask), in + sizeof(words), words[1] - words[0]);
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        f->way[q].sent = taken_so_far(f);
+    return true;
 }
 
 uint32_t feed_leader(const struct feed *f)

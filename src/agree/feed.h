@@ -2,7 +2,10 @@
  *
  * A feed belongs to one node and one thread. It keeps its own copy of what was not yet taken, so it
  * can write it again, byte for byte, to a replica that was lost and came back. The group takes each
- * message exactly once, whoever leads and however often it is written. */
+ * message exactly once, whoever leads and however often it is written.
+ *
+ * Several nodes may hold the same stream (the replicas of a parent group derive it from their log):
+ * each adds the same messages, and only who leads flushes. */
 #ifndef AGREE_FEED_H
 #define AGREE_FEED_H
 
@@ -18,6 +21,8 @@ struct feed_options {
     uint32_t source_bytes; /* as the replicas have it; 0: 64 KiB */
     uint32_t payload_max;  /* 0: a quarter of source_bytes */
     uint64_t retry_ns;     /* write again after this long without progress; 0: 20 ms */
+    uint64_t life;         /* which life of the source this is: the stream starts there */
+    uint32_t ack_region;   /* own region for what the group tells us; 0: the same number */
 };
 
 struct feed;
@@ -30,14 +35,33 @@ void feed_close(struct feed *);
  * ERR_TOOBIG: never. */
 int feed_send(struct feed *, const void *payload, uint32_t bytes, uint64_t *end);
 
+/* As feed_send in two steps: a place for the payload, to be filled before anything else is done with
+ * the feed. NULL if there is no room (or never will be). */
+void *feed_reserve(struct feed *, uint32_t bytes, uint64_t *end);
+
+/* Is there room for a message of this size? */
+bool feed_room(struct feed *, uint32_t bytes);
+
 /* Writes out what was added, and wakes the leader. */
 void feed_flush(struct feed *);
 
-/* Position up to which the group has taken, and applied, our stream. */
+/* Position up to which the group has taken, and applied, our stream; at most what was added. */
 uint64_t feed_taken(struct feed *);
+
+/* Position behind what was added. */
+uint64_t feed_end(const struct feed *);
 
 /* Repairs: reopens lost ways, writes again what makes no progress. Now and then. */
 void feed_step(struct feed *, uint64_t now_ns);
+
+/* The next flush writes everything that was not yet taken, to all: for who begins to lead. */
+void feed_rewind(struct feed *);
+
+/* What a snapshot has to carry of the stream: the two positions and the bytes between them, padded
+ * to 8; feed_load takes them back in the same form. */
+uint64_t feed_save_bytes(struct feed *);
+void feed_save(struct feed *, unsigned char *out);
+bool feed_load(struct feed *, const unsigned char *in, uint64_t bytes);
 
 /* The rank that was last known to lead. */
 uint32_t feed_leader(const struct feed *);

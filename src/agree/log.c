@@ -47,6 +47,12 @@ void log_move(struct log *l, enum log_state to)
     log_row_push(l);
 }
 
+/* Longer after each failure: what is too short for this memory and group would never succeed. */
+void log_set_deadline(struct log *l)
+{
+    l->deadline_ns = l->now_ns + (l->opt.suspect_ns << min_u64(l->oracle.failures, 6));
+}
+
 void log_step_down(struct log *l, bool failed)
 {
     snap_abort(l);
@@ -123,7 +129,18 @@ static int settle_options(struct log_options *o, struct err *e)
         return err_set(e, ERR_INVALID, "log: %u replicas; a group has 1 to %d", o->replicas,
                        LOG_REPLICAS_MAX);
     if (o->rank >= o->replicas)
-        return err_set(e, ERR_INVALID, "log: rank %u of %u replicas", o->rank, o->replicas);
+        return err_set(e, ERR_INVALID, "log: rank %u of %u replicas; ranks are 0 to %u", o->rank,
+                       o->replicas, o->replicas - 1);
+    for (uint32_t q = 1; q < o->replicas; q++)
+        for (uint32_t p = 0; p < q; p++)
+            if (o->nodes[p] == o->nodes[q])
+                return err_set(
+                    e, ERR_INVALID,
+                    "log: replicas %u and %u are both on node %u; one of a group on each", p, q,
+                    o->nodes[q]);
+    if (o->parents > LOG_REPLICAS_MAX)
+        return err_set(e, ERR_INVALID, "log: %u replicas of the parent group; at most %d",
+                       o->parents, LOG_REPLICAS_MAX);
     if (o->sources > SOURCES_MAX)
         return err_set(e, ERR_INVALID, "log: %u sources; at most %d", o->sources, SOURCES_MAX);
     if (o->nodes[o->rank] != o->mem->self)
@@ -131,9 +148,10 @@ static int settle_options(struct log_options *o, struct err *e)
                        o->nodes[o->rank], o->mem->self);
     o->log_bytes = o->log_bytes ? o->log_bytes : LOG_BYTES_DEFAULT;
     o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
+    o->parent_bytes = o->parent_bytes ? o->parent_bytes : o->source_bytes;
     o->snap_bytes = o->snap_bytes ? o->snap_bytes : SNAP_BYTES_DEFAULT;
     if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
-        !ring_size_ok(o->snap_bytes))
+        !ring_size_ok(o->snap_bytes) || !ring_size_ok(o->parent_bytes))
         return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
     if (o->payload_max == 0)
         o->payload_max = (uint32_t)min_u64(o->log_bytes / 16, o->source_bytes / 4);
@@ -141,7 +159,7 @@ static int settle_options(struct log_options *o, struct err *e)
     o->window_bytes = o->window_bytes ? o->window_bytes : o->log_bytes / 2;
     if (entry_size(o->payload_max) > o->log_bytes / 4 || o->batch_bytes > o->log_bytes / 4)
         return bad_option(e, "payload_max and batch_bytes are at most a quarter of log_bytes");
-    if (frame_size(o->payload_max) > o->source_bytes)
+    if (frame_size(o->payload_max) > min_u64(o->source_bytes, o->parent_bytes))
         return bad_option(e, "a source's ring is smaller than its largest message");
     if (o->window_bytes > o->log_bytes / 2)
         return bad_option(e, "window_bytes is at most half of log_bytes");
@@ -159,7 +177,7 @@ static int lanes_open(struct log *l, struct err *e)
 {
     const struct log_options *o = &l->opt;
     uint32_t n = l->n, count = 0;
-    size_t most = (size_t)n * n + 4 * n + 2 * (size_t)o->sources;
+    size_t most = (size_t)n * n + 4 * n + 2 * ((size_t)o->sources + o->parents);
     struct mem_lane_spec *specs = calloc(most, sizeof(*specs));
     struct mem_lane **lanes = calloc(most, sizeof(*lanes));
     struct mem_lane ***where = calloc(most, sizeof(*where));
@@ -187,11 +205,14 @@ static int lanes_open(struct log *l, struct err *e)
         LANE_ADD(l->snap_in[q], self, o->nodes[q], LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
         LANE_ADD(l->snap_out[q], o->nodes[q], self, LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
     }
-    for (uint32_t s = 0; s < o->sources; s++) {
-        uint32_t node = o->source_nodes[s];
-        LANE_ADD(l->source[s].in, self, node, LANE_SOURCE, s, SOURCE_WORDS, o->source_bytes);
-        LANE_ADD(l->source[s].ack, node, self, LANE_ACK, s, ACK_WORDS, 0);
-    }
+    for (uint32_t s = 0; s < l->sources; s++)
+        for (uint32_t i = 0; i < l->source[s].ways; i++) {
+            struct source_way *way = &l->source[s].way[i];
+            LANE_ADD(way->in, self, way->node, LANE_SOURCE, s, SOURCE_WORDS,
+                     l->source[s].ring_mask + 1);
+            LANE_ADD(way->ack, way->node, self, LANE_ACK, s, ACK_WORDS, 0);
+            specs[count - 1].region = way->region;
+        }
 #undef LANE_ADD
     rc = mem_lanes_open(l->mem, specs, count, lanes, e);
     for (uint32_t i = 0; rc == 0 && i < count; i++)
@@ -230,13 +251,16 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     /* The node numbers are the caller's; keep what is needed after this call. */
     uint32_t *nodes = calloc(l->n, sizeof(*nodes));
     l->opt.nodes = nodes;
-    l->source = calloc(o.sources ? o.sources : 1, sizeof(*l->source));
-    l->dirty = calloc(o.sources ? o.sources : 1, sizeof(*l->dirty));
+    l->sources = o.sources + (o.parents > 0);
+    l->source = calloc(l->sources + 1, sizeof(*l->source));
+    l->way = calloc(o.sources + o.parents + 1, sizeof(*l->way));
+    l->dirty = calloc(l->sources + 1, sizeof(*l->dirty));
     l->chain = malloc(o.log_bytes);
     l->side = malloc(o.log_bytes);
     l->batch = malloc(l->put_max);
     l->snap_head = calloc(1, l->snap_head_bytes);
-    if (!nodes || !l->source || !l->dirty || !l->chain || !l->side || !l->batch || !l->snap_head) {
+    if (!nodes || !l->source || !l->way || !l->dirty || !l->chain || !l->side || !l->batch ||
+        !l->snap_head) {
         log_close(l);
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
@@ -245,20 +269,19 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     memset(l->chain, 0xff, o.log_bytes);
     memset(l->side, 0xff, o.log_bytes);
     memset(l->batch, 0xff, l->put_max);
-    for (uint32_t s = 0; s < o.sources; s++)
-        l->source[s].node = o.source_nodes[s];
+    sources_init(l);
     rc = lanes_open(l, e);
     if (rc != 0) {
         log_close(l);
         return rc;
     }
-    l->opt.source_nodes = NULL;
+    l->opt.source_nodes = l->opt.parent_nodes = NULL;
     for (uint32_t q = 0; q < l->n; q++) {
         l->peer[q].hold = UINT64_MAX;
         mem_flow_open(l->mem, &l->peer[q].open, nodes[q], o.region, 0);
     }
-    for (uint32_t s = 0; s < o.sources; s++)
-        mem_flow_open(l->mem, &l->source[s].flow, l->source[s].node, o.region, 0);
+    for (uint32_t i = 0; i < o.sources + o.parents; i++)
+        mem_flow_open(l->mem, &l->way[i].flow, l->way[i].node, l->way[i].region, 0);
     oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
 
     /* A second life has no state of its own, whatever became of its memory: the machine's state
@@ -283,6 +306,7 @@ void log_close(struct log *l)
     if (l == NULL)
         return;
     free(l->source);
+    free(l->way);
     free(l->dirty);
     free(l->chain);
     free(l->side);
@@ -314,29 +338,24 @@ static void apply_control(struct log *l, const struct entry *e)
     }
 }
 
-/* Notes that the source has to be told how far it was taken. */
-void log_source_dirty(struct log *l, uint32_t source)
-{
-    if (!l->source[source].dirty) {
-        l->source[source].dirty = true;
-        l->dirty[l->dirty_count++] = source;
-    }
-}
-
 /* An entry takes effect only if it is the next of its source; a copy that was decided a second time
- * is a no-op, everywhere alike. */
-static void apply_message(struct log *l, const struct entry *e)
+ * is a no-op, everywhere alike. False: it cannot be applied now. */
+static bool apply_message(struct log *l, const struct entry *e)
 {
-    bool effective = e->source < l->opt.sources &&
-                     (e->srcpos == l->source[e->source].taken || PLANTED(no_filter));
+    bool effective =
+        e->source < l->sources && (stream_next(l->source[e->source].taken, e->srcpos) ||
+                                   PLANTED(no_filter) || PLANTED(source_filter));
+    if (effective && l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
+        return false;
     observe(l, e, effective);
     if (!effective)
-        return;
+        return true;
     struct source *s = &l->source[e->source];
     s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
-    log_source_dirty(l, e->source);
+    source_dirty(l, e->source);
     l->opt.machine->apply(l->opt.ctx, e);
     l->stats.messages++;
+    return true;
 }
 
 static int apply_decided(struct log *l)
@@ -357,6 +376,8 @@ static int apply_decided(struct log *l)
         if (e->pos == l->applied && e->ballot != 0 && e->bytes <= l->opt.payload_max)
             end = max_u64(end, l->applied + entry_size(e->bytes));
     }
+    if (PLANTED(forward_early) && w == l->me)
+        end = max_u64(end, min_u64(mem_word(lane, LOG_GUARD), l->tail));
     if (end <= l->applied)
         return 0;
     bool overrun =
@@ -378,8 +399,8 @@ static int apply_decided(struct log *l)
         }
         if (e->source == SOURCE_LOG)
             apply_control(l, e);
-        else
-            apply_message(l, e);
+        else if (!apply_message(l, e))
+            break;
         l->applied += entry_size(e->bytes);
         work++;
     }
@@ -412,7 +433,7 @@ static void beat(struct log *l)
     l->row_sent_applied = l->applied;
     log_row_push(l);
     if (l->serving && l->state == LOG_LEADER)
-        lead_look_after_sources(l);
+        sources_look_after(l);
     if (!l->behind)
         snap_notice(l);
     struct oracle_view view[LOG_REPLICAS_MAX];
@@ -477,7 +498,7 @@ int log_settle(struct log *l, uint64_t now_ns)
         work += lead_settle(l);
     work += apply_decided(l);
     if (l->state == LOG_LEADER)
-        lead_ack(l);
+        sources_ack(l);
     if (l->behind)
         work += snap_take(l);
     return work;
@@ -514,6 +535,11 @@ const char *log_broken(const struct log *l)
 uint64_t log_source_taken(const struct log *l, uint32_t source)
 {
     return l->source[source].taken;
+}
+
+bool log_leading(const struct log *l)
+{
+    return l->state == LOG_LEADER || l->state == LOG_SYNC;
 }
 
 uint32_t log_leader_node(const struct log *l)

@@ -24,6 +24,10 @@ struct log_machine {
     /* A message, in order, once. The bytes are valid during the call. */
     void (*apply)(void *ctx, const struct entry *);
 
+    /* Is there room for what applying this message will produce? If not, it is asked again in the
+     * next round, and the log fills up behind it. May be NULL. */
+    bool (*ready)(void *ctx, const struct entry *);
+
     /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
     void (*observe)(void *ctx, const struct entry *, bool effective);
 
@@ -50,6 +54,12 @@ struct log_options {
     const uint32_t *source_nodes; /* the node that writes each source */
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
+
+    /* One more source, number `sources`, that several nodes write alike: the replicas of the group
+     * above, each into a ring of its own. The next message is taken from any of them, once. */
+    const uint32_t *parent_nodes;
+    uint32_t parents;      /* 0: there is none */
+    uint32_t parent_bytes; /* ring of the parent's stream; 0: as source_bytes */
 
     uint32_t log_bytes; /* ring of a log lane; 0: 256 KiB */
     uint32_t
@@ -118,8 +128,16 @@ void log_stats(const struct log *, struct log_stats *);
  * good: it applies nothing, promises only through its memory, and must be started anew. */
 const char *log_broken(const struct log *);
 
+/* The region, at the nodes of the group above, in which a group acknowledges the parent's stream. */
+enum { LOG_EDGE_REGION = 1 << 30 };
+
 /* Position in the source's stream up to which the applied log has taken it. */
 uint64_t log_source_taken(const struct log *, uint32_t source);
+
+/* True if this replica leads or, having a quorum, is about to: what is derived from the applied log
+ * is its to hand on. That must not wait for the start marker, which may stand in the log behind
+ * entries that cannot be applied before something was handed on. */
+bool log_leading(const struct log *);
 
 /* The node that leads, as far as this replica knows; UINT32_MAX if nobody. */
 uint32_t log_leader_node(const struct log *);

@@ -1,5 +1,6 @@
 /* The inside of a log. Files: log.c opens, steps and applies; log_recover.c becomes leader
- * (protocols F1, F2); log_lead.c leads (F3, F4, F6); log_snap.c moves snapshots (F8). */
+ * (protocols F1, F2); log_lead.c leads (F3, F4, F6); log_source.c takes from the sources;
+ * log_snap.c moves snapshots (F8). */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
 
@@ -51,13 +52,21 @@ struct peer {
     uint64_t snap_moved_ns; /* when that last changed */
 };
 
-struct source {
-    struct mem_lane *in;  /* its ring here */
-    struct mem_lane *ack; /* what we tell it */
+/* One writer of a source: its ring here, and what we tell it. */
+struct source_way {
+    struct mem_lane *in;
+    struct mem_lane *ack;
     struct mem_flow flow;
+    uint32_t node;
+    uint32_t region; /* of the acknowledgement, at the writer */
+};
+
+struct source {
+    struct source_way *way; /* a client has one; the group above one per replica */
+    uint32_t ways;
+    uint32_t ring_mask;
     uint64_t taken;  /* derived from the applied log: the next position expected */
     uint64_t cursor; /* leader: next position to read; at least taken */
-    uint32_t node;
     bool dirty;
     bool bad; /* has written what no source writes; not read any more */
 };
@@ -97,12 +106,14 @@ struct log {
     uint64_t ballot;      /* ours while candidate, sync or leader */
     uint64_t ballot_seen; /* highest ballot heard of */
     uint64_t applied;
-    uint64_t commit;      /* leader */
-    uint64_t tail;        /* leader: end of what was proposed */
-    uint64_t base;        /* leader: the own lane holds the log from here */
+    uint64_t commit; /* leader */
+    uint64_t tail;   /* leader: end of what was proposed */
+    uint64_t
+        tail_max;  /* furthest that this life has ever proposed: its own lane was written so far */
+    uint64_t base; /* leader: the own lane holds the log from here */
     uint64_t start_end;   /* leader: end of the start marker of this ballot */
     bool serving;         /* leader: takes from the sources */
-    uint64_t deadline_ns; /* candidacy and sync: give up then */
+    uint64_t deadline_ns; /* candidate, sync, leader: step down then, if nothing moves */
     bool behind;          /* no state to apply to */
     const char *broken;   /* set when the log has seen what cannot be; it stops */
 
@@ -157,7 +168,9 @@ struct log {
 
     struct log_stats stats;
     uint32_t source_turn;
+    uint32_t sources; /* the parent's stream included */
     struct source *source;
+    struct source_way *way;
     uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
 };
@@ -195,12 +208,13 @@ void log_move(struct log *, enum log_state);
 void log_stop(struct log *, const char *why); /* sets broken, once */
 void log_row_push(struct log *);
 void log_fall_behind(struct log *);
-void log_source_dirty(struct log *, uint32_t source);
+void log_set_deadline(struct log *);
 void log_step_down(struct log *, bool failed);
 
 /* log_recover.c */
 void recover_begin(struct log *);
 int recover_step(struct log *);
+uint64_t recover_keep_from(const struct log *, uint64_t start, uint64_t end);
 int peer_step(struct log *, uint32_t rank);
 
 /* log_lead.c */
@@ -208,10 +222,21 @@ void lead_sync_own(struct log *);
 void lead_sync_peer(struct log *, uint32_t rank);
 int lead_post(struct log *);
 int lead_settle(struct log *);
-void lead_ack(struct log *);
-void lead_look_after_sources(struct log *);
+void lead_note_stuck(struct log *, uint32_t who);
+uint64_t lead_room_end(const struct log *, uint32_t *who);
+void lead_send_batch(struct log *, uint64_t end);
+void lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
+               const void *payload, uint32_t bytes);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
+
+/* log_source.c */
+void sources_init(struct log *);
+void sources_serve(struct log *);
+int sources_take(struct log *);
+void sources_ack(struct log *);
+void sources_look_after(struct log *);
+void source_dirty(struct log *, uint32_t source);
 
 /* log_snap.c */
 uint32_t snap_head_size(const struct log_options *);

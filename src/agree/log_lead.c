@@ -49,6 +49,11 @@ static uint64_t walk_to(const struct log *l, const unsigned char *bytes, uint64_
     return pos == to ? pos : UINT64_MAX;
 }
 
+static uint64_t row_applied(const struct log *l, uint32_t rank)
+{
+    return rank == l->me ? l->applied : row_word(l, rank, ROW_APPLIED);
+}
+
 static void peer_live(struct log *l, uint32_t rank)
 {
     l->peer[rank].phase = PEER_LIVE;
@@ -72,22 +77,22 @@ static void run_renew(struct log *l, uint32_t rank, uint64_t start)
 
 /* Goes on with a run of an earlier leadership of ours, whose content below `same` is what we have
  * recovered. That part may be the only other copy of something decided, so it is never taken back:
- * it is written again in place, with nothing changed but the ballots. */
-static void run_continue(struct log *l, uint32_t rank, uint64_t applied, uint64_t same)
+ * it is written again in place, with nothing changed but the ballots. What stands before `start` is
+ * given up: it may be something else than was decided in the end, or overwritten by proposals that
+ * came to nothing. */
+static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t same)
 {
     struct peer *p = &l->peer[rank];
     struct mem_lane *lane = l->lane[rank][l->me];
     const uint64_t *head = p->head[l->me];
     mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
-    /* What stands there between its last commit and `applied` may be something else than was decided
-     * in the end; the run then begins behind it. */
-    p->start = head[LOG_COMMIT] >= applied ? head[LOG_START] : applied;
-    mem_set1(l->mem, &p->flow, lane, LOG_START, p->start);
+    mem_set1(l->mem, &p->flow, lane, LOG_START, start);
     mem_set1(l->mem, &p->flow, lane, LOG_GUARD, same);
     mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
+    p->start = start;
     p->kept = same;
     p->commit_sent = head[LOG_COMMIT];
-    p->next = max_u64(applied, p->commit_sent);
+    p->next = max_u64(row_applied(l, rank), p->commit_sent);
     peer_live(l, rank);
 }
 
@@ -97,8 +102,8 @@ static bool run_continues(const uint64_t *head, uint64_t applied)
            !PLANTED(retract_decided);
 }
 
-/* There is something in the lane to go on from: entries beyond `applied`, or a run that surely has all
- * before it. */
+/* There is something in the lane to go on from: entries beyond `applied`, or a run that surely has
+ * decided entries up to it. */
 static bool worth_keeping(const uint64_t *head, uint64_t applied, uint64_t same)
 {
     return same != UINT64_MAX && (same > applied || head[LOG_COMMIT] >= applied);
@@ -167,8 +172,11 @@ void lead_sync_own(struct log *l)
                                l->chain + (l->applied - l->chain_base), l->chain_end);
     }
     if (worth_keeping(head, l->applied, same)) {
-        run_continue(l, l->me, l->applied, same);
-        l->base = p->start;
+        uint64_t start = l->applied;
+        if (head[LOG_COMMIT] >= l->applied)
+            start = recover_keep_from(l, head[LOG_START], max_u64(head[LOG_GUARD], l->tail_max));
+        run_continue(l, l->me, start, same);
+        l->base = start;
     } else {
         run_renew(l, l->me, l->chain_base);
         l->base = l->chain_base;
@@ -190,6 +198,8 @@ void lead_sync_own(struct log *l)
     for (uint32_t q = 0; q < l->n; q++)
         l->join_asked[q] = 0;
     l->stuck_ns = 0;
+    l->tail_max = max_u64(l->tail_max, l->chain_end);
+    log_set_deadline(l);
     l->serving = false;
     if (!ends_with_start(l))
         lead_propose(l, ENTRY_START, NULL, 0);
@@ -200,7 +210,7 @@ void lead_sync_own(struct log *l)
 bool lead_too_old(const struct log *l, uint32_t rank)
 {
     uint64_t applied = row_word(l, rank, ROW_APPLIED);
-    return applied < l->base || applied + l->opt.log_bytes < l->tail + 2 * l->put_max;
+    return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max;
 }
 
 /* A replica that has promised and was read: bring it to where it can take new entries. */
@@ -210,7 +220,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     const uint64_t *head = p->head[l->me];
     uint64_t applied = row_word(l, rank, ROW_APPLIED);
     if (PLANTED(late_stale) && l->state == LOG_LEADER && head[LOG_RUN] != 0) {
-        run_continue(l, rank, applied, head[LOG_GUARD]);
+        run_continue(l, rank, head[LOG_START], head[LOG_GUARD]);
         p->next = l->tail;
         return;
     }
@@ -281,20 +291,22 @@ static int catch_up(struct log *l, uint32_t rank)
 }
 
 /* Sends the batch [tail, end) to all who have everything before it. */
-static void batch_send(struct log *l, uint64_t end)
+void lead_send_batch(struct log *l, uint64_t end)
 {
     uint64_t from = l->tail;
     l->tail = end;
+    l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->n; q++)
         if (l->peer[q].phase == PEER_LIVE && l->peer[q].next == from)
             peer_write(l, q, end);
     l->stats.batches++;
 }
 
-static void entry_fill(const struct log *l, unsigned char *at, uint64_t pos, uint32_t source,
-                       uint64_t srcpos, const void *payload, uint32_t bytes)
+/* Builds the entry for pos in the batch, which begins at tail. */
+void lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint64_t srcpos,
+               const void *payload, uint32_t bytes)
 {
-    struct entry *e = (struct entry *)(void *)at;
+    struct entry *e = (struct entry *)(void *)(l->batch + (pos - l->tail));
     uint64_t ballot = PLANTED(one_ballot) ? mem_promised(l->mem, l->opt.region) : l->ballot;
     *e = (struct entry){
         .pos = pos, .ballot = ballot, .bytes = bytes, .source = source, .srcpos = srcpos};
@@ -306,7 +318,7 @@ static void entry_fill(const struct log *l, unsigned char *at, uint64_t pos, uin
 
 /* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to
  * apply is overwritten. *who is the replica that holds it up. */
-static uint64_t room_end(const struct log *l, uint32_t *who)
+uint64_t lead_room_end(const struct log *l, uint32_t *who)
 {
     uint64_t sorted[LOG_REPLICAS_MAX];
     uint32_t count = 0;
@@ -339,7 +351,7 @@ static uint64_t room_end(const struct log *l, uint32_t *who)
 
 /* A replica that is in the way for too long is written to no more, if a quorum remains. It
  * comes back through a snapshot. */
-static void note_stuck(struct log *l, uint32_t who)
+void lead_note_stuck(struct log *l, uint32_t who)
 {
     if (l->stuck_ns == 0 || l->stuck_rank != who) {
         l->stuck_ns = l->now_ns ? l->now_ns : 1;
@@ -368,57 +380,11 @@ bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint
 {
     uint32_t who;
     uint64_t end = l->tail + entry_size(bytes);
-    if (kind != ENTRY_START && end > room_end(l, &who))
+    if (kind != ENTRY_START && end > lead_room_end(l, &who))
         return false;
-    entry_fill(l, l->batch, l->tail, SOURCE_LOG, kind, payload, bytes);
-    batch_send(l, end);
+    lead_fill(l, l->tail, SOURCE_LOG, kind, payload, bytes);
+    lead_send_batch(l, end);
     return true;
-}
-
-/* Drains what all sources have ready into one batch, never waiting to fill it. */
-static int intake(struct log *l)
-{
-    const uint64_t source_mask = l->opt.source_bytes - 1;
-    uint64_t window_end = l->commit + l->opt.window_bytes;
-    uint64_t batch_end = l->tail + l->opt.batch_bytes;
-    uint64_t room = UINT64_MAX; /* looked up when there is something to write */
-    uint64_t end = l->tail;
-    uint32_t who = l->me;
-    uint32_t sources = l->opt.sources;
-    for (uint32_t i = 0, k = l->source_turn; i < sources; i++, k = k + 1 < sources ? k + 1 : 0) {
-        struct source *s = &l->source[k];
-        if (s->in->ctl == NULL || s->bad)
-            continue;
-        uint64_t guard = mem_word(s->in, SOURCE_GUARD);
-        while (s->cursor < guard) {
-            const struct frame *f = (const void *)(s->in->ring + (s->cursor & source_mask));
-            if (f->pos != s->cursor || f->bytes > l->opt.payload_max ||
-                s->cursor + frame_size(f->bytes) > guard) {
-                s->bad = true;
-                break;
-            }
-            uint64_t size = entry_size(f->bytes);
-            if (room == UINT64_MAX)
-                room = room_end(l, &who);
-            if (end + size > room) {
-                note_stuck(l, who);
-                goto full;
-            }
-            if (end + size > window_end || (end > l->tail && end + size > batch_end))
-                goto full;
-            entry_fill(l, l->batch + (end - l->tail), end, k, s->cursor, f->payload, f->bytes);
-            end += size;
-            s->cursor += frame_size(f->bytes);
-            l->stuck_ns = 0;
-        }
-    }
-full:
-    if (sources > 0)
-        l->source_turn = (l->source_turn + 1) % sources;
-    if (end == l->tail)
-        return 0;
-    batch_send(l, end);
-    return 1;
 }
 
 /* With nothing else to send, the commit index goes alone, so that the last message needs no next. */
@@ -436,19 +402,6 @@ static void commit_alone(struct log *l)
     }
 }
 
-/* The start marker is applied, so all that the leaders before us took from the sources is known. */
-static void open_sources(struct log *l)
-{
-    l->serving = true;
-    for (uint32_t i = 0; i < l->opt.sources; i++) {
-        struct source *s = &l->source[i];
-        if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
-            s->cursor = s->taken;
-        s->bad = false;
-        log_source_dirty(l, i);
-    }
-}
-
 int lead_post(struct log *l)
 {
     int work = 0;
@@ -456,9 +409,9 @@ int lead_post(struct log *l)
         if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail)
             work += catch_up(l, q);
     if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
-        open_sources(l);
-    int sent = l->serving ? intake(l) : 0;
-    if (!sent)
+        sources_serve(l);
+    int sent = l->serving ? sources_take(l) : 0;
+    if (!sent && !PLANTED(last_waits))
         commit_alone(l);
     return work + sent + snap_send(l);
 }
@@ -524,6 +477,7 @@ int lead_settle(struct log *l)
     if (l->state == LOG_FOLLOWER)
         return work;
     uint64_t match = quorum_match(l);
+    uint64_t before = l->commit;
     /* Only what stands on a quorum under our own ballot counts, and the start marker is the
      * first of it that was not there before. */
     if (match > l->commit && (match >= l->start_end || PLANTED(early_serve))) {
@@ -537,38 +491,11 @@ int lead_settle(struct log *l)
         log_move(l, LOG_LEADER);
         l->stats.terms++;
     }
+    /* Who is heard by all but hears nobody would hold the place for ever and commit nothing. A
+     * snapshot that a quorum waits for may take its time. */
+    if (l->commit != before || l->commit == l->tail || l->snap_to < l->n)
+        log_set_deadline(l);
+    else if (l->now_ns >= l->deadline_ns)
+        log_step_down(l, true);
     return work;
-}
-
-/* What was told on a way that broke may not have arrived. */
-void lead_look_after_sources(struct log *l)
-{
-    for (uint32_t i = 0; i < l->opt.sources; i++)
-        if (l->source[i].flow.status != MEM_DONE)
-            log_source_dirty(l, i);
-}
-
-/* Tells the sources how far they were taken; also wakes them. */
-void lead_ack(struct log *l)
-{
-    if (!l->serving)
-        return;
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < l->dirty_count; i++) {
-        uint32_t k = l->dirty[i];
-        struct source *s = &l->source[k];
-        if (s->flow.status != MEM_DONE) {
-            /* It may have come back since: a source that waits must not wait for a heartbeat. */
-            mem_flow_open(l->mem, &s->flow, s->node, l->opt.region, 0);
-            if (s->flow.status != MEM_DONE) {
-                l->dirty[left++] = k;
-                continue;
-            }
-        }
-        s->dirty = false;
-        uint64_t words[] = {s->taken, l->ballot};
-        mem_set(l->mem, &s->flow, s->ack, ACK_TAKEN, words, 2);
-        mem_bell(l->mem, s->node);
-    }
-    l->dirty_count = left;
 }

@@ -27,8 +27,7 @@ void recover_begin(struct log *l)
     l->rec.step = REC_IDLE;
     l->rec.reading = false;
     l->comparing = l->n;
-    /* Longer after each failure: what is too short for this memory and group would never succeed. */
-    l->deadline_ns = l->now_ns + (l->opt.suspect_ns << min_u64(l->oracle.failures, 6));
+    log_set_deadline(l);
     l->stats.candidacies++;
     for (uint32_t q = 0; q < l->n; q++)
         l->peer[q].phase = PEER_RAISE;
@@ -298,8 +297,24 @@ static void rec_find_commit(struct log *l)
     }
 }
 
-/* What slower replicas may still need of what we have applied, as far as the lane that we followed
- * surely still holds it. Not needed if our own lane goes on from before. */
+/* From where on a lane that begins at `start`, and was written up to `end` at some time, surely still
+ * holds what slower replicas may need of what we have applied. */
+uint64_t recover_keep_from(const struct log *l, uint64_t start, uint64_t end)
+{
+    uint64_t reach = l->opt.log_bytes - 2 * l->put_max;
+    uint64_t low = max_u64(start, end > reach ? end - reach : 0);
+    uint64_t from = l->applied;
+    for (uint32_t q = 0; q < l->n; q++) {
+        uint64_t applied = row_word(l, q, ROW_APPLIED);
+        /* The dead come back with nothing and need a snapshot anyway. */
+        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from &&
+            !mem_dead(l->mem, l->opt.nodes[q]))
+            from = applied;
+    }
+    return from;
+}
+
+/* Copies that from the lane that we followed. Not needed if our own lane goes on from before. */
 static void rec_keep(struct log *l)
 {
     l->chain_base = l->chain_end = l->applied;
@@ -311,17 +326,7 @@ static void rec_keep(struct log *l)
     const uint64_t *head = l->peer[l->me].head[l->follow];
     if (head[LOG_RUN] != l->follow_ballot || l->peer[l->me].run[l->follow] != l->follow_ballot)
         return;
-    uint64_t reach = l->opt.log_bytes - 2 * l->put_max;
-    uint64_t low = head[LOG_GUARD] > reach ? head[LOG_GUARD] - reach : 0;
-    low = max_u64(low, head[LOG_START]);
-    uint64_t from = l->applied;
-    for (uint32_t q = 0; q < l->n; q++) {
-        uint64_t applied = row_word(l, q, ROW_APPLIED);
-        /* The dead come back with nothing and need a snapshot anyway. */
-        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from &&
-            !mem_dead(l->mem, l->opt.nodes[q]))
-            from = applied;
-    }
+    uint64_t from = recover_keep_from(l, head[LOG_START], head[LOG_GUARD]);
     if (from < l->applied)
         rec_read(l, l->me, l->follow, from, l->applied, l->chain);
 }

@@ -20,7 +20,7 @@ enum { SNAP_HEAD_WORDS = 4, SNAP_PATIENCE = 4 /* times detach_ns without progres
 
 uint32_t snap_head_size(const struct log_options *o)
 {
-    return (SNAP_HEAD_WORDS + o->replicas + o->sources) * 8;
+    return (SNAP_HEAD_WORDS + o->replicas + o->sources + (o->parents > 0)) * 8;
 }
 
 /* ---- sending ---- */
@@ -31,10 +31,10 @@ static void head_write(struct log *l)
     *w++ = SNAP_MAGIC;
     *w++ = l->applied;
     *w++ = l->n;
-    *w++ = l->opt.sources;
+    *w++ = l->sources;
     for (uint32_t q = 0; q < l->n; q++)
         *w++ = l->joined[q];
-    for (uint32_t s = 0; s < l->opt.sources; s++)
+    for (uint32_t s = 0; s < l->sources; s++)
         *w++ = PLANTED(snap_no_sources) ? 0 : l->source[s].taken;
 }
 
@@ -193,12 +193,12 @@ void snap_notice(struct log *l)
 static bool head_read(struct log *l)
 {
     const uint64_t *w = (const uint64_t *)(const void *)l->snap_head;
-    if (w[0] != SNAP_MAGIC || w[1] != l->load_pos || w[2] != l->n || w[3] != l->opt.sources)
+    if (w[0] != SNAP_MAGIC || w[1] != l->load_pos || w[2] != l->n || w[3] != l->sources)
         return false;
     w += SNAP_HEAD_WORDS;
     for (uint32_t q = 0; q < l->n; q++)
         l->joined[q] = (uint32_t)*w++;
-    for (uint32_t s = 0; s < l->opt.sources; s++)
+    for (uint32_t s = 0; s < l->sources; s++)
         l->source[s].taken = *w++;
     return true;
 }

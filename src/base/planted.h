@@ -7,32 +7,45 @@
 
 #include <stdint.h>
 
-/* name, where it comes from in the papers' gaps, what the mistake is */
+/* name, where it comes from in the papers' gaps, the protocol whose simulation must catch it, what the
+ * mistake is */
 #define PLANTED_LIST(X)                                                                            \
-    X(late_stale, "T1", "a late follower keeps its old suffix instead of being resynchronised")    \
-    X(skip_first, "T2", "the first entry recovered in a take-over is not applied by the leader")   \
-    X(failed_cursor, "T3", "entries repaired in a failed take-over count as applied")              \
-    X(own_not_fenced, "T4", "a candidate reads its own memory before that has promised")           \
-    X(no_self_ack, "T5", "a candidate does not count itself")                                      \
-    X(lost_request, "T6", "a candidate waits for ever for answers that were lost")                 \
-    X(one_ballot, "T7", "entries are stamped with the promise of the moment, not the own ballot")  \
-    X(cursor_ahead, "T8", "what was taken from a source is remembered, not derived from the log")  \
-    X(nonzero_present, "T12", "an entry is present if its bytes look like one")                    \
-    X(read_ungranted, "T14", "recovery reads replicas that have not promised")                     \
-    X(self_unchecked, "T15", "the leader's own copy counts whoever it has promised since")         \
-    X(no_fence, "FW1", "the permission is judged before the write has landed")                     \
-    X(quorum_f, "F3", "a commit needs one copy too few")                                           \
-    X(commit_beyond, "F4", "a follower is told the commit index beyond what it holds")             \
-    X(no_filter, "F2", "an entry is applied though its source position was taken before")          \
-    X(no_restamp, "F2", "recovered entries keep their old ballots")                                \
-    X(amnesia_votes, "F8", "a replica that lost its memory promises at once")                      \
-    X(early_serve, "F2", "a leader serves before its start marker is committed")                   \
-    X(overrun, "F6", "a log position is reused before every attached replica has applied it")      \
-    X(snap_no_sources, "F8", "a snapshot leaves out what was taken from the sources")              \
-    X(retract_decided, "P2", "a leader that comes back erases what it had decided")
+    X(late_stale, "T1", log,                                                                       \
+      "a late follower keeps its old suffix instead of being resynchronised")                      \
+    X(skip_first, "T2", log,                                                                       \
+      "the first entry recovered in a take-over is not applied by the leader")                     \
+    X(failed_cursor, "T3", log, "entries repaired in a failed take-over count as applied")         \
+    X(own_not_fenced, "T4", log, "a candidate reads its own memory before that has promised")      \
+    X(no_self_ack, "T5", log, "a candidate does not count itself")                                 \
+    X(lost_request, "T6", log, "a candidate waits for ever for answers that were lost")            \
+    X(one_ballot, "T7", log,                                                                       \
+      "entries are stamped with the promise of the moment, not the own ballot")                    \
+    X(cursor_ahead, "T8", log,                                                                     \
+      "what was taken from a source is remembered, not derived from the log")                      \
+    X(nonzero_present, "T12", log, "an entry is present if its bytes look like one")               \
+    X(read_ungranted, "T14", log, "recovery reads replicas that have not promised")                \
+    X(self_unchecked, "T15", log, "the leader's own copy counts whoever it has promised since")    \
+    X(no_fence, "FW1", log, "the permission is judged before the write has landed")                \
+    X(quorum_f, "F3", log, "a commit needs one copy too few")                                      \
+    X(commit_beyond, "F4", log, "a follower is told the commit index beyond what it holds")        \
+    X(no_filter, "F2", log, "an entry is applied though its source position was taken before")     \
+    X(no_restamp, "F2", log, "recovered entries keep their old ballots")                           \
+    X(amnesia_votes, "F8", log, "a replica that lost its memory promises at once")                 \
+    X(early_serve, "F2", log, "a leader serves before its start marker is committed")              \
+    X(overrun, "F6", log, "a log position is reused before every attached replica has applied it") \
+    X(snap_no_sources, "F8", log, "a snapshot leaves out what was taken from the sources")         \
+    X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
+    X(forward_early, "F5", tree, "a leader applies and forwards before the entry is committed")    \
+    X(edge_forgets, "T3", tree, "a new leader does not write again what its predecessor left")     \
+    X(edge_unguarded, "T11", tree, "a child takes what looks like the next message of a ring")     \
+    X(last_waits, "T10", tree, "the last message of a burst is committed only with the next")      \
+    X(credit_over, "F5", tree, "a sender writes one message more than there is room for")          \
+    X(forward_all, "F5", tree, "a message is forwarded to children that have no destination")      \
+    X(source_filter, "F2", tree, "what a source sent twice is delivered twice")                    \
+    X(snap_no_edges, "T13", tree, "a snapshot leaves out what children have not yet taken")
 
 enum planted {
-#define PLANTED_ENUM_(name, tag, text) PLANTED_##name,
+#define PLANTED_ENUM_(name, tag, protocol, text) PLANTED_##name,
     PLANTED_LIST(PLANTED_ENUM_)
 #undef PLANTED_ENUM_
         PLANTED_COUNT

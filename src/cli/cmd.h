@@ -11,6 +11,9 @@ enum {
 };
 
 int cmd_bench(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_init(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 
 #endif

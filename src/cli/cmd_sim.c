@@ -5,6 +5,7 @@
 #include "cli/cmd.h"
 #include "sim/run.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,7 +17,7 @@ static const char usage[] =
     "Runs a protocol in virtual time under faults drawn from seeds, and checks every property on\n"
     "every run. The same seed gives the same run, to the byte.\n"
     "\n"
-    "  --protocol NAME   log (the only one so far)\n"
+    "  --protocol NAME   log: one replicated log; tree: groups in an overlay tree (default log)\n"
     "  --seeds N         run N seeds, from --first on (default 1000)\n"
     "  --first S         the first seed (default 1)\n"
     "  --seed S          run one seed and print what happens; see --quiet\n"
@@ -30,7 +31,15 @@ static const char usage[] =
     "\n"
     "Exit code: 0 no violation, 1 a property was violated, 2 wrong usage.\n";
 
+typedef void run_fn(const struct run_options *, struct run_result *);
+
+static const struct protocol {
+    const char *name;
+    run_fn *run;
+} protocols[] = {{"log", run_log}, {"tree", run_tree}};
+
 struct sim_args {
+    const struct protocol *protocol;
     uint64_t seeds, first, seed;
     bool one, keep_going, quiet;
     uint32_t replicas, jobs;
@@ -64,8 +73,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
     printf("VIOLATION of '%s' in seed %llu (%u replicas), position %llu, at %.3f us: %s\n",
            r->property, (unsigned long long)seed, r->replicas, (unsigned long long)r->position,
            (double)r->time_ns / 1000, r->text);
-    printf("replay with: %s sim --protocol log --seed %llu", a->bug ? "tram-planted" : "tram",
-           (unsigned long long)seed);
+    printf("replay with: %s sim --protocol %s --seed %llu", a->bug ? "tram-planted" : "tram",
+           a->protocol->name, (unsigned long long)seed);
     if (a->replicas)
         printf(" --replicas %u", a->replicas);
     if (a->bug)
@@ -78,7 +87,7 @@ static int run_one(const struct sim_args *a)
     struct run_options o = {
         .seed = a->seed, .replicas = a->replicas, .trace = a->quiet ? NULL : stdout};
     struct run_result r;
-    run_log(&o, &r);
+    a->protocol->run(&o, &r);
     printf("seed %llu: %u replicas, %llu events, %llu messages, %llu leaders, %llu faults, hash "
            "%016llx\n",
            (unsigned long long)a->seed, r.replicas, (unsigned long long)r.events,
@@ -100,12 +109,12 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
     for (uint64_t i = index; i < a->seeds; i += a->jobs) {
         struct run_options o = {.seed = a->first + i, .replicas = a->replicas};
         struct run_result r;
-        run_log(&o, &r);
+        a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
         uint64_t now = clock_now_ns();
         if (now - reported > 50000000 || r.property != NULL || i + a->jobs >= a->seeds) {
             if (write(out, &t, sizeof(t)) != (ssize_t)sizeof(t))
-                _exit(1);
+                _exit(0); /* nobody wants to know any more */
             reported = now;
             uint64_t failures = t.failures;
             t = (struct tally){0};
@@ -151,6 +160,7 @@ static int run_many(const struct sim_args *a)
         return CMD_FAILED;
     }
     uint64_t start = clock_now_ns();
+    signal(SIGPIPE, SIG_IGN);
     fflush(stdout);
     for (uint32_t j = 0; j < a->jobs; j++) {
         pid_t pid = fork();
@@ -169,6 +179,8 @@ static int run_many(const struct sim_args *a)
     uint64_t shown = 0;
     while (read(fds[0], &t, sizeof(t)) == (ssize_t)sizeof(t)) {
         merge(&sum, &t);
+        if (sum.failures > 0 && !a->keep_going)
+            break; /* the others are told by the closed pipe */
         if (show && clock_now_ns() - shown > 200000000) {
             progress(a, &sum, start);
             shown = clock_now_ns();
@@ -203,9 +215,9 @@ static int run_many(const struct sim_args *a)
 
 #if TRAM_PLANTED
 static const struct {
-    const char *name, *tag, *text;
+    const char *name, *tag, *protocol, *text;
 } bugs[] = {
-#define BUG_ROW(name, tag, text) {#name, tag, text},
+#define BUG_ROW(name, tag, protocol, text) {#name, tag, #protocol, text},
     PLANTED_LIST(BUG_ROW)
 #undef BUG_ROW
 };
@@ -221,7 +233,8 @@ static int plant(const char *name)
     if (!list)
         fprintf(stderr, "tram sim: there is no planted bug '%s'; these are:\n", name);
     for (unsigned i = 0; i < PLANTED_COUNT; i++)
-        fprintf(list ? stdout : stderr, "%-18s %-4s %s\n", bugs[i].name, bugs[i].tag, bugs[i].text);
+        fprintf(list ? stdout : stderr, "%-18s %-4s %-4s %s\n", bugs[i].name, bugs[i].tag,
+                bugs[i].protocol, bugs[i].text);
     exit(list ? CMD_DONE : CMD_USAGE);
 }
 #else
@@ -234,7 +247,7 @@ static int plant(const char *name)
 
 int cmd_sim(int argc, char **argv)
 {
-    struct sim_args a = {.seeds = 1000, .first = 1};
+    struct sim_args a = {.protocol = &protocols[0], .seeds = 1000, .first = 1};
     uint64_t v;
     for (int i = 1; i < argc; i++) {
         const char *o = argv[i];
@@ -251,8 +264,12 @@ int cmd_sim(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[++i] : NULL;
         int rc = CMD_DONE;
         if (strcmp(o, "--protocol") == 0) {
-            if (value == NULL || strcmp(value, "log") != 0)
-                rc = args_bad("sim", o, "the protocols are: log");
+            a.protocol = NULL;
+            for (unsigned p = 0; value && p < sizeof(protocols) / sizeof(protocols[0]); p++)
+                if (strcmp(value, protocols[p].name) == 0)
+                    a.protocol = &protocols[p];
+            if (a.protocol == NULL)
+                rc = args_bad("sim", o, "the protocols are: log, tree");
         } else if (strcmp(o, "--seeds") == 0) {
             rc = args_number("sim", o, value, 1, UINT64_C(1) << 40, &a.seeds);
         } else if (strcmp(o, "--first") == 0) {

@@ -13,6 +13,9 @@ struct command {
 static int help(int argc, char **argv);
 
 static const struct command commands[] = {
+    {"init", cmd_init, "write a cluster file to begin with"},
+    {"plan", cmd_plan, "propose the tree with the least expected work"},
+    {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
     {"bench", cmd_bench, "measure latency and throughput on this machine"},
     {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},
     {"help", help, "show this list"},

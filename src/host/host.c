@@ -18,28 +18,64 @@ void host_init(struct host *h, const struct host_options *o)
     h->worked_ns = clock_now_ns();
 }
 
+static int post_log(void *of, uint64_t now_ns)
+{
+    return log_post(of, now_ns);
+}
+
+static int settle_log(void *of, uint64_t now_ns)
+{
+    return log_settle(of, now_ns);
+}
+
+static uint64_t next_log(const void *of)
+{
+    return log_next_ns(of);
+}
+
+static int post_tree(void *of, uint64_t now_ns)
+{
+    return tree_post(of, now_ns);
+}
+
+static int settle_tree(void *of, uint64_t now_ns)
+{
+    return tree_settle(of, now_ns);
+}
+
+static uint64_t next_tree(const void *of)
+{
+    return tree_next_ns(of);
+}
+
 void host_add(struct host *h, struct log *l)
 {
-    CHECK(h->logs < HOST_LOGS_MAX);
-    h->log[h->logs++] = l;
+    CHECK(h->units < HOST_UNITS_MAX);
+    h->unit[h->units++] = (struct host_unit){l, post_log, settle_log, next_log};
+}
+
+void host_add_tree(struct host *h, struct tree *t)
+{
+    CHECK(h->units < HOST_UNITS_MAX);
+    h->unit[h->units++] = (struct host_unit){t, post_tree, settle_tree, next_tree};
 }
 
 int host_round(struct host *h, uint64_t now_ns)
 {
     int work = 0;
-    for (uint32_t i = 0; i < h->logs; i++)
-        work += log_post(h->log[i], now_ns);
+    for (uint32_t i = 0; i < h->units; i++)
+        work += h->unit[i].post(h->unit[i].of, now_ns);
     work += mem_poll(h->opt.mem);
-    for (uint32_t i = 0; i < h->logs; i++)
-        work += log_settle(h->log[i], now_ns);
+    for (uint32_t i = 0; i < h->units; i++)
+        work += h->unit[i].settle(h->unit[i].of, now_ns);
     return work;
 }
 
 static uint64_t sleep_until(const struct host *h, uint64_t now_ns)
 {
     uint64_t until = UINT64_MAX;
-    for (uint32_t i = 0; i < h->logs; i++) {
-        uint64_t next = log_next_ns(h->log[i]);
+    for (uint32_t i = 0; i < h->units; i++) {
+        uint64_t next = h->unit[i].next_ns(h->unit[i].of);
         until = next < until ? next : until;
     }
     bool active = now_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
@@ -47,29 +83,33 @@ static uint64_t sleep_until(const struct host *h, uint64_t now_ns)
     return active && soon < until ? soon : until;
 }
 
-void host_step(struct host *h)
+int host_step(struct host *h)
 {
     uint64_t now = clock_now_ns();
-    if (host_round(h, now) > 0) {
+    int work = host_round(h, now);
+    if (work > 0) {
         h->worked_ns = now;
         h->idle_rounds = 0;
-        return;
+        return work;
     }
     h->idle_rounds++;
-    if (h->opt.wait == HOST_SPIN ||
-        (h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns)) {
+    bool spin = h->opt.wait == HOST_SPIN ||
+                (h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns);
+    if (spin) {
         if (h->idle_rounds % ROUNDS_PER_YIELD == 0)
             sched_yield();
-        return;
+        return 0;
     }
     shm_doze(h->opt.mem);
     now = clock_now_ns();
-    if (host_round(h, now) > 0) {
+    work = host_round(h, now);
+    if (work > 0) {
         h->worked_ns = now;
         h->idle_rounds = 0;
         shm_rouse(h->opt.mem);
-        return;
+        return work;
     }
     h->sleeps++;
     shm_sleep(h->opt.mem, sleep_until(h, now));
+    return 0;
 }

@@ -8,6 +8,7 @@
 #define HOST_HOST_H
 
 #include "agree/log.h"
+#include "mcast/tree.h"
 #include "mem/mem.h"
 
 enum host_wait {
@@ -23,12 +24,20 @@ struct host_options {
     uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */
 };
 
-enum { HOST_LOGS_MAX = 1024 };
+enum { HOST_UNITS_MAX = 1024 };
+
+/* Something to poll: a replica of a log, or of a group in a tree. */
+struct host_unit {
+    void *of;
+    int (*post)(void *of, uint64_t now_ns);
+    int (*settle)(void *of, uint64_t now_ns);
+    uint64_t (*next_ns)(const void *of);
+};
 
 struct host {
     struct host_options opt;
-    struct log *log[HOST_LOGS_MAX];
-    uint32_t logs;
+    struct host_unit unit[HOST_UNITS_MAX];
+    uint32_t units;
     uint64_t worked_ns; /* when there was last something to do */
     uint64_t idle_rounds;
     uint64_t sleeps;
@@ -36,11 +45,12 @@ struct host {
 
 void host_init(struct host *, const struct host_options *);
 void host_add(struct host *, struct log *);
+void host_add_tree(struct host *, struct tree *);
 
 /* One round of everything; returns work done. */
 int host_round(struct host *, uint64_t now_ns);
 
-/* One round, and whatever waiting is due after it. */
-void host_step(struct host *);
+/* One round, and whatever waiting is due after it; returns work done. */
+int host_step(struct host *);
 
 #endif

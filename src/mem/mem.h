@@ -132,8 +132,8 @@ struct mem {
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
 };
 
-/* Declares a region of this node and says what became of an earlier life's memory. Before the
- * lanes in it are opened. */
+/* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in
+ * its lanes before that. */
 static inline int mem_region_open(struct mem *m, uint32_t region, enum mem_birth *birth,
                                   struct err *e)
 {

@@ -51,6 +51,12 @@ int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
  * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
 
+/* The cluster's directory. What others put there under names that end in .page goes with it. */
+const char *shm_directory(struct mem *);
+
+/* The same for who has not joined: 0, or ERR_INVALID for a name that cannot be one. */
+int shm_directory_of(const char *dir, const char *cluster, char *out, size_t bytes, struct err *);
+
 /* Sleeping, for the thread that polls m:
  *     shm_doze(m);                  announce; from here on a bell is not missed
  *     if (no work after polling everything once more) shm_sleep(m, until_ns);

@@ -46,19 +46,32 @@ void directory_unlock(struct shm *s)
     flock(s->dir_fd, LOCK_UN);
 }
 
-/* Opens the directory, makes it if it is not there, and locks it. */
-int directory_open(struct shm *s, const char *dir, struct err *e)
+int shm_directory_of(const char *dir, const char *cluster, char *out, size_t bytes, struct err *e)
 {
     if (!dir)
         dir = getenv("XDG_RUNTIME_DIR");
     if (!dir || !*dir)
         dir = "/dev/shm";
-    int length = snprintf(s->dir, sizeof s->dir, "%s/tramway-%u-%s", dir, geteuid(), s->cluster);
+    int length = snprintf(out, bytes, "%s/tramway-%u-%s", dir, geteuid(), cluster);
     /* sun_path has 108 bytes; the socket is reached through the descriptor of the directory, so
      * only our own buffer limits the path. */
-    if (length >= (int)sizeof s->dir)
+    if (length >= (int)bytes)
         return err_set(e, ERR_TOOBIG, "runtime directory %s: its name is longer than %zu bytes",
-                       dir, sizeof s->dir - 1);
+                       dir, bytes - 1);
+    return 0;
+}
+
+const char *shm_directory(struct mem *m)
+{
+    return shm_of(m)->dir;
+}
+
+/* Opens the directory, makes it if it is not there, and locks it. */
+int directory_open(struct shm *s, const char *dir, struct err *e)
+{
+    int named = shm_directory_of(dir, s->cluster, s->dir, sizeof s->dir, e);
+    if (named != 0)
+        return named;
     for (int tries = 0; tries < 100; tries++) {
         struct stat here, there;
 
@@ -215,7 +228,8 @@ void directory_leave(struct shm *s)
     if (d && !anybody_left(s, d)) {
         rewinddir(d);
         for (struct dirent *f; (f = readdir(d));)
-            if (ends_with(f->d_name, ".lock") || ends_with(f->d_name, ".sock"))
+            if (ends_with(f->d_name, ".lock") || ends_with(f->d_name, ".sock") ||
+                ends_with(f->d_name, ".page"))
                 unlinkat(s->dir_fd, f->d_name, 0);
         rmdir(s->dir); /* stays if somebody has put other things into it */
     }

@@ -107,16 +107,6 @@ static bool is_host(const struct shm *s, uint32_t node)
     return false;
 }
 
-static bool region_is_open(const struct shm *s, uint32_t region)
-{
-    uint64_t count = atomic_load_explicit(&s->grant->regions, memory_order_relaxed);
-
-    for (uint64_t i = 0; i < count; i++)
-        if (s->grant->region[i].region == region)
-            return true;
-    return false;
-}
-
 static int check_spec(struct shm *s, const struct mem_lane_spec *k, struct err *e)
 {
     char where[96];
@@ -129,9 +119,6 @@ static int check_spec(struct shm *s, const struct mem_lane_spec *k, struct err *
     if (s->self->role == SHM_CLIENT && k->owner != s->mem.self && k->writer != s->mem.self)
         return err_set(e, ERR_INVALID, "%s: client %s may open lanes it owns or writes", where,
                        s->self->name);
-    if (k->owner == s->mem.self && !region_is_open(s, k->region))
-        return err_set(e, ERR_NOTFOUND, "%s: node %s has not opened region %u; open it first",
-                       where, s->self->name, k->region);
     if (k->ctl_words == 0)
         return err_set(e, ERR_INVALID, "%s: 0 control words; a lane needs at least 1 as guard",
                        where);

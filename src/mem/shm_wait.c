@@ -122,7 +122,8 @@ static unsigned collect_waiters(struct shm *s, struct futex_waitv *v)
     for (uint32_t i = 0; i < s->hosts_count && count < FUTEX_WAITV_MAX; i++) {
         struct peer *p = s->hosts[i];
         const _Atomic uint32_t *word = watched_word(s, p);
-        if (p == s->self || !word)
+        /* Before its mutexes are held its words say nothing; its pidfd does. */
+        if (p == s->self || !word || !atomic_load_explicit(&p->life->started, memory_order_acquire))
             continue;
         uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
         if (!(value & FUTEX_TID_MASK)) {

@@ -269,8 +269,6 @@ static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint3
         int rc = check_spec(w, s, e);
         if (rc)
             return rc;
-        if (s->owner == m->self)
-            own_region(m, s->region); /* a region comes before its lanes */
         struct sim_lane *l = lane_find(w, s);
         if (!l && (rc = lane_make(w, s, &l, e)))
             return rc;

@@ -6,9 +6,9 @@
 #include "base/planted.h"
 #include "base/rng.h"
 #include "mem/sim.h"
+#include "sim/chaos.h"
 #include "sim/log_check.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +37,6 @@ struct replica {
     uint64_t load_bytes, load_at;
     uint64_t steps;
     uint64_t life; /* counts starts, so that events of an earlier life are ignored */
-    uint64_t paused_until;
-    bool gone; /* stays down for the rest of the run */
     enum log_state shown;
     uint64_t terms, snapshots; /* of earlier lives */
 };
@@ -51,7 +49,6 @@ struct client {
     uint64_t sent; /* messages */
     uint64_t quota;
     uint64_t end; /* of the stream */
-    uint64_t paused_until;
 };
 
 struct run {
@@ -60,6 +57,7 @@ struct run {
     struct sim *sim;
     struct rng rng; /* the harness's draws */
     struct log_check check;
+    struct chaos chaos;
     uint32_t n, clients;
     uint32_t nodes[CHECK_REPLICAS_MAX];
     uint32_t source_nodes[CLIENTS_MAX];
@@ -69,24 +67,8 @@ struct run {
     uint32_t payload_max;
     uint64_t snap_pad;
     uint64_t step_ns_max;
-    uint64_t fault_every_ns; /* 0: none */
-    bool duels;              /* mostly lies and isolated leaders */
     uint64_t safety_end_ns, liveness_end_ns;
-    bool calm;
 };
-
-static void trace(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void trace(struct run *r, const char *fmt, ...)
-{
-    if (r->opt->trace == NULL)
-        return;
-    fprintf(r->opt->trace, "%10.3f us  ", (double)sim_now(r->sim) / 1000);
-    va_list ap;
-    va_start(ap, fmt);
-    vfprintf(r->opt->trace, fmt, ap);
-    va_end(ap);
-    fputc('\n', r->opt->trace);
-}
 
 /* ---- the machine ---- */
 
@@ -102,9 +84,9 @@ static void machine_apply(void *ctx, const struct entry *e)
 {
     struct replica *p = ctx;
     check_message(&p->run->check, p->rank, &p->state, e);
-    trace(p->run, "r%u applies %llu: source %u at %llu, %u bytes, ballot %llu", p->rank,
-          (unsigned long long)e->pos, e->source, (unsigned long long)e->srcpos, e->bytes,
-          (unsigned long long)e->ballot);
+    chaos_trace(&p->run->chaos, "r%u applies %llu: source %u at %llu, %u bytes, ballot %llu",
+                p->rank, (unsigned long long)e->pos, e->source, (unsigned long long)e->srcpos,
+                e->bytes, (unsigned long long)e->ballot);
 }
 
 static uint64_t machine_save_open(void *ctx)
@@ -154,8 +136,8 @@ static void machine_load_close(void *ctx)
     struct replica *p = ctx;
     p->state = p->loaded;
     check_loaded(&p->run->check, p->rank, &p->state);
-    trace(p->run, "r%u has loaded a snapshot of %llu messages", p->rank,
-          (unsigned long long)p->state.count);
+    chaos_trace(&p->run->chaos, "r%u has loaded a snapshot of %llu messages", p->rank,
+                (unsigned long long)p->state.count);
 }
 
 static const struct log_machine machine = {
@@ -173,14 +155,12 @@ static const struct log_machine machine = {
 
 static void replica_step_event(void *ctx, uint64_t life);
 static void client_step_event(void *ctx, uint64_t arg);
-static void ambush_event(void *ctx, uint64_t life);
 
 static void schedule_replica(struct replica *p)
 {
     struct run *r = p->run;
     uint64_t when = sim_now(r->sim) + rng_range(&r->rng, 100, r->step_ns_max);
-    if (p->paused_until > when)
-        when = p->paused_until;
+    when = chaos_not_before(&r->chaos, r->nodes[p->rank], when);
     sim_at(r->sim, when, replica_step_event, p, p->life);
 }
 
@@ -200,8 +180,7 @@ static void replica_start(struct replica *p)
         return;
     }
     p->shown = LOG_FOLLOWER;
-    p->paused_until = 0;
-    trace(r, "r%u starts, life %u", p->rank, p->mem->incarnation);
+    chaos_trace(&r->chaos, "r%u starts, life %u", p->rank, p->mem->incarnation);
     schedule_replica(p);
 }
 
@@ -215,19 +194,11 @@ static void replica_note_end(struct replica *p)
 
 static void replica_crash(struct replica *p, bool keep_memory)
 {
-    trace(p->run, "r%u crashes, memory %s", p->rank, keep_memory ? "kept" : "lost");
     replica_note_end(p);
     log_close(p->log);
     p->log = NULL;
     p->life++;
     sim_node_crash(p->run->sim, p->run->nodes[p->rank], keep_memory);
-}
-
-static void restart_event(void *ctx, uint64_t life)
-{
-    struct replica *p = ctx;
-    if (p->log == NULL && p->life == life && !p->gone)
-        replica_start(p);
 }
 
 /* ---- stepping ---- */
@@ -239,15 +210,14 @@ static void show_state(struct replica *p)
     if (s.state == p->shown)
         return;
     static const char *const names[] = {"joining", "follower", "candidate", "sync", "leader"};
-    trace(p->run, "r%u is %s, ballot %llu, applied %llu, commit %llu, tail %llu", p->rank,
-          names[s.state], (unsigned long long)s.ballot, (unsigned long long)s.applied,
-          (unsigned long long)s.commit, (unsigned long long)s.tail);
+    chaos_trace(&p->run->chaos, "r%u is %s, ballot %llu, applied %llu, commit %llu, tail %llu",
+                p->rank, names[s.state], (unsigned long long)s.ballot,
+                (unsigned long long)s.applied, (unsigned long long)s.commit,
+                (unsigned long long)s.tail);
     sim_note(p->run->sim, hash_mix(s.ballot, s.state));
     p->shown = s.state;
-    struct run *r = p->run;
-    if ((s.state == LOG_SYNC || s.state == LOG_LEADER) && r->fault_every_ns != 0 &&
-        rng_below(&r->rng, 8) == 0)
-        sim_at(r->sim, sim_now(r->sim) + rng_below(&r->rng, 6 * US), ambush_event, p, p->life);
+    if (s.state == LOG_SYNC || s.state == LOG_LEADER)
+        chaos_ambush(&p->run->chaos, p->rank);
 }
 
 /* Compares what a replica holds below its commit with what is decided. */
@@ -299,12 +269,12 @@ static void replica_step_event(void *ctx, uint64_t life)
         return;
     uint64_t now = sim_now(r->sim);
     r->check.now_ns = now;
-    if (p->paused_until > now) {
+    if (chaos_not_before(&r->chaos, r->nodes[p->rank], now) > now) {
         schedule_replica(p);
         return;
     }
     /* Now and then only half a round is made before time passes. */
-    uint64_t half = r->calm ? 9 : rng_below(&r->rng, 40);
+    uint64_t half = r->chaos.calm ? 9 : rng_below(&r->rng, 40);
     if (half != 0)
         log_post(p->log, now);
     if (half != 1) {
@@ -325,8 +295,7 @@ static void schedule_client(struct client *c)
 {
     struct run *r = c->run;
     uint64_t when = sim_now(r->sim) + rng_range(&r->rng, 200, 4 * r->step_ns_max);
-    if (c->paused_until > when)
-        when = c->paused_until;
+    when = chaos_not_before(&r->chaos, r->source_nodes[c->source], when);
     sim_at(r->sim, when, client_step_event, c, 0);
 }
 
@@ -367,202 +336,84 @@ static void client_step_event(void *ctx, uint64_t arg)
 
 /* ---- faults ---- */
 
-/* Replicas that could not, right now, carry the group's state on. */
-static uint32_t unfit(const struct run *r)
+/* Could not, right now, carry the group's state on. */
+static bool unfit(const struct replica *p)
+{
+    if (p->log == NULL)
+        return true;
+    struct log_stats s;
+    log_stats(p->log, &s);
+    return s.behind || s.state == LOG_JOINING;
+}
+
+static uint32_t count_unfit(const struct run *r)
 {
     uint32_t count = 0;
-    for (uint32_t q = 0; q < r->n; q++) {
-        struct log_stats s;
-        if (r->replica[q].log == NULL) {
-            count++;
-            continue;
-        }
-        log_stats(r->replica[q].log, &s);
-        count += s.behind || s.state == LOG_JOINING;
-    }
+    for (uint32_t q = 0; q < r->n; q++)
+        count += unfit(&r->replica[q]);
     return count;
 }
 
-static uint32_t any_node(struct run *r)
+static bool may_crash(void *ctx, uint32_t host)
 {
-    return (uint32_t)rng_below(&r->rng, r->n + r->clients);
+    const struct run *r = ctx;
+    return count_unfit(r) - unfit(&r->replica[host]) + 1 <= (r->n - 1) / 2;
 }
 
-static void fault_crash(struct run *r, uint32_t victim)
+static void crash(void *ctx, uint32_t host, bool keep_memory)
 {
-    struct replica *p = &r->replica[victim];
-    if (p->log == NULL)
-        return;
+    struct run *r = ctx;
+    replica_crash(&r->replica[host], keep_memory);
+}
+
+static void start(void *ctx, uint32_t host)
+{
+    struct run *r = ctx;
+    replica_start(&r->replica[host]);
+}
+
+static bool is_up(void *ctx, uint32_t host)
+{
+    const struct run *r = ctx;
+    return r->replica[host].log != NULL;
+}
+
+static bool leads(void *ctx, uint32_t host)
+{
+    const struct run *r = ctx;
     struct log_stats s;
-    log_stats(p->log, &s);
-    bool was_unfit = s.behind || s.state == LOG_JOINING;
-    if (unfit(r) - was_unfit + 1 > (r->n - 1) / 2)
-        return; /* more than the group is built to lose */
-    bool keep = rng_below(&r->rng, 2);
-    replica_crash(p, keep);
-    r->result->faults++;
-    uint64_t down = rng_below(&r->rng, 3) ? rng_range(&r->rng, 1 * US, 60 * US)
-                                          : rng_range(&r->rng, 60 * US, 600 * US);
-    sim_at(r->sim, sim_now(r->sim) + down, restart_event, p, p->life);
+    log_stats(r->replica[host].log, &s);
+    return s.ballot != 0;
 }
 
-static uint32_t leader_or_any(struct run *r)
-{
-    uint32_t pick = (uint32_t)rng_below(&r->rng, r->n);
-    if (rng_below(&r->rng, 2))
-        return pick;
-    for (uint32_t q = 0; q < r->n; q++) {
-        struct log_stats s;
-        if (r->replica[q].log == NULL)
-            continue;
-        log_stats(r->replica[q].log, &s);
-        if (s.ballot != 0)
-            return q;
-    }
-    return pick;
-}
-
-static void heal_cut_event(void *ctx, uint64_t arg)
+static void client_crash(void *ctx, uint32_t client)
 {
     struct run *r = ctx;
-    if (!r->calm)
-        sim_cut(r->sim, (uint32_t)(arg >> 32), (uint32_t)arg, false);
-}
-
-static void cut(struct run *r, uint32_t from, uint32_t to, uint64_t length)
-{
-    sim_cut(r->sim, from, to, true);
-    sim_at(r->sim, sim_now(r->sim) + length, heal_cut_event, r, (uint64_t)from << 32 | to);
-}
-
-static void fault_cut(struct run *r)
-{
-    uint32_t a = any_node(r), b = any_node(r);
-    uint64_t length = rng_range(&r->rng, 10 * US, 400 * US);
-    uint64_t how = rng_below(&r->rng, 3);
-    trace(r, "cut %u %s %u for %llu us", a,
-          how == 0   ? "->"
-          : how == 1 ? "<->"
-                     : "<-> all,",
-          b, (unsigned long long)(length / US));
-    if (how == 2) {
-        for (uint32_t i = 0; i < r->n + r->clients; i++)
-            if (i != a) {
-                cut(r, a, i, length);
-                cut(r, i, a, length);
-            }
-    } else if (a != b) {
-        cut(r, a, b, length);
-        if (how == 1)
-            cut(r, b, a, length);
-    }
-    r->result->faults++;
-}
-
-static void unpause_event(void *ctx, uint64_t node)
-{
-    struct run *r = ctx;
-    sim_node_pause(r->sim, (uint32_t)node, false);
-}
-
-static void fault_pause(struct run *r, uint32_t node)
-{
-    uint64_t until =
-        sim_now(r->sim) + (rng_below(&r->rng, 4) ? rng_range(&r->rng, 2 * US, 120 * US)
-                                                 : rng_range(&r->rng, 120 * US, 900 * US));
-    trace(r, "pause node %u until %llu us", node, (unsigned long long)(until / US));
-    if (node < r->n)
-        r->replica[node].paused_until = until;
-    else
-        r->client[node - r->n].paused_until = until;
-    sim_node_pause(r->sim, node, true);
-    sim_at(r->sim, until, unpause_event, r, node);
-    r->result->faults++;
-}
-
-static void truth_event(void *ctx, uint64_t arg)
-{
-    struct run *r = ctx;
-    if (!r->calm)
-        sim_oracle_lie(r->sim, (uint32_t)(arg >> 32), (uint32_t)arg, SIM_TRUTH);
-}
-
-static void fault_lie(struct run *r)
-{
-    uint32_t asker = (uint32_t)rng_below(&r->rng, r->n), about = leader_or_any(r);
-    if (asker == about)
-        return;
-    trace(r, "r%u is told that r%u is %s", asker, about, "dead or alive, wrongly");
-    sim_oracle_lie(r->sim, asker, about, rng_below(&r->rng, 3) ? SIM_SAYS_DEAD : SIM_SAYS_ALIVE);
-    sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 10 * US, 300 * US), truth_event, r,
-           (uint64_t)asker << 32 | about);
-    r->result->faults++;
-}
-
-static void client_crash(struct run *r)
-{
-    struct client *c = &r->client[rng_below(&r->rng, r->clients)];
+    struct client *c = &r->client[client];
     if (c->feed == NULL || r->clients == 1)
         return;
-    trace(r, "client %u dies", c->source);
+    chaos_trace(&r->chaos, "client %u dies", c->source);
     feed_close(c->feed);
     c->feed = NULL;
     sim_node_crash(r->sim, r->source_nodes[c->source], true);
-    r->result->faults++;
+    r->chaos.faults++;
 }
 
-/* A leader whose writes reach nobody but itself. */
-static void fault_isolate(struct run *r, uint32_t node)
-{
-    uint64_t length = rng_range(&r->rng, 20 * US, 250 * US);
-    uint32_t spared = (uint32_t)rng_below(&r->rng, 2 * r->n);
-    trace(r, "r%u reaches nobody%s for %llu us", node, spared < r->n ? " but one" : "",
-          (unsigned long long)(length / US));
-    for (uint32_t q = 0; q < r->n; q++)
-        if (q != node && q != spared)
-            cut(r, node, q, length);
-    r->result->faults++;
-}
+static const struct chaos_calls chaos_calls = {
+    .may_crash = may_crash,
+    .crash = crash,
+    .start = start,
+    .is_up = is_up,
+    .leads = leads,
+    .client_crash = client_crash,
+};
 
-/* What befalls a replica just as it takes over. */
-static void ambush_event(void *ctx, uint64_t life)
+/* Those who still lack state when the faults stop need the rest to give it to them. */
+static bool spare(void *ctx, uint32_t host)
 {
-    struct replica *p = ctx;
-    struct run *r = p->run;
-    if (r->calm || p->log == NULL || p->life != life)
-        return;
-    uint64_t pick = rng_below(&r->rng, 4);
-    if (pick < 2)
-        fault_crash(r, p->rank);
-    else if (pick == 2)
-        fault_isolate(r, p->rank);
-    else
-        fault_pause(r, p->rank);
-}
-
-static void fault_event(void *ctx, uint64_t arg)
-{
-    struct run *r = ctx;
-    (void)arg;
-    if (r->calm)
-        return;
-    uint64_t pick = rng_below(&r->rng, 100);
-    if (r->duels && pick < 90)
-        pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
-    if (pick < 27)
-        fault_crash(r, leader_or_any(r));
-    else if (pick < 50)
-        fault_pause(r, rng_below(&r->rng, 5) ? leader_or_any(r) : any_node(r));
-    else if (pick < 66)
-        fault_cut(r);
-    else if (pick < 82)
-        fault_isolate(r, leader_or_any(r));
-    else if (pick < 98)
-        fault_lie(r);
-    else
-        client_crash(r);
-    sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 1, 2 * r->fault_every_ns), fault_event, r,
-           0);
+    const struct run *r = ctx;
+    (void)host;
+    return count_unfit(r) <= (r->n - 1) / 2;
 }
 
 /* ---- the whole ---- */
@@ -587,8 +438,6 @@ static void draw_options(struct run *r, struct sim_options *so)
         .check_at_issue = PLANTED(no_fence),
     };
     r->step_ns_max = rng_range(g, 400, 2500);
-    r->fault_every_ns = rng_below(g, 10) == 0 ? 0 : rng_range(g, 20 * US, 250 * US);
-    r->duels = r->fault_every_ns != 0 && rng_below(g, 4) == 0;
     r->safety_end_ns = rng_range(g, 400 * US, 2500 * US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 2000) : rng_below(g, SNAP_PAD_MAX);
     uint32_t log_bytes = 4096u << rng_below(g, 4);
@@ -652,31 +501,10 @@ static void clients_open(struct run *r)
 /* The faults stop; all come back but for a few that the group can do without. */
 static void make_calm(struct run *r)
 {
-    trace(r, "calm");
-    r->calm = true;
-    sim_calm(r->sim);
-    uint32_t spare = (r->n - 1) / 2;
-    uint32_t bad = unfit(r);
-    for (uint32_t q = 0; q < r->n; q++) {
-        struct replica *p = &r->replica[q];
-        p->paused_until = 0;
-        sim_node_pause(r->sim, r->nodes[q], false);
-        if (p->log != NULL)
-            continue;
-        /* Those who still lack state when the faults stop need the rest to give it to them. */
-        if (bad <= spare && rng_below(&r->rng, 3) == 0) {
-            p->gone = true;
-            trace(r, "r%u stays down", q);
-        } else {
-            replica_start(p);
-        }
-    }
-    for (uint32_t s = 0; s < r->clients; s++) {
-        r->client[s].paused_until = 0;
-        sim_node_pause(r->sim, r->source_nodes[s], false);
-        /* What a client has not begun to send by now it does not send. */
+    chaos_end(&r->chaos, spare);
+    /* What a client has not begun to send by now it does not send. */
+    for (uint32_t s = 0; s < r->clients; s++)
         r->client[s].quota = r->client[s].sent;
-    }
 }
 
 /* True when everything that was sent by the living is applied by all the living. */
@@ -751,20 +579,30 @@ void run_log(const struct run_options *opt, struct run_result *result)
         goto out;
     }
     sim_on_landing(r->sim, landing, r);
-    trace(r, "%u replicas, %u clients, log of %u bytes", r->n, r->clients, r->log_opt.log_bytes);
+    r->chaos = (struct chaos){
+        .sim = r->sim,
+        .rng = &r->rng,
+        .trace = opt->trace,
+        .calls = &chaos_calls,
+        .ctx = r,
+        .hosts = r->n,
+        .clients = r->clients,
+    };
+    chaos_trace(&r->chaos, "%u replicas, %u clients, log of %u bytes", r->n, r->clients,
+                r->log_opt.log_bytes);
     for (uint32_t q = 0; q < r->n; q++) {
         r->replica[q] = (struct replica){.run = r, .rank = q};
         replica_start(&r->replica[q]);
     }
     clients_open(r);
-    if (r->fault_every_ns != 0)
-        sim_at(r->sim, rng_range(&r->rng, 1, r->fault_every_ns), fault_event, r, 0);
+    chaos_init(&r->chaos);
     run_phases(r);
 
     if (result->property == NULL)
         result->time_ns = sim_now(r->sim);
     result->hash = sim_hash(r->sim);
     result->events = sim_events(r->sim);
+    result->faults = r->chaos.faults;
     result->messages = r->check.history_count;
     result->replicas = r->n;
     for (uint32_t q = 0; q < r->n; q++) {

@@ -35,4 +35,7 @@ struct run_result {
 /* The replicated log alone: one group, a few clients. */
 void run_log(const struct run_options *, struct run_result *);
 
+/* A tree of groups on a few hosts, with clients that multicast. */
+void run_tree(const struct run_options *, struct run_result *);
+
 #endif

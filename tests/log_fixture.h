@@ -1,15 +1,17 @@
 /* For tests of the replicated log: a group and its clients in a simulated memory, stepped by hand.
  *
- * Replicas are the nodes 0 to n-1, client c is node n + c. Nothing moves unless a test makes it: a tick
- * gives every replica and client that is up and not held one round and lets a little time pass; a test may
- * also make one half of one replica's round alone, and let time pass with nobody stepped. By default every
- * way takes the same time and nothing tears, so that a schedule is what its test says.
+ * Replicas are the nodes 0 to n-1, client c is node n + c. Nothing moves unless a test makes it: a
+ * tick gives every replica and client that is up and not held one round and lets a little time
+ * pass; a test may also make one half of one replica's round alone, and let time pass with nobody
+ * stepped. By default every way takes the same time and nothing tears, so that a schedule is what
+ * its test says.
  *
- * The checkers run all along: one entry per position, every message once, in its client's order and as it
- * was sent, equal states after equal numbers of messages, no write that counts under a lower ballot than
- * one before it, nothing else below a commit than what was decided. The first violation is kept, and
- * nothing is waited for after it: a scenario ends with group_close, which says what was violated or
- * NULL. So the same scenario shows that the log is right and that a planted mistake is found. */
+ * The checkers run all along: one entry per position, every message once, in its client's order and
+ * as it was sent, equal states after equal numbers of messages, no write that counts under a lower
+ * ballot than one before it, nothing else below a commit than what was decided. The first violation
+ * is kept, and nothing is waited for after it: a scenario ends with group_close, which says what
+ * was violated or NULL. So the same scenario shows that the log is right and that a planted mistake
+ * is found. */
 #ifndef TESTS_LOG_FIXTURE_H
 #define TESTS_LOG_FIXTURE_H
 
@@ -28,23 +30,23 @@ enum {
 
 #define US UINT64_C(1000)
 #define GROUP_TICK_NS UINT64_C(500)
-#define GROUP_WAY_NS UINT64_C(400)   /* one way between two nodes */
-#define GROUP_LOST_NS (100 * US)     /* what is cut off for this long is lost */
+#define GROUP_WAY_NS UINT64_C(400) /* one way between two nodes */
+#define GROUP_LOST_NS (100 * US)   /* what is cut off for this long is lost */
 #define GROUP_HEARTBEAT_NS (10 * US)
 #define GROUP_SUSPECT_NS (60 * US)
 #define GROUP_DETACH_NS (100 * US)
-#define GROUP_ELECT_NS (1000 * US)   /* within this a healthy majority has a leader that serves */
+#define GROUP_ELECT_NS (1000 * US) /* within this a healthy majority has a leader that serves */
 
 struct group_options {
     uint32_t replicas;
-    uint32_t clients;       /* 0: 1 */
+    uint32_t clients; /* 0: 1 */
     uint64_t seed;
-    uint32_t log_bytes;     /* 0: 4096 */
-    uint32_t snap_pad;      /* bytes of state beside the real ones */
-    uint32_t raw_clients;   /* mask: these have a node and no feed, the test writes for them */
-    uint32_t raw_replicas;  /* mask: likewise */
-    bool owner_answers;     /* the memory of a dead or held replica answers nobody */
-    bool rough;             /* ways of different lengths, torn writes */
+    uint32_t log_bytes;    /* 0: 4096 */
+    uint32_t snap_pad;     /* bytes of state beside the real ones */
+    uint32_t raw_clients;  /* mask: these have a node and no feed, the test writes for them */
+    uint32_t raw_replicas; /* mask: likewise */
+    bool owner_answers;    /* the memory of a dead or held replica answers nobody */
+    bool rough;            /* ways of different lengths, torn writes */
 };
 
 struct group;
@@ -87,7 +89,6 @@ struct group {
     struct group_client client[GROUP_CLIENTS_MAX];
     uint64_t history[GROUP_SENT_MAX]; /* state hash after each message */
     uint32_t history_count;           /* messages that some replica has applied */
-    uint64_t ticks;
 };
 
 struct group *group_open(const struct group_options *);
@@ -125,7 +126,8 @@ void group_send_bytes(struct group *, uint32_t client, const void *payload, uint
 struct log_stats group_stats(const struct group *, uint32_t rank);
 /* Rank of the leader of the highest ballot that is up and serves; n if there is none. */
 uint32_t group_leader(const struct group *);
-/* Every replica that is up and not held has applied all that was ever applied, and is no longer behind. */
+/* Every replica that is up and not held has applied all that was ever applied, and is no longer
+ * behind. */
 bool group_even(const struct group *);
 /* group_even, and every message that a client sent was applied. */
 bool group_delivered(const struct group *);

@@ -1,0 +1,194 @@
+/* Tramway: atomic multicast for sharded, replicated services.
+ *
+ * A service splits its state into groups, and each group is a set of replicas carried by hosts. A
+ * client casts a message to any set of groups; every replica of those groups delivers it, once, in
+ * an order that no two replicas anywhere contradict, although hosts and clients crash, stop and come
+ * back.
+ *
+ *     host                                     client
+ *     tram_cluster_load(...)                   tram_cluster_load(...)
+ *     tram_host_open(cluster, "h1", ...)       tram_client_open(cluster, ...)
+ *     while (running) tram_host_step(host);    tram_call(client, groups, ...)
+ *     tram_host_close(host);                   tram_client_close(client);
+ *
+ * Functions return 0 or a count, or a negative enum tram_code; the text that goes with it, naming
+ * what was attempted on what, is in the caller's struct tram_error (which may be NULL). A handle is
+ * used by one thread at a time; several hosts and clients may live in one process; there is no
+ * global state. */
+#ifndef TRAM_H
+#define TRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TRAM_API __attribute__((visibility("default")))
+
+enum tram_code {
+    TRAM_OK = 0,
+    TRAM_INVALID = -1,  /* an argument, or the cluster file, is wrong */
+    TRAM_NOMEM = -2,    /* heap or shared memory is used up */
+    TRAM_SYSTEM = -3,   /* a system call failed */
+    TRAM_EXISTS = -4,   /* another live process is this host, or all client places are taken */
+    TRAM_NOTFOUND = -5, /* no such file, host or group */
+    TRAM_TOOBIG = -6,   /* a message larger than the cluster file allows */
+    TRAM_AGAIN = -7,    /* too many messages under way: poll, then try again */
+    TRAM_REFUSED = -8,  /* not allowed: another user's cluster, another version */
+    TRAM_TIMEOUT = -9,  /* the time given is over; the message may still be delivered */
+    TRAM_BROKEN = -10,  /* a replica saw what cannot be, and has stopped */
+};
+
+enum { TRAM_ERROR_BYTES = 320 };
+
+struct tram_error {
+    char text[TRAM_ERROR_BYTES]; /* empty until something failed */
+};
+
+/* The short text of a code. */
+TRAM_API const char *tram_code_text(int code);
+
+/* ---- the cluster ---- */
+
+struct tram_cluster;
+
+/* Reads and checks a cluster file. Mistakes are answered with file, line, what is wrong and what would
+ * be right. */
+TRAM_API int tram_cluster_load(const char *path, struct tram_cluster **, struct tram_error *);
+TRAM_API void tram_cluster_free(struct tram_cluster *);
+
+/* Changes the cluster's name, and with it its runtime directory, so that two runs of one file do not
+ * meet. Before anything is opened on it. */
+TRAM_API int tram_cluster_rename(struct tram_cluster *, const char *name, struct tram_error *);
+
+TRAM_API uint32_t tram_cluster_groups(const struct tram_cluster *);
+TRAM_API uint32_t tram_cluster_hosts(const struct tram_cluster *);
+TRAM_API const char *tram_cluster_group_name(const struct tram_cluster *, uint32_t group);
+TRAM_API const char *tram_cluster_host_name(const struct tram_cluster *, uint32_t host);
+/* The number of a group or host, or TRAM_NOTFOUND. */
+TRAM_API int tram_cluster_group(const struct tram_cluster *, const char *name);
+TRAM_API int tram_cluster_host(const struct tram_cluster *, const char *name);
+
+/* ---- hosts ---- */
+
+struct tram_delivery {
+    uint32_t group;      /* the group whose replica delivers */
+    uint32_t client;     /* who cast it: place of the client, */
+    uint32_t life;       /* which process it was there, */
+    uint64_t seq;        /* and its number for the message, from 0 */
+    uint64_t number;     /* messages that this group delivered before this one */
+    const uint16_t *dst; /* all groups it is for, ascending */
+    uint32_t dst_count;
+    const void *body; /* valid during the call */
+    uint32_t bytes;
+};
+
+/* The state machine of a host's replicas. It must do the same with the same deliveries everywhere:
+ * no clock, no chance, no pointers in its replies. All calls come from within tram_host_step. */
+struct tram_machine {
+    /* Delivers a message. Writes at most reply_max bytes of reply, returns how many. */
+    uint32_t (*deliver)(void *ctx, const struct tram_delivery *, void *reply, uint32_t reply_max);
+
+    /* Writes the state of a group's replica, as it is now, into memory from malloc, which the library
+     * frees; returns 0, or a negative number if it cannot. A replica that was away gets it. NULL:
+     * there is no state. */
+    int (*save)(void *ctx, uint32_t group, void **data, size_t *bytes);
+
+    /* Replaces the state of a group's replica. */
+    int (*load)(void *ctx, uint32_t group, const void *data, size_t bytes);
+};
+
+struct tram_host_options {
+    const char *name; /* in the cluster file */
+    struct tram_machine machine;
+    void *ctx;
+    const char *trace_dir; /* write what is delivered there, for `tram check`; NULL: do not */
+};
+
+struct tram_host;
+
+/* Opens the host with all its replicas. What a killed process of the same host had in memory is taken
+ * over if another host still has it mapped. */
+TRAM_API int tram_host_open(const struct tram_cluster *, const struct tram_host_options *,
+                            struct tram_host **, struct tram_error *);
+
+/* One round of work, and whatever waiting is due after it (at most some milliseconds). Negative if
+ * the host cannot go on. */
+TRAM_API int tram_host_step(struct tram_host *, struct tram_error *);
+
+/* One round without waiting, for who has a loop of its own. Returns work done. */
+TRAM_API int tram_host_poll(struct tram_host *, struct tram_error *);
+
+TRAM_API void tram_host_close(struct tram_host *);
+
+enum tram_role { TRAM_JOINING, TRAM_FOLLOWER, TRAM_CANDIDATE, TRAM_SYNC, TRAM_LEADER };
+
+/* What a replica is doing. */
+struct tram_replica_stats {
+    uint32_t group;
+    uint32_t rank;
+    enum tram_role role;
+    uint32_t leader;    /* host that leads, as far as is known here; UINT32_MAX: nobody */
+    uint64_t ballot;    /* promised */
+    uint64_t applied;   /* log position */
+    uint64_t commit;    /* leader: decided up to here */
+    uint64_t tail;      /* leader: written up to here */
+    uint32_t attached;  /* leader: replicas that take its writes, its own included */
+    bool behind;        /* waits for a snapshot */
+    uint64_t delivered; /* messages */
+    uint64_t terms;     /* times it began to lead, in this life */
+};
+
+/* The n-th replica that this host carries; TRAM_NOTFOUND behind the last. */
+TRAM_API int tram_host_replica(const struct tram_host *, uint32_t n, struct tram_replica_stats *);
+
+/* ---- clients ---- */
+
+struct tram_client_options {
+    const char *trace_dir; /* as for hosts */
+    /* Called from tram_client_poll; may be NULL. A group's reply, and the end of a message: all its
+     * groups have delivered it. */
+    void (*reply)(void *ctx, uint64_t ticket, uint32_t group, const void *body, uint32_t bytes);
+    void (*done)(void *ctx, uint64_t ticket);
+    void *ctx;
+};
+
+struct tram_client;
+
+TRAM_API int tram_client_open(const struct tram_cluster *, const struct tram_client_options *,
+                              struct tram_client **, struct tram_error *);
+TRAM_API void tram_client_close(struct tram_client *);
+
+/* The place that the client has among the cluster's clients, and its life there. */
+TRAM_API uint32_t tram_client_place(const struct tram_client *);
+TRAM_API uint32_t tram_client_life(const struct tram_client *);
+
+/* Casts a message to a set of groups (any order, repetitions allowed) and returns at once; *ticket
+ * names it. TRAM_AGAIN: poll first. It leaves with the next tram_client_poll or flush. */
+TRAM_API int tram_cast(struct tram_client *, const uint16_t *groups, uint32_t count,
+                       const void *body, uint32_t bytes, uint64_t *ticket, struct tram_error *);
+TRAM_API void tram_client_flush(struct tram_client *);
+
+/* Sends what was cast, takes replies. Returns how many messages were done. */
+TRAM_API int tram_client_poll(struct tram_client *);
+
+/* As tram_client_poll, but waits up to timeout_ns for something to happen. */
+TRAM_API int tram_client_wait(struct tram_client *, uint64_t timeout_ns);
+
+/* Messages under way, and how many may be. */
+TRAM_API uint32_t tram_client_outstanding(const struct tram_client *);
+TRAM_API uint32_t tram_client_window(const struct tram_client *);
+
+/* Casts and waits until it is delivered everywhere. replies, if not NULL, is room for reply_max bytes
+ * per group in ascending order of groups; lengths gets how many bytes each is. */
+TRAM_API int tram_call(struct tram_client *, const uint16_t *groups, uint32_t count,
+                       const void *body, uint32_t bytes, void *replies, uint32_t reply_max,
+                       uint32_t *lengths, uint64_t timeout_ns, struct tram_error *);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,155 @@
+/* Taking from the sources, as leader: their rings into the log, and back how far they were taken. */
+#include "agree/log_impl.h"
+
+void sources_init(struct log *l)
+{
+    const struct log_options *o = &l->opt;
+    for (uint32_t s = 0; s < o->sources; s++) {
+        l->way[s] = (struct source_way){.node = o->source_nodes[s], .region = o->region};
+        l->source[s] =
+            (struct source){.way = &l->way[s], .ways = 1, .ring_mask = o->source_bytes - 1};
+    }
+    if (o->parents == 0)
+        return;
+    for (uint32_t i = 0; i < o->parents; i++)
+        l->way[o->sources + i] =
+            (struct source_way){.node = o->parent_nodes[i], .region = o->region | LOG_EDGE_REGION};
+    l->source[o->sources] = (struct source){
+        .way = &l->way[o->sources], .ways = o->parents, .ring_mask = o->parent_bytes - 1};
+}
+
+/* Notes that the source has to be told how far it was taken. */
+void source_dirty(struct log *l, uint32_t source)
+{
+    if (!l->source[source].dirty) {
+        l->source[source].dirty = true;
+        l->dirty[l->dirty_count++] = source;
+    }
+}
+
+/* The start marker is applied, so all that the leaders before us took from the sources is known. */
+void sources_serve(struct log *l)
+{
+    l->serving = true;
+    for (uint32_t i = 0; i < l->sources; i++) {
+        struct source *s = &l->source[i];
+        if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
+            s->cursor = s->taken;
+        s->bad = false;
+        source_dirty(l, i);
+    }
+}
+
+/* The batch that is being filled. */
+struct fill {
+    uint64_t end;        /* of what is in it */
+    uint64_t window_end; /* limits on that: what may be undecided, */
+    uint64_t batch_end;  /* what goes out as one write, */
+    uint64_t room_end;   /* and what is free; UINT64_MAX: not looked up yet */
+};
+
+static bool fits(struct log *l, struct fill *b, uint64_t size)
+{
+    uint32_t who = l->me;
+    if (b->room_end == UINT64_MAX) {
+        b->room_end = lead_room_end(l, &who);
+        if (b->end + size > b->room_end)
+            lead_note_stuck(l, who);
+        else
+            l->stuck_ns = 0;
+    }
+    return b->end + size <= b->room_end && b->end + size <= b->window_end &&
+           (b->end == l->tail || b->end + size <= b->batch_end);
+}
+
+/* Takes what one writer of the source has ready. False: the batch is full. */
+static bool take_from(struct log *l, uint32_t source, const struct source_way *way, struct fill *b)
+{
+    struct source *s = &l->source[source];
+    if (way->in->ctl == NULL)
+        return true;
+    uint64_t guard = mem_word(way->in, SOURCE_GUARD);
+    if (stream_life(guard) > stream_life(s->cursor)) {
+        s->cursor = stream_start(stream_life(guard));
+        s->bad = false;
+    }
+    if (PLANTED(edge_unguarded) && s->ways > 1)
+        guard = s->cursor + s->ring_mask;
+    while (s->cursor < guard && !s->bad) {
+        const struct frame *f = (const void *)(way->in->ring + (s->cursor & s->ring_mask));
+        if (f->pos != s->cursor || f->bytes > l->opt.payload_max ||
+            s->cursor + frame_size(f->bytes) > guard) {
+            /* One of several writers may have begun later in the stream; a lone one is broken. */
+            s->bad = s->ways == 1;
+            return true;
+        }
+        uint64_t size = entry_size(f->bytes);
+        if (!fits(l, b, size))
+            return false;
+        lead_fill(l, b->end, source, s->cursor, f->payload, f->bytes);
+        b->end += size;
+        s->cursor += frame_size(f->bytes);
+    }
+    return true;
+}
+
+/* Drains what all sources have ready into one batch, never waiting to fill it. */
+int sources_take(struct log *l)
+{
+    struct fill b = {.end = l->tail,
+                     .window_end = l->commit + l->opt.window_bytes,
+                     .batch_end = l->tail + l->opt.batch_bytes,
+                     .room_end = UINT64_MAX};
+    bool room = true;
+    uint32_t k = l->source_turn;
+    for (uint32_t i = 0; i < l->sources && room; i++) {
+        const struct source *s = &l->source[k];
+        for (uint32_t w = 0; w < s->ways && room; w++)
+            room = take_from(l, k, &s->way[w], &b);
+        k = k + 1 < l->sources ? k + 1 : 0;
+    }
+    if (l->sources > 0)
+        l->source_turn = l->source_turn + 1 < l->sources ? l->source_turn + 1 : 0;
+    if (b.end == l->tail)
+        return 0;
+    lead_send_batch(l, b.end);
+    return 1;
+}
+
+/* What was told on a way that broke may not have arrived. */
+void sources_look_after(struct log *l)
+{
+    for (uint32_t i = 0; i < l->sources; i++)
+        for (uint32_t w = 0; w < l->source[i].ways; w++)
+            if (l->source[i].way[w].flow.status != MEM_DONE)
+                source_dirty(l, i);
+}
+
+/* Tells one writer. */
+static void tell(struct log *l, const struct source *s, struct source_way *way)
+{
+    if (way->flow.status != MEM_DONE) {
+        /* It may have come back since: who waits must not wait for a heartbeat. */
+        mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
+        if (way->flow.status != MEM_DONE)
+            return;
+    }
+    uint64_t words[] = {s->taken, l->ballot};
+    mem_set(l->mem, &way->flow, way->ack, ACK_TAKEN, words, 2);
+    mem_bell(l->mem, way->node);
+}
+
+/* Tells the sources how far they were taken; also wakes them. */
+void sources_ack(struct log *l)
+{
+    if (!l->serving)
+        return;
+    for (uint32_t i = 0; i < l->dirty_count; i++) {
+        struct source *s = &l->source[l->dirty[i]];
+        /* A source none of whose writers can be reached is looked after with the next heartbeat. */
+        s->dirty = false;
+        for (uint32_t w = 0; w < s->ways; w++)
+            tell(l, s, &s->way[w]);
+    }
+    l->dirty_count = 0;
+}

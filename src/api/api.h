@@ -1,0 +1,50 @@
+/* The inside of the public API (include/tram.h). */
+#ifndef API_API_H
+#define API_API_H
+
+#include "base/err.h"
+#include "conf/cluster.h"
+#include "mcast/caster.h"
+#include "mcast/tree.h"
+#include "mem/shm.h"
+#include "tram.h"
+
+struct trace_writer;
+
+/* A cluster as the layers below want it. */
+struct tram_cluster {
+    struct cluster *conf;
+    struct overlay *overlay;
+    struct tree_group group[CLUSTER_GROUPS_MAX];
+    struct tree_sizes sizes;
+    struct shm_node host[CLUSTER_HOSTS_MAX];
+};
+
+/* An error of the layers below as one of the API's: the text is copied. */
+int api_error(struct tram_error *, int code, const struct err *);
+
+/* Joins the cluster's memory as a host or client. */
+int api_join(const struct tram_cluster *, const struct shm_node *self, struct mem **, struct err *);
+
+/* Opens a trace file of that name in the directory. */
+int api_trace(const struct tram_cluster *, const char *dir, const char *name,
+              struct trace_writer **, struct err *);
+
+/* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
+
+enum { PAGE_MAGIC = 0x74726d70, PAGE_SUFFIX_BYTES = 8 };
+
+struct api_page_replica {
+    _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
+        delivered, terms;
+};
+
+struct api_page {
+    _Atomic uint64_t magic, pid, life, replicas, updated_ns, rounds;
+    struct api_page_replica replica[];
+};
+
+struct api_page *api_page_open(struct mem *, const char *host, uint32_t replicas, struct err *);
+void api_page_close(struct api_page *, struct mem *, const char *host, uint32_t replicas);
+
+#endif

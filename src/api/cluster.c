@@ -1,0 +1,177 @@
+#include "api/api.h"
+
+#include "check/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    int inner, outer;
+} codes[] = {
+    {ERR_INVALID, TRAM_INVALID}, {ERR_NOMEM, TRAM_NOMEM},       {ERR_SYSTEM, TRAM_SYSTEM},
+    {ERR_EXISTS, TRAM_EXISTS},   {ERR_NOTFOUND, TRAM_NOTFOUND}, {ERR_TOOBIG, TRAM_TOOBIG},
+    {ERR_AGAIN, TRAM_AGAIN},     {ERR_REFUSED, TRAM_REFUSED},   {ERR_TIMEOUT, TRAM_TIMEOUT},
+    {ERR_CORRUPT, TRAM_BROKEN},
+};
+
+int api_error(struct tram_error *out, int code, const struct err *e)
+{
+    if (code >= 0)
+        return code;
+    if (out)
+        snprintf(out->text, sizeof(out->text), "%s", e && e->text[0] ? e->text : err_name(code));
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].inner == code)
+            return codes[i].outer;
+    return TRAM_SYSTEM;
+}
+
+const char *tram_code_text(int code)
+{
+    if (code == TRAM_BROKEN)
+        return "a replica saw what cannot be";
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].outer == code)
+            return err_name(codes[i].inner);
+    return code >= 0 ? "done" : "unknown";
+}
+
+/* The tree, the places of replicas and the sizes, from the file's data. */
+static int settle(struct tram_cluster *c, struct err *e)
+{
+    const struct cluster *f = c->conf;
+    uint16_t parent[CLUSTER_GROUPS_MAX];
+    if (f->transport != CLUSTER_SHM)
+        return err_set(e, ERR_INVALID, "transport %s is not there yet; shm is",
+                       cluster_transport_name(f->transport));
+    if (f->protocol != CLUSTER_TREE)
+        return err_set(e, ERR_INVALID, "protocol %s is not there yet; tree is",
+                       cluster_protocol_name(f->protocol));
+    for (uint32_t g = 0; g < f->groups; g++) {
+        parent[g] =
+            f->group[g].parent == CLUSTER_NONE ? OVERLAY_NONE : (uint16_t)f->group[g].parent;
+        c->group[g].replicas = f->group[g].replicas;
+        for (uint32_t q = 0; q < f->group[g].replicas; q++)
+            c->group[g].nodes[q] = f->group[g].replica[q];
+    }
+    for (uint32_t h = 0; h < f->hosts; h++)
+        c->host[h] = (struct shm_node){.name = f->host[h].name, .node = h, .role = SHM_HOST};
+    c->sizes = (struct tree_sizes){
+        .clients = f->clients,
+        .client_node = f->hosts,
+        .body_max = f->payload_max,
+        .reply_max = f->reply_max,
+        .source_bytes = f->source_bytes,
+        .log_bytes = f->log_bytes,
+    };
+    int rc = tree_sizes_settle(&c->sizes, e);
+    return rc ? rc : overlay_open(&c->overlay, parent, f->groups, e);
+}
+
+int tram_cluster_load(const char *path, struct tram_cluster **out, struct tram_error *error)
+{
+    struct err e = {""};
+    struct tram_cluster *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return api_error(error, ERR_NOMEM, NULL);
+    int rc = cluster_load(path, &c->conf, &e);
+    if (rc == 0)
+        rc = settle(c, &e);
+    if (rc != 0) {
+        tram_cluster_free(c);
+        return api_error(error, rc, &e);
+    }
+    *out = c;
+    return TRAM_OK;
+}
+
+void tram_cluster_free(struct tram_cluster *c)
+{
+    if (c == NULL)
+        return;
+    overlay_close(c->overlay);
+    cluster_free(c->conf);
+    free(c);
+}
+
+int tram_cluster_rename(struct tram_cluster *c, const char *name, struct tram_error *error)
+{
+    struct err e = {""};
+    size_t n = strlen(name);
+    if (n == 0 || n >= sizeof(c->conf->name) ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz"
+                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                     "0123456789-_.") != n)
+        return api_error(error,
+                         err_set(&e, ERR_INVALID,
+                                 "cluster name '%s': 1 to %zu letters, digits, '-', '_' or '.'",
+                                 name, sizeof(c->conf->name) - 1),
+                         &e);
+    memcpy(c->conf->name, name, n + 1);
+    return TRAM_OK;
+}
+
+uint32_t tram_cluster_groups(const struct tram_cluster *c)
+{
+    return c->conf->groups;
+}
+
+uint32_t tram_cluster_hosts(const struct tram_cluster *c)
+{
+    return c->conf->hosts;
+}
+
+const char *tram_cluster_group_name(const struct tram_cluster *c, uint32_t group)
+{
+    return group < c->conf->groups ? c->conf->group[group].name : NULL;
+}
+
+const char *tram_cluster_host_name(const struct tram_cluster *c, uint32_t host)
+{
+    return host < c->conf->hosts ? c->conf->host[host].name : NULL;
+}
+
+int tram_cluster_group(const struct tram_cluster *c, const char *name)
+{
+    int g = cluster_group(c->conf, name);
+    return g < 0 ? TRAM_NOTFOUND : g;
+}
+
+int tram_cluster_host(const struct tram_cluster *c, const char *name)
+{
+    int h = cluster_host(c->conf, name);
+    return h < 0 ? TRAM_NOTFOUND : h;
+}
+
+int api_join(const struct tram_cluster *c, const struct shm_node *self, struct mem **out,
+             struct err *e)
+{
+    struct shm_options o = {
+        .dir = c->conf->runtime_dir[0] ? c->conf->runtime_dir : NULL,
+        .cluster = c->conf->name,
+        .self = *self,
+        .hosts = c->host,
+        .hosts_count = c->conf->hosts,
+    };
+    return shm_open_node(&o, out, e);
+}
+
+int api_trace(const struct tram_cluster *c, const char *dir, const char *name,
+              struct trace_writer **out, struct err *e)
+{
+    const char *groups[CLUSTER_GROUPS_MAX], *hosts[CLUSTER_HOSTS_MAX];
+    for (uint32_t g = 0; g < c->conf->groups; g++)
+        groups[g] = c->conf->group[g].name;
+    for (uint32_t h = 0; h < c->conf->hosts; h++)
+        hosts[h] = c->conf->host[h].name;
+    struct trace_options o = {
+        .dir = dir,
+        .name = name,
+        .groups = groups,
+        .group_count = c->conf->groups,
+        .hosts = hosts,
+        .host_count = c->conf->hosts,
+    };
+    return trace_open(out, &o, e);
+}

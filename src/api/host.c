@@ -1,0 +1,376 @@
+#include "api/api.h"
+
+#include "base/clock.h"
+#include "check/trace.h"
+#include "host/host.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE_EVERY_NS = 2000000 };
+
+/* A replica of one group on this host. */
+struct place {
+    struct tram_host *host;
+    uint16_t group;
+    uint32_t rank;
+    struct tree *tree;
+    void *saved; /* by the user's machine, while it is being sent */
+    size_t saved_bytes;
+    unsigned char *loading;
+    size_t load_bytes, load_at;
+    struct trace_writer *trace;
+};
+
+struct tram_host {
+    const struct tram_cluster *cluster;
+    uint32_t index;
+    struct tram_machine machine;
+    void *ctx;
+    struct mem *mem;
+    struct place *place;
+    uint32_t places;
+    struct host loop;
+    struct api_page *page;
+    uint64_t page_ns;
+    const char *failure; /* of the user's machine */
+};
+
+/* ---- the page ---- */
+
+static size_t page_bytes(uint32_t replicas)
+{
+    return sizeof(struct api_page) + replicas * sizeof(struct api_page_replica);
+}
+
+static void page_path(struct mem *m, const char *host, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s/%s.page", shm_directory(m), host);
+}
+
+struct api_page *api_page_open(struct mem *m, const char *host, uint32_t replicas, struct err *e)
+{
+    char path[512];
+    page_path(m, host, path, sizeof(path));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)page_bytes(replicas)) != 0) {
+        err_sys(e, "page %s", path);
+        if (fd >= 0)
+            close(fd);
+        return NULL;
+    }
+    struct api_page *p =
+        mmap(NULL, page_bytes(replicas), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED) {
+        err_sys(e, "map page %s", path);
+        return NULL;
+    }
+    p->pid = (uint64_t)getpid();
+    p->life = m->incarnation;
+    p->replicas = replicas;
+    p->magic = PAGE_MAGIC;
+    return p;
+}
+
+void api_page_close(struct api_page *p, struct mem *m, const char *host, uint32_t replicas)
+{
+    char path[512];
+    if (p == NULL)
+        return;
+    page_path(m, host, path, sizeof(path));
+    unlink(path);
+    munmap(p, page_bytes(replicas));
+}
+
+static void page_fill(struct tram_host *h, uint64_t now_ns)
+{
+    if (now_ns < h->page_ns)
+        return;
+    h->page_ns = now_ns + PAGE_EVERY_NS;
+    struct api_page *p = h->page;
+    for (uint32_t i = 0; i < h->places; i++) {
+        struct tram_replica_stats s;
+        struct api_page_replica *r = &p->replica[i];
+        tram_host_replica(h, i, &s);
+#define SHOW(field) atomic_store_explicit(&r->field, s.field, memory_order_relaxed)
+        SHOW(group);
+        SHOW(rank);
+        SHOW(role);
+        SHOW(leader);
+        SHOW(ballot);
+        SHOW(applied);
+        SHOW(commit);
+        SHOW(tail);
+        SHOW(attached);
+        SHOW(behind);
+        SHOW(delivered);
+        SHOW(terms);
+#undef SHOW
+    }
+    atomic_store_explicit(&p->updated_ns, now_ns, memory_order_release);
+}
+
+/* ---- the machine ---- */
+
+static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t reply_max)
+{
+    struct place *p = ctx;
+    struct tram_host *h = p->host;
+    if (p->trace) {
+        struct trace_replica who = {p->group, h->index, h->mem->incarnation};
+        struct trace_id id = {.seq = d->seq, .client = d->client, .life = d->life};
+        trace_deliver(p->trace, who, d->number, id, (struct trace_dst){d->dst.group, d->dst.count});
+    }
+    struct tram_delivery out = {
+        .group = d->group,
+        .client = d->client,
+        .life = d->life,
+        .seq = d->seq,
+        .number = d->number,
+        .dst = d->dst.group,
+        .dst_count = d->dst.count,
+        .body = d->body,
+        .bytes = d->bytes,
+    };
+    return h->machine.deliver ? h->machine.deliver(h->ctx, &out, reply, reply_max) : 0;
+}
+
+static uint64_t on_save_open(void *ctx)
+{
+    struct place *p = ctx;
+    struct tram_host *h = p->host;
+    p->saved = NULL;
+    p->saved_bytes = 0;
+    if (h->machine.save && h->machine.save(h->ctx, p->group, &p->saved, &p->saved_bytes) != 0)
+        h->failure = "the state machine could not save its state";
+    return p->saved_bytes;
+}
+
+static void on_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+{
+    struct place *p = ctx;
+    memcpy(out, (const unsigned char *)p->saved + offset, bytes);
+}
+
+static void on_save_close(void *ctx)
+{
+    struct place *p = ctx;
+    free(p->saved);
+    p->saved = NULL;
+}
+
+static void on_load_open(void *ctx, uint64_t bytes)
+{
+    struct place *p = ctx;
+    free(p->loading);
+    p->load_bytes = bytes;
+    p->load_at = 0;
+    p->loading = malloc(bytes + 1);
+    if (p->loading == NULL)
+        p->host->failure = "no memory for the state of a group";
+}
+
+static void on_load_write(void *ctx, const void *data, uint32_t bytes)
+{
+    struct place *p = ctx;
+    if (p->loading && p->load_at + bytes <= p->load_bytes)
+        memcpy(p->loading + p->load_at, data, bytes);
+    p->load_at += bytes;
+}
+
+static void on_load_close(void *ctx)
+{
+    struct place *p = ctx;
+    struct tram_host *h = p->host;
+    if (h->machine.load && p->loading &&
+        h->machine.load(h->ctx, p->group, p->loading, p->load_bytes) != 0)
+        h->failure = "the state machine could not load its state";
+    free(p->loading);
+    p->loading = NULL;
+    if (p->trace) {
+        struct trace_replica who = {p->group, h->index, h->mem->incarnation};
+        trace_start(p->trace, who, tree_delivered(p->tree));
+    }
+}
+
+static const struct tree_machine machine_calls = {
+    .deliver = on_deliver,
+    .save_open = on_save_open,
+    .save_read = on_save_read,
+    .save_close = on_save_close,
+    .load_open = on_load_open,
+    .load_write = on_load_write,
+    .load_close = on_load_close,
+};
+
+/* ---- opening ---- */
+
+static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
+                      struct err *e)
+{
+    const struct tram_cluster *c = h->cluster;
+    struct place *p = &h->place[h->places];
+    *p = (struct place){.host = h, .group = group, .rank = rank};
+    struct tree_options o = {
+        .mem = h->mem,
+        .overlay = c->overlay,
+        .groups = c->group,
+        .group = group,
+        .rank = rank,
+        .sizes = c->sizes,
+        .heartbeat_ns = c->conf->heartbeat_ms * UINT64_C(1000000),
+        .suspect_ns = c->conf->suspect_ms * UINT64_C(1000000),
+        .detach_ns = c->conf->detach_ms * UINT64_C(1000000),
+        .seed = clock_now_ns() + group,
+        .machine = &machine_calls,
+        .ctx = p,
+    };
+    int rc = tree_open(&o, &p->tree, e);
+    if (rc != 0)
+        return rc;
+    h->places++;
+    if (trace_dir) {
+        char name[2 * CLUSTER_NAME_BYTES + 8];
+        snprintf(name, sizeof(name), "%s-%s", c->conf->group[group].name,
+                 c->conf->host[h->index].name);
+        rc = api_trace(c, trace_dir, name, &p->trace, e);
+        if (rc != 0)
+            return rc;
+        if (h->mem->incarnation == 0)
+            trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
+    }
+    host_add_tree(&h->loop, p->tree);
+    return 0;
+}
+
+static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
+{
+    const struct tram_cluster *c = h->cluster;
+    int rc = api_join(c, &c->host[h->index], &h->mem, e);
+    if (rc != 0)
+        return rc;
+    static const enum host_wait waits[] = {
+        [CLUSTER_WAIT_AUTO] = HOST_AUTO,
+        [CLUSTER_WAIT_SPIN] = HOST_SPIN,
+        [CLUSTER_WAIT_SLEEP] = HOST_SLEEP,
+    };
+    host_init(&h->loop, &(struct host_options){.mem = h->mem, .wait = waits[c->conf->wait]});
+    h->place = calloc(c->conf->groups, sizeof(*h->place));
+    if (h->place == NULL)
+        return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
+    for (uint32_t g = 0; g < c->conf->groups; g++)
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            if (c->group[g].nodes[q] == h->index) {
+                rc = place_open(h, (uint16_t)g, q, trace_dir, e);
+                if (rc != 0)
+                    return rc;
+            }
+    h->page = api_page_open(h->mem, c->conf->host[h->index].name, h->places, e);
+    return h->page ? 0 : ERR_SYSTEM;
+}
+
+int tram_host_open(const struct tram_cluster *c, const struct tram_host_options *o,
+                   struct tram_host **out, struct tram_error *error)
+{
+    struct err e = {""};
+    int index = o->name ? cluster_host(c->conf, o->name) : -1;
+    if (index < 0)
+        return api_error(error,
+                         err_set(&e, ERR_NOTFOUND, "there is no host '%s' in cluster %s",
+                                 o->name ? o->name : "", c->conf->name),
+                         &e);
+    struct tram_host *h = calloc(1, sizeof(*h));
+    if (h == NULL)
+        return api_error(error, ERR_NOMEM, NULL);
+    h->cluster = c;
+    h->index = (uint32_t)index;
+    h->machine = o->machine;
+    h->ctx = o->ctx;
+    int rc = open_all(h, o->trace_dir, &e);
+    if (rc != 0) {
+        tram_host_close(h);
+        return api_error(error, rc, &e);
+    }
+    *out = h;
+    return TRAM_OK;
+}
+
+void tram_host_close(struct tram_host *h)
+{
+    if (h == NULL)
+        return;
+    for (uint32_t i = 0; i < h->places; i++) {
+        trace_close(h->place[i].trace, NULL);
+        tree_close(h->place[i].tree);
+        free(h->place[i].saved);
+        free(h->place[i].loading);
+    }
+    if (h->mem) {
+        api_page_close(h->page, h->mem, h->cluster->conf->host[h->index].name, h->places);
+        shm_close_node(h->mem);
+    }
+    free(h->place);
+    free(h);
+}
+
+/* ---- running ---- */
+
+static int after_round(struct tram_host *h, int work, struct tram_error *error)
+{
+    struct err e = {""};
+    page_fill(h, clock_now_ns());
+    if (h->failure)
+        return api_error(error,
+                         err_set(&e, ERR_CORRUPT, "host %s: %s",
+                                 h->cluster->conf->host[h->index].name, h->failure),
+                         &e);
+    for (uint32_t i = 0; i < h->places; i++) {
+        const char *broken = log_broken(tree_log(h->place[i].tree));
+        if (broken)
+            return api_error(error,
+                             err_set(&e, ERR_CORRUPT, "group %s at host %s: %s",
+                                     h->cluster->conf->group[h->place[i].group].name,
+                                     h->cluster->conf->host[h->index].name, broken),
+                             &e);
+    }
+    return work;
+}
+
+int tram_host_step(struct tram_host *h, struct tram_error *error)
+{
+    return after_round(h, host_step(&h->loop), error);
+}
+
+int tram_host_poll(struct tram_host *h, struct tram_error *error)
+{
+    return after_round(h, host_round(&h->loop, clock_now_ns()), error);
+}
+
+int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)
+{
+    if (n >= h->places)
+        return TRAM_NOTFOUND;
+    const struct place *p = &h->place[n];
+    struct log_stats s;
+    log_stats(tree_log(p->tree), &s);
+    *out = (struct tram_replica_stats){
+        .group = p->group,
+        .rank = p->rank,
+        .role = (enum tram_role)s.state,
+        .leader = log_leader_node(tree_log(p->tree)),
+        .ballot = s.promised,
+        .applied = s.applied,
+        .commit = s.commit,
+        .tail = s.tail,
+        .attached = s.live,
+        .behind = s.behind,
+        .delivered = tree_delivered(p->tree),
+        .terms = s.terms,
+    };
+    return TRAM_OK;
+}

@@ -1,0 +1,26 @@
+/* From trace files to the checker. */
+#ifndef CHECK_LOAD_H
+#define CHECK_LOAD_H
+
+#include "base/err.h"
+#include "check/amcast.h"
+
+struct load_report {
+    uint32_t files;
+    uint64_t bytes;
+    uint32_t cut;      /* files whose last line is incomplete and was left out */
+    uint32_t unclosed; /* files whose writer was killed, or is still writing */
+    uint32_t crashed;  /* clients that this makes crashed */
+};
+
+/* Called now and then with what was read so far. */
+typedef void load_progress(void *arg, const struct load_report *, uint64_t events);
+
+/* Feeds one trace file. A client whose file was not closed counts as crashed. */
+int load_file(struct amcast *, const char *path, struct load_report *, struct err *);
+
+/* Feeds all DIR/NAME.jsonl, in the order of their names. ERR_NOTFOUND if there are none. */
+int load_dir(struct amcast *, const char *dir, load_progress *, void *arg, struct load_report *,
+             struct err *);
+
+#endif

@@ -1,0 +1,267 @@
+/* tram check: are the traces of a run what atomic multicast promises? */
+#include "base/clock.h"
+#include "check/amcast.h"
+#include "check/load.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: tram check DIR [OPTIONS]\n"
+    "\n"
+    "Reads the traces in DIR (what --trace DIR wrote: one file NAME.jsonl per client and replica)\n"
+    "and checks integrity, validity, uniform agreement, delivery numbers, prefix order and "
+    "acyclic\n"
+    "order of all deliveries in them.\n"
+    "\n"
+    "  --quiesced     the run had come to rest: what was cast or delivered must have been "
+    "delivered\n"
+    "                 by all replicas of its destinations. Without it agreement is not checked\n"
+    "  --down NAME    with --quiesced: this host (group, client) was down at the end and need not\n"
+    "                 have caught up; may be repeated\n"
+    "  --json         one JSON object instead of text\n"
+    "  --quiet        only violations, no summary and no progress\n"
+    "\n"
+    "Exit code: 0 all is well, 1 a property is violated, 2 wrong usage or unreadable traces.\n";
+
+enum { DOWN_MAX = 4096 };
+
+struct check_args {
+    const char *dir;
+    bool quiesced, json, quiet;
+    const char **down; /* points into argv */
+    int down_count;
+};
+
+struct run {
+    uint64_t start_ns, shown_ns;
+    uint64_t events;
+    bool show;
+    double load_s, verify_s;
+    struct load_report report;
+};
+
+static double seconds_since(uint64_t ns)
+{
+    return (double)(clock_now_ns() - ns) / 1e9;
+}
+
+static void on_progress(void *arg, const struct load_report *report, uint64_t events)
+{
+    struct run *r = arg;
+    r->events += events;
+    if (!r->show || clock_now_ns() - r->shown_ns < 200000000)
+        return;
+    r->shown_ns = clock_now_ns();
+    fprintf(stderr, "\rreading: %u files, %.1f million events, %.1f million/s ", report->files,
+            (double)r->events / 1e6, (double)r->events / 1e6 / seconds_since(r->start_ns));
+}
+
+/* ---- text ---- */
+
+static void print_violations(const struct amcast *a)
+{
+    const struct amcast_violation *v;
+    for (uint32_t i = 0; (v = amcast_violation(a, i)) != NULL; i++) {
+        printf("VIOLATION of %s: %s\n", amcast_property_names[v->property], v->text);
+        for (uint32_t k = 0; k < v->evidence_count; k++)
+            printf("    %s:%u: %s\n", amcast_file_name(a, v->evidence[k].place.file),
+                   v->evidence[k].place.line, v->evidence[k].text);
+    }
+}
+
+static void print_notes(const struct check_args *c, const struct load_report *l)
+{
+    if (l->cut > 0)
+        printf("note: %u file%s with an incomplete last line, which is left out\n", l->cut,
+               l->cut == 1 ? "" : "s");
+    if (l->unclosed > 0)
+        printf("note: %u file%s not closed: the writer was killed or is still running\n",
+               l->unclosed, l->unclosed == 1 ? "" : "s");
+    if (c->quiesced && l->crashed > 0)
+        printf("note: %u client%s crashed: what was cast, and not delivered anywhere, is excused\n",
+               l->crashed, l->crashed == 1 ? "" : "s");
+}
+
+static double cpu_s(void)
+{
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u) != 0)
+        return 0;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static long peak_mib(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? u.ru_maxrss / 1024 : 0;
+}
+
+static void print_summary(const struct check_args *c, const struct run *r,
+                          const struct amcast_summary *s)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = {
+        {"files", r->report.files},      {"groups", s->groups},   {"replicas", s->replicas},
+        {"lives of replicas", s->lives}, {"clients", s->clients}, {"casts", s->casts},
+        {"deliveries", s->deliveries},   {"dones", s->dones},
+    };
+    for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        printf("%-20s %12llu\n", counts[i].name, (unsigned long long)counts[i].value);
+    for (unsigned p = 0; p < AMCAST_PROPERTIES; p++) {
+        printf("%-20s ", amcast_property_names[p]);
+        if (s->violations[p] > 0)
+            printf("%12s  %llu times\n", "VIOLATED", (unsigned long long)s->violations[p]);
+        else if (!s->checked[p])
+            printf("%12s  needs --quiesced\n", "not checked");
+        else if (p == AMCAST_VALIDITY && !c->quiesced)
+            printf("%12s  of what is done; --quiesced checks all\n", "ok");
+        else
+            printf("%12s\n", "ok");
+    }
+    print_notes(c, &r->report);
+    printf(
+        "read %.1f MB in %.2f s, checked in %.2f s (%.2f s of CPU), %.2f million events/s, %ld MiB"
+        " at most\n",
+        (double)r->report.bytes / 1e6, r->load_s, r->verify_s, cpu_s(),
+        (double)r->events / 1e6 / (r->load_s + r->verify_s), peak_mib());
+}
+
+/* ---- JSON ---- */
+
+static const char *const json_keys[AMCAST_PROPERTIES] = {
+    [AMCAST_INTEGRITY] = "integrity", [AMCAST_VALIDITY] = "validity",
+    [AMCAST_AGREEMENT] = "agreement", [AMCAST_NUMBERS] = "numbers",
+    [AMCAST_PREFIX] = "prefix_order", [AMCAST_ACYCLIC] = "acyclic_order",
+};
+
+/* Names come from files: anything may be in them. */
+static void print_json_string(const char *s)
+{
+    putchar('"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            printf("\\%c", *s);
+        else if ((unsigned char)*s < ' ')
+            printf("\\u%04x", (unsigned)*s);
+        else
+            putchar(*s);
+    }
+    putchar('"');
+}
+
+static void print_json(const struct check_args *c, const struct run *r, const struct amcast *a,
+                       const struct amcast_summary *s, bool ok)
+{
+    const struct amcast_violation *v;
+    printf("{\"ok\":%s,\"quiesced\":%s,\"files\":%u,\"bytes\":%llu,\"cut\":%u,\"unclosed\":%u,"
+           "\"crashed_clients\":%u,\"groups\":%u,\"replicas\":%u,\"lives\":%u,\"clients\":%u,"
+           "\"casts\":%llu,\"deliveries\":%llu,\"dones\":%llu,\"read_s\":%.3f,\"check_s\":%.3f,"
+           "\"cpu_s\":%.3f,\"peak_mib\":%ld,\"properties\":{",
+           ok ? "true" : "false", c->quiesced ? "true" : "false", r->report.files,
+           (unsigned long long)r->report.bytes, r->report.cut, r->report.unclosed,
+           r->report.crashed, s->groups, s->replicas, s->lives, s->clients,
+           (unsigned long long)s->casts, (unsigned long long)s->deliveries,
+           (unsigned long long)s->dones, r->load_s, r->verify_s, cpu_s(), peak_mib());
+    for (unsigned p = 0; p < AMCAST_PROPERTIES; p++)
+        printf("%s\"%s\":{\"result\":\"%s\",\"violations\":%llu}", p ? "," : "", json_keys[p],
+               s->violations[p] ? "violated" : (s->checked[p] ? "ok" : "not checked"),
+               (unsigned long long)s->violations[p]);
+    printf("},\"violations\":[");
+    for (uint32_t i = 0; (v = amcast_violation(a, i)) != NULL; i++) {
+        printf("%s{\"property\":\"%s\",\"text\":", i ? "," : "", json_keys[v->property]);
+        print_json_string(v->text);
+        printf(",\"events\":[");
+        for (uint32_t k = 0; k < v->evidence_count; k++) {
+            printf("%s{\"file\":", k ? "," : "");
+            print_json_string(amcast_file_name(a, v->evidence[k].place.file));
+            printf(",\"line\":%u,\"text\":", v->evidence[k].place.line);
+            print_json_string(v->evidence[k].text);
+            putchar('}');
+        }
+        printf("]}");
+    }
+    printf("]}\n");
+}
+
+/* ---- all of it ---- */
+
+static int check_dir(const struct check_args *c, struct amcast *a)
+{
+    struct run r = {.start_ns = clock_now_ns(), .show = !c->quiet && isatty(2)};
+    struct err e = {{0}};
+    int rc = load_dir(a, c->dir, on_progress, &r, &r.report, &e);
+    r.load_s = seconds_since(r.start_ns);
+    if (r.show && r.shown_ns != 0)
+        fputc('\n', stderr);
+    if (rc < 0) {
+        fprintf(stderr, "tram check: %s\n", e.text);
+        return CMD_USAGE;
+    }
+    for (int i = 0; i < c->down_count; i++)
+        if (!amcast_down(a, c->down[i])) {
+            fprintf(stderr,
+                    "tram check: --down %s: no host, group or client of that name is in"
+                    " the traces\n",
+                    c->down[i]);
+            return CMD_USAGE;
+        }
+    uint64_t begin = clock_now_ns();
+    bool ok = amcast_verify(a, c->quiesced);
+    r.verify_s = seconds_since(begin);
+
+    struct amcast_summary s;
+    amcast_summarise(a, &s);
+    if (c->json) {
+        print_json(c, &r, a, &s, ok);
+    } else {
+        print_violations(a);
+        if (!c->quiet)
+            print_summary(c, &r, &s);
+    }
+    return ok ? CMD_DONE : CMD_FAILED;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    const char *down[DOWN_MAX];
+    struct check_args c = {.down = down};
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i];
+        if (args_is_help(o)) {
+            fputs(usage, stdout);
+            return CMD_DONE;
+        } else if (strcmp(o, "--quiesced") == 0) {
+            c.quiesced = true;
+        } else if (strcmp(o, "--json") == 0) {
+            c.json = true;
+        } else if (strcmp(o, "--quiet") == 0) {
+            c.quiet = true;
+        } else if (strcmp(o, "--down") == 0) {
+            if (i + 1 == argc || c.down_count == DOWN_MAX)
+                return args_bad("check", o, "needs the name of a host");
+            down[c.down_count++] = argv[++i];
+        } else if (o[0] == '-') {
+            return args_unknown("check", o);
+        } else if (c.dir != NULL) {
+            return args_bad("check", o, "one directory is checked at a time");
+        } else {
+            c.dir = o;
+        }
+    }
+    if (c.dir == NULL)
+        return args_bad("check", "DIR", "say which directory of traces to check");
+    if (c.down_count > 0 && !c.quiesced)
+        return args_bad("check", "--down", "only makes sense with --quiesced");
+    struct amcast *a = amcast_open();
+    int rc = check_dir(&c, a);
+    amcast_close(a);
+    return rc;
+}

@@ -1,0 +1,42 @@
+#include "cli/conf.h"
+
+#include "cli/cmd.h"
+
+static void print_warnings(const struct cluster *c)
+{
+    for (uint32_t i = 0; i < c->warnings && i < CLUSTER_WARNINGS_MAX; i++)
+        fprintf(stderr, "%s\n", c->warning[i]);
+    if (c->warnings > CLUSTER_WARNINGS_MAX)
+        fprintf(stderr, "and %u more warnings\n", c->warnings - CLUSTER_WARNINGS_MAX);
+}
+
+int conf_load_or_complain(const char *path, struct cluster **out)
+{
+    struct err e = {0};
+
+    int rc = cluster_load(path, out, &e);
+    if (rc < 0) {
+        fprintf(stderr, "%s\n", e.text);
+        return rc == ERR_NOTFOUND ? CMD_USAGE : CMD_FAILED;
+    }
+    print_warnings(*out);
+    return CMD_DONE;
+}
+
+int conf_check_only(const char *path)
+{
+    struct cluster *c;
+    uint32_t replicas = 0;
+
+    int code = conf_load_or_complain(path, &c);
+    if (code != CMD_DONE)
+        return code;
+    for (uint32_t i = 0; i < c->groups; i++)
+        replicas += c->group[i].replicas;
+    printf("%s: correct; cluster '%s': %u groups with %u replicas on %u hosts, transport %s,"
+           " protocol %s\n",
+           path, c->name, c->groups, replicas, c->hosts, cluster_transport_name(c->transport),
+           cluster_protocol_name(c->protocol));
+    cluster_free(c);
+    return CMD_DONE;
+}

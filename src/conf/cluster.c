@@ -1,0 +1,221 @@
+#include "conf/cluster.h"
+
+#include "conf/cluster_impl.h"
+#include "conf/value.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct setting_info setting_info[SETTING_COUNT] = {
+#define SETTING_INFO_(key, kind, least, most, value, help)                                         \
+    {#key, SETTING_##kind, least, most, value, help, offsetof(struct cluster, key)},
+    SETTING_LIST(SETTING_INFO_)
+#undef SETTING_INFO_
+};
+
+const char *const transport_names[] = {"shm", "tcp", "verbs", NULL};
+const char *const protocol_names[] = {"tree", "genuine", NULL};
+const char *const wait_names[] = {"auto", "spin", "sleep", NULL};
+
+uint32_t *setting_at(struct cluster *c, enum setting s)
+{
+    return (uint32_t *)(void *)((char *)c + setting_info[s].offset);
+}
+
+uint32_t setting_get(const struct cluster *c, enum setting s)
+{
+    uint32_t value;
+
+    memcpy(&value, (const char *)c + setting_info[s].offset, sizeof value);
+    return value;
+}
+
+uint32_t source_bytes_default(uint32_t payload_max)
+{
+    uint64_t fits = value_power_from((uint64_t)payload_max * SOURCE_MESSAGES);
+
+    return fits > 64 << 10 ? (uint32_t)fits : 64 << 10;
+}
+
+struct cluster *cluster_blank(void)
+{
+    struct cluster *c = calloc(1, sizeof *c);
+
+    if (c == NULL)
+        return NULL;
+    for (enum setting s = 0; s < SETTING_COUNT; s++)
+        *setting_at(c, s) = setting_info[s].value;
+    c->source_bytes = source_bytes_default(c->payload_max);
+    return c;
+}
+
+void cluster_free(struct cluster *c)
+{
+    free(c);
+}
+
+int cluster_host(const struct cluster *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->hosts; i++)
+        if (strcmp(c->host[i].name, name) == 0)
+            return (int)i;
+    return CLUSTER_NONE;
+}
+
+int cluster_group(const struct cluster *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->groups; i++)
+        if (strcmp(c->group[i].name, name) == 0)
+            return (int)i;
+    return CLUSTER_NONE;
+}
+
+bool word_index(const char *const *list, const char *word, unsigned *index)
+{
+    for (unsigned i = 0; list[i] != NULL; i++) {
+        if (strcmp(list[i], word) == 0) {
+            *index = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cluster_transport_named(const char *name, enum cluster_transport *out)
+{
+    unsigned i;
+    bool found = word_index(transport_names, name, &i);
+
+    if (found)
+        *out = (enum cluster_transport)i;
+    return found;
+}
+
+bool cluster_protocol_named(const char *name, enum cluster_protocol *out)
+{
+    unsigned i;
+    bool found = word_index(protocol_names, name, &i);
+
+    if (found)
+        *out = (enum cluster_protocol)i;
+    return found;
+}
+
+const char *cluster_transport_name(enum cluster_transport t)
+{
+    return transport_names[t];
+}
+
+const char *cluster_protocol_name(enum cluster_protocol p)
+{
+    return protocol_names[p];
+}
+
+void cluster_name_from_file(const char *file, char out[CLUSTER_NAME_BYTES])
+{
+    const char *slash = strrchr(file, '/');
+    const char *base = slash != NULL ? slash + 1 : file;
+    const char *dot = strrchr(base, '.');
+    bool yaml = dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    size_t bytes = yaml ? (size_t)(dot - base) : strlen(base), n = 0;
+
+    for (; n < bytes && n < NAME_CHARS_MAX; n++)
+        out[n] = name_char_ok(base[n]) ? base[n] : '-';
+    out[n] = '\0';
+    if (!name_ok(out))
+        snprintf(out, CLUSTER_NAME_BYTES, "cluster");
+}
+
+void cluster_warn(struct cluster *c, const struct doc *d, uint32_t line, const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES - DOC_FILE_BYTES - 32]; /* so that the whole fits */
+    va_list ap;
+
+    if (c->warnings++ >= CLUSTER_WARNINGS_MAX)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(c->warning[c->warnings - 1], ERR_TEXT_BYTES, "%s:%u: warning: %s", d->file, line,
+             text);
+}
+
+/* ---- files ---- */
+
+int cluster_parse(const char *text, size_t bytes, const char *file, struct cluster **out,
+                  struct err *e)
+{
+    struct doc d;
+
+    *out = NULL;
+    if (bytes > CLUSTER_FILE_BYTES_MAX) {
+        doc_show_file(file, d.file);
+        return err_set(e, ERR_TOOBIG, "%s: larger than %s; no cluster file is", d.file,
+                       value_size_shown(CLUSTER_FILE_BYTES_MAX).s);
+    }
+    int rc = doc_read(&d, text, bytes, file, e);
+    if (rc < 0)
+        return rc;
+    struct cluster *c = cluster_blank();
+    rc = c ? cluster_read(c, &d, file, e)
+           : err_set(e, ERR_NOMEM, "%s: no memory to read it", d.file);
+    doc_fini(&d);
+    if (rc < 0)
+        cluster_free(c);
+    else
+        *out = c;
+    return rc;
+}
+
+/* Reads at most one byte more than is allowed, which tells that there is too much; regular or not. */
+static int read_all(int fd, const char *shown, char *text, size_t room, size_t *bytes,
+                    struct err *e)
+{
+    *bytes = 0;
+    while (*bytes < room) {
+        ssize_t n = read(fd, text + *bytes, room - *bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(e, "%s: cannot be read", shown);
+        if (n == 0)
+            break;
+        *bytes += (size_t)n;
+    }
+    return 0;
+}
+
+int cluster_load(const char *path, struct cluster **out, struct err *e)
+{
+    size_t room = CLUSTER_FILE_BYTES_MAX + 1, bytes = 0;
+    char shown[DOC_FILE_BYTES];
+    struct stat st;
+    char *text = NULL;
+
+    *out = NULL;
+    doc_show_file(path, shown);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return err_set(e, ERR_NOTFOUND, "%s: there is no such file; `tram init` writes one", shown);
+    if (fd < 0)
+        return err_sys(e, "%s: cannot be opened", shown);
+    int rc = fstat(fd, &st) < 0 ? err_sys(e, "%s: cannot be looked at", shown) : 0;
+    if (rc == 0 && S_ISDIR(st.st_mode))
+        rc = err_set(e, ERR_INVALID, "%s: is a directory; name the cluster file in it", shown);
+    if (rc < 0)
+        goto out;
+    text = malloc(room); /* the kernel gives only the pages that are filled */
+    rc = text ? read_all(fd, shown, text, room, &bytes, e)
+              : err_set(e, ERR_NOMEM, "%s: no memory to read it", shown);
+    if (rc == 0)
+        rc = cluster_parse(text, bytes, path, out, e);
+out:
+    free(text);
+    close(fd);
+    return rc;
+}

@@ -1,0 +1,124 @@
+/* The cluster file: which hosts there are, which groups they carry, and how large things may get.
+ *
+ * A `struct cluster` is plain data without pointers into it: it is made in one piece by load, parse
+ * or make, nothing changes it later, and any thread may read it. Whoever got it frees it.
+ *
+ * Every mistake in a file is answered with "FILE:LINE: what is wrong; what would be right", the
+ * first one found. docs/cluster.example.yaml shows all keys. */
+#ifndef CONF_CLUSTER_H
+#define CONF_CLUSTER_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum {
+    CLUSTER_HOSTS_MAX = 128,
+    CLUSTER_GROUPS_MAX = 1024,
+    CLUSTER_REPLICAS_MAX = 9, /* of one group */
+    CLUSTER_NAME_BYTES = 32,  /* of any name: 30 characters and the final 0, to a multiple of 8 */
+    CLUSTER_ADDRESS_BYTES = 256, /* DNS allows 253 characters */
+    CLUSTER_DIR_BYTES = 200,     /* of runtime_dir */
+    CLUSTER_FILE_BYTES_MAX = 4 << 20,
+    CLUSTER_WARNINGS_MAX = 16, /* those after them are only counted */
+    CLUSTER_NONE = -1,         /* no such group or host; the parent of a root */
+};
+
+enum cluster_transport { CLUSTER_SHM, CLUSTER_TCP, CLUSTER_VERBS };
+enum cluster_protocol { CLUSTER_TREE, CLUSTER_GENUINE };
+enum cluster_wait { CLUSTER_WAIT_AUTO, CLUSTER_WAIT_SPIN, CLUSTER_WAIT_SLEEP };
+
+struct cluster_host {
+    char name[CLUSTER_NAME_BYTES];
+    char address[CLUSTER_ADDRESS_BYTES]; /* IPv6 without brackets; "" if none, which shm allows */
+    uint16_t port;                       /* 0 if there is no address */
+    uint32_t line;                       /* where the file has it; 0 if made without one */
+};
+
+struct cluster_group {
+    char name[CLUSTER_NAME_BYTES];
+    int32_t parent;    /* index of a group; CLUSTER_NONE for a root */
+    uint32_t replicas; /* 1 to CLUSTER_REPLICAS_MAX */
+    uint8_t
+        replica[CLUSTER_REPLICAS_MAX]; /* indexes of hosts by rank; the first leads at the start */
+    uint32_t line;                     /* of the group, and of its parent; 0 as above */
+    uint32_t parent_line;
+};
+
+struct cluster {
+    char name[CLUSTER_NAME_BYTES];
+    enum cluster_transport transport;
+    enum cluster_protocol protocol;
+    enum cluster_wait wait;
+    bool durable;                        /* false until there is a log on disk */
+    char runtime_dir[CLUSTER_DIR_BYTES]; /* "": left to the transport */
+
+    uint32_t clients;      /* that may be open at the same time */
+    uint32_t payload_max;  /* bytes of a message */
+    uint32_t log_bytes;    /* a replica's copy of its group's log; holds 16 largest messages */
+    uint32_t source_bytes; /* a client's or parent's ring at a replica; holds 4 largest messages */
+    uint32_t reply_max;    /* bytes of a reply */
+    uint32_t heartbeat_ms;
+    uint32_t suspect_ms;
+    uint32_t detach_ms;
+
+    uint32_t hosts;
+    struct cluster_host host[CLUSTER_HOSTS_MAX];
+    uint32_t groups; /* under the tree protocol exactly one is a root, and all hang below it */
+    struct cluster_group group[CLUSTER_GROUPS_MAX];
+
+    uint32_t warnings;                                  /* may exceed CLUSTER_WARNINGS_MAX */
+    char warning[CLUSTER_WARNINGS_MAX][ERR_TEXT_BYTES]; /* "FILE:LINE: warning: ..." */
+};
+
+/* Reads the file. ERR_NOTFOUND: there is none; ERR_SYSTEM: it cannot be read; ERR_TOOBIG: over
+ * CLUSTER_FILE_BYTES_MAX; ERR_INVALID: it has a mistake. */
+int cluster_load(const char *path, struct cluster **, struct err *);
+
+/* The same from memory; `file` is the name that errors show and the cluster's name derives from. */
+int cluster_parse(const char *text, size_t bytes, const char *file, struct cluster **,
+                  struct err *);
+
+void cluster_free(struct cluster *);
+
+/* Index by name; CLUSTER_NONE if there is none. */
+int cluster_host(const struct cluster *, const char *name);
+int cluster_group(const struct cluster *, const char *name);
+
+/* The same cluster: everything equal but lines and warnings. */
+bool cluster_equal(const struct cluster *, const struct cluster *);
+
+/* Writes a commented file that loads back equal. ERR_SYSTEM if the stream fails. */
+int cluster_write(FILE *, const struct cluster *, struct err *);
+
+/* By name: true and the value, or false. */
+bool cluster_transport_named(const char *name, enum cluster_transport *);
+bool cluster_protocol_named(const char *name, enum cluster_protocol *);
+const char *cluster_transport_name(enum cluster_transport);
+const char *cluster_protocol_name(enum cluster_protocol);
+
+/* A regular cluster on this machine: groups g1, g2, ... on hosts h1, h2, ..., the replicas of each
+ * group one host further than those of the group before, so that leaders spread over the hosts. */
+struct cluster_plan {
+    const char *name; /* NULL: "cluster" */
+    uint32_t groups;
+    uint32_t replicas; /* of each group; at most one per host */
+    uint32_t hosts;
+    const uint16_t *parent; /* of each group, UINT16_MAX for none, as overlay_shape_fill gives it;
+                             * NULL: all below the first */
+    enum cluster_transport transport;
+    enum cluster_protocol protocol;
+    uint16_t port; /* of h1, the others follow; 0: 7101 */
+};
+
+/* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */
+int cluster_make(const struct cluster_plan *, struct cluster **, struct err *);
+
+/* The name that a cluster gets from its file: the last part of the path without .yaml, with '-' for
+ * what a name may not have. */
+void cluster_name_from_file(const char *file, char out[CLUSTER_NAME_BYTES]);
+
+#endif

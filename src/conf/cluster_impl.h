@@ -1,0 +1,74 @@
+/* What the parts of the cluster file share: its keys, and the values of those that have one number. */
+#ifndef CONF_CLUSTER_IMPL_H
+#define CONF_CLUSTER_IMPL_H
+
+#include "conf/cluster.h"
+#include "conf/doc.h"
+
+enum {
+    LOG_MESSAGES = 16,   /* largest messages that a log must hold: batches and recovery need room */
+    SOURCE_MESSAGES = 4, /* and a source's ring: or each message waits for the one before */
+    PORT_DEFAULT = 7101,
+};
+
+enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is a size, too */
+
+/* key, kind, least, most, default, what the written file says about it. 0 as the default of
+ * source_bytes stands for what fits payload_max. */
+#define SETTING_LIST(X)                                                                            \
+    X(clients, NUMBER, 1, 4096, 64, "clients that may be open at the same time")                   \
+    X(payload_max, SIZE, 0, 1 << 20, 16 << 10, "largest message")                                  \
+    X(log_bytes, POWER, 16 << 10, 1 << 30, 256 << 10,                                              \
+      "each replica's copy of the log: a power of two, 16 largest messages or more")               \
+    X(source_bytes, POWER, 4 << 10, 256 << 20, 0,                                                  \
+      "each client's ring at a replica: a power of two, 4 largest messages or more")               \
+    X(reply_max, SIZE, 0, 64 << 10, 64, "largest reply of the state machine")                      \
+    X(heartbeat_ms, NUMBER, 1, 10000, 10, "how often replicas show that they live")                \
+    X(suspect_ms, NUMBER, 2, 60000, 60, "silence after which a leader counts as hung")             \
+    X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")
+
+enum setting {
+#define SETTING_ENUM_(key, kind, least, most, value, help) SETTING_##key,
+    SETTING_LIST(SETTING_ENUM_)
+#undef SETTING_ENUM_
+        SETTING_COUNT
+};
+
+struct setting_info {
+    const char *key;
+    enum setting_kind kind;
+    uint32_t least, most, value;
+    const char *help;
+    size_t offset; /* in struct cluster, of a uint32_t */
+};
+
+extern const struct setting_info setting_info[SETTING_COUNT];
+
+/* The texts of the enums, in order of their values, NULL last. */
+extern const char *const transport_names[];
+extern const char *const protocol_names[];
+extern const char *const wait_names[];
+
+uint32_t setting_get(const struct cluster *, enum setting);
+uint32_t *setting_at(struct cluster *, enum setting);
+
+/* True and the place of the word in the list (NULL last), or false. */
+bool word_index(const char *const *list, const char *word, unsigned *index);
+
+/* A cluster with all defaults and nothing in it; NULL: no memory. */
+struct cluster *cluster_blank(void);
+
+/* What source_bytes is if it is not given: 64 KiB, or more if payload_max needs it. */
+uint32_t source_bytes_default(uint32_t payload_max);
+
+/* Adds "FILE:LINE: warning: ..." to the cluster's list. */
+void cluster_warn(struct cluster *, const struct doc *, uint32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Fills a blank cluster from the file's tree of nodes. */
+int cluster_read(struct cluster *, const struct doc *, const char *file, struct err *);
+
+/* Checks the parents: no cycle, and under the tree protocol one root. */
+int cluster_check_tree(const struct cluster *, const struct doc *, struct err *);
+
+#endif

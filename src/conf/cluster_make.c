@@ -1,0 +1,93 @@
+#include "conf/cluster_impl.h"
+#include "conf/value.h"
+
+#include <string.h>
+
+static int check_plan(const struct cluster_plan *p, struct err *e)
+{
+    if (p->groups < 1 || p->groups > CLUSTER_GROUPS_MAX)
+        return err_set(e, ERR_INVALID, "%u groups; a cluster has 1 to %d", p->groups,
+                       CLUSTER_GROUPS_MAX);
+    if (p->replicas < 1 || p->replicas > CLUSTER_REPLICAS_MAX)
+        return err_set(e, ERR_INVALID, "%u replicas; a group has 1 to %d", p->replicas,
+                       CLUSTER_REPLICAS_MAX);
+    if (p->hosts < 1 || p->hosts > CLUSTER_HOSTS_MAX)
+        return err_set(e, ERR_INVALID, "%u hosts; a cluster has 1 to %d", p->hosts,
+                       CLUSTER_HOSTS_MAX);
+    if (p->replicas > p->hosts)
+        return err_set(e, ERR_INVALID,
+                       "%u replicas on %u hosts; each replica of a group needs a host of its own",
+                       p->replicas, p->hosts);
+    if (p->port > UINT16_MAX - p->hosts)
+        return err_set(e, ERR_INVALID, "port %u; with %u hosts it is at most %u", p->port, p->hosts,
+                       UINT16_MAX - p->hosts);
+    if (p->name != NULL && !name_ok(p->name))
+        return err_set(e, ERR_INVALID,
+                       "'%.40s' is no name; use letters, digits, - _ and . in it, at most %d, and a"
+                       " letter, digit or _ first",
+                       p->name, NAME_CHARS_MAX);
+    return 0;
+}
+
+static int parent_of(const struct cluster_plan *p, uint32_t group)
+{
+    if (p->parent == NULL)
+        return group == 0 ? CLUSTER_NONE : 0;
+    return p->parent[group] == UINT16_MAX ? CLUSTER_NONE : p->parent[group];
+}
+
+int cluster_make(const struct cluster_plan *p, struct cluster **out, struct err *e)
+{
+    *out = NULL;
+    int rc = check_plan(p, e);
+    if (rc < 0)
+        return rc;
+    struct cluster *c = cluster_blank();
+    if (c == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for a cluster");
+    snprintf(c->name, sizeof c->name, "%s", p->name ? p->name : "cluster");
+    c->transport = p->transport;
+    c->protocol = p->protocol;
+    for (c->hosts = 0; c->hosts < p->hosts; c->hosts++) {
+        struct cluster_host *h = &c->host[c->hosts];
+        snprintf(h->name, sizeof h->name, "h%u", c->hosts + 1);
+        snprintf(h->address, sizeof h->address, "127.0.0.1");
+        h->port = (uint16_t)((p->port ? p->port : PORT_DEFAULT) + c->hosts);
+    }
+    for (c->groups = 0; c->groups < p->groups; c->groups++) {
+        struct cluster_group *g = &c->group[c->groups];
+        snprintf(g->name, sizeof g->name, "g%u", c->groups + 1);
+        g->parent = parent_of(p, c->groups);
+        g->replicas = p->replicas;
+        for (uint32_t i = 0; i < p->replicas; i++)
+            g->replica[i] = (uint8_t)((c->groups + i) % p->hosts);
+    }
+    *out = c;
+    return 0;
+}
+
+/* Field by field: padding and the bytes behind a name's end are not part of the cluster. */
+bool cluster_equal(const struct cluster *a, const struct cluster *b)
+{
+    if (strcmp(a->name, b->name) != 0 || a->transport != b->transport ||
+        a->protocol != b->protocol || a->wait != b->wait || a->durable != b->durable ||
+        strcmp(a->runtime_dir, b->runtime_dir) != 0 || a->hosts != b->hosts ||
+        a->groups != b->groups)
+        return false;
+    for (enum setting s = 0; s < SETTING_COUNT; s++)
+        if (setting_get(a, s) != setting_get(b, s))
+            return false;
+    for (uint32_t i = 0; i < a->hosts; i++) {
+        const struct cluster_host *x = &a->host[i], *y = &b->host[i];
+        if (strcmp(x->name, y->name) != 0 || strcmp(x->address, y->address) != 0 ||
+            x->port != y->port)
+            return false;
+    }
+    for (uint32_t i = 0; i < a->groups; i++) {
+        const struct cluster_group *x = &a->group[i], *y = &b->group[i];
+        if (strcmp(x->name, y->name) != 0 || x->parent != y->parent || x->replicas != y->replicas ||
+            memcmp(x->replica, y->replica, x->replicas) != 0)
+            return false;
+    }
+    return true;
+}

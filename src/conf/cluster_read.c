@@ -1,0 +1,543 @@
+#include "conf/cluster_impl.h"
+#include "conf/value.h"
+
+#include <string.h>
+
+/* Where the keys of a map stand in these lists is where take_keys puts their values. The settings
+ * follow the top keys named here. */
+enum top_key {
+    TOP_NAME,
+    TOP_TRANSPORT,
+    TOP_PROTOCOL,
+    TOP_WAIT,
+    TOP_DURABLE,
+    TOP_RUNTIME_DIR,
+    TOP_HOSTS,
+    TOP_GROUPS,
+    TOP_SETTINGS,
+    TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
+};
+enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEYS };
+enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
+
+#define SETTING_KEY_(key, kind, least, most, value, help) #key,
+static const char *const top_keys[] = {"name",  "transport", "protocol",
+                                       "wait",  "durable",   "runtime_dir",
+                                       "hosts", "groups",    SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const host_keys[] = {"name", "address", NULL};
+static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
+
+_Static_assert(sizeof top_keys / sizeof top_keys[0] == TOP_COUNT + 1, "every top key has a name");
+_Static_assert((int)CLUSTER_NAME_BYTES > (int)NAME_CHARS_MAX, "a name fits with its 0");
+_Static_assert(CLUSTER_HOSTS_MAX <= UINT8_MAX + 1, "replicas are host numbers in bytes");
+
+/* What reading one file shares. */
+struct reader {
+    const struct doc *d;
+    struct cluster *c;
+    struct err *e;
+};
+
+/* ---- keys and plain values ---- */
+
+/* "a, b, c" of a list of words, for the end of a sentence. */
+static void join(const char *const *list, char *out, size_t bytes)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (unsigned i = 0; list[i] != NULL && used < bytes; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
+}
+
+/* Sorts the values of a map by its known keys; NULL where a key is not given. `of` begins the sentence
+ * about an unknown one. */
+static int take_keys(struct reader *r, const struct node *map, const char *of,
+                     const char *const *keys, const struct node **value)
+{
+    uint32_t at = map->first;
+
+    for (uint32_t i = 0; i < map->count; i += 2) {
+        const struct node *key = doc_node(r->d, at);
+        const char *word = doc_text(r->d, key);
+        unsigned index;
+
+        if (!word_index(keys, word, &index)) {
+            const char *near = value_nearest(word, keys);
+            char known[ERR_TEXT_BYTES];
+
+            join(keys, known, sizeof known);
+            return doc_bad(r->d, key->line, r->e, "%s has no key '%s'; %s %s%s", of,
+                           doc_shown(word).s, near ? "did you mean" : "the keys are",
+                           near ? near : known, near ? "?" : "");
+        }
+        value[index] = doc_node(r->d, key->next);
+        at = value[index]->next;
+    }
+    return 0;
+}
+
+/* The text of the value, if it is one. */
+static int take_text(struct reader *r, const struct node *n, const char *what, const char *right,
+                     const char **out)
+{
+    if (n->kind != NODE_TEXT || *doc_text(r->d, n) == '\0')
+        return doc_bad(r->d, n->line, r->e, "%s must be %s, not %s", what, right,
+                       doc_what(r->d, n).s);
+    *out = doc_text(r->d, n);
+    return 0;
+}
+
+static int take_name(struct reader *r, const struct node *n, const char *what, char *out)
+{
+    const char *text = NULL;
+
+    int rc = take_text(r, n, what, "a word", &text);
+    if (rc < 0)
+        return rc;
+    if (!name_ok(text))
+        return doc_bad(r->d, n->line, r->e,
+                       "%s '%s' is no name; use letters, digits, - _ and . in it, at most %d, and"
+                       " a letter, digit or _ first",
+                       what, doc_shown(text).s, NAME_CHARS_MAX);
+    memcpy(out, text, strlen(text) + 1);
+    return 0;
+}
+
+/* One word of a list; leaves *out as it is if there is no node. */
+static int take_word(struct reader *r, const struct node *n, const char *what,
+                     const char *const *list, unsigned *out)
+{
+    char right[64];
+    const char *text = NULL;
+
+    if (n == NULL)
+        return 0;
+    join(list, right, sizeof right);
+    int rc = take_text(r, n, what, right, &text);
+    if (rc < 0)
+        return rc;
+    if (!word_index(list, text, out))
+        return doc_bad(r->d, n->line, r->e, "%s is '%s'; it must be one of %s", what,
+                       doc_shown(text).s, right);
+    return 0;
+}
+
+static int take_durable(struct reader *r, const struct node *n)
+{
+    static const char *const bools[] = {"false", "true", NULL};
+    unsigned durable = 0;
+
+    int rc = take_word(r, n, "durable", bools, &durable);
+    if (rc < 0 || !durable)
+        return rc;
+    return doc_bad(r->d, n->line, r->e,
+                   "durable: true is not available yet, messages are kept in memory only; write"
+                   " `durable: false` or leave the line out");
+}
+
+static int take_runtime_dir(struct reader *r, const struct node *n)
+{
+    const char *text = NULL;
+
+    if (n == NULL)
+        return 0;
+    int rc = take_text(r, n, "runtime_dir", "an absolute path", &text);
+    if (rc < 0)
+        return rc;
+    if (text[0] != '/')
+        return doc_bad(r->d, n->line, r->e,
+                       "runtime_dir '%s' is relative; write an absolute path like /run/tram",
+                       doc_shown(text).s);
+    size_t bytes = strlen(text);
+    if (bytes >= sizeof r->c->runtime_dir)
+        return doc_bad(r->d, n->line, r->e, "runtime_dir has %zu bytes; it may have %zu", bytes,
+                       sizeof r->c->runtime_dir - 1);
+    for (size_t i = 0; i < bytes; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+            return doc_bad(r->d, n->line, r->e,
+                           "runtime_dir '%s' has a control character; leave it out",
+                           doc_shown(text).s);
+    memcpy(r->c->runtime_dir, text, bytes + 1);
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+static int take_setting(struct reader *r, const struct node *n, enum setting s)
+{
+    const struct setting_info *i = &setting_info[s];
+    bool size = i->kind != SETTING_NUMBER;
+    uint64_t value = 0;
+
+    if (n == NULL)
+        return 0;
+    bool read = n->kind == NODE_TEXT && (size ? value_size(doc_text(r->d, n), &value)
+                                              : value_number(doc_text(r->d, n), &value));
+    if (!read || value < i->least || value > i->most) {
+        if (size)
+            return doc_bad(r->d, n->line, r->e,
+                           "%s must be a size from %s to %s, like 65536, 64k, 64 KiB or 1 MiB,"
+                           " not %s",
+                           i->key, value_size_shown(i->least).s, value_size_shown(i->most).s,
+                           doc_what(r->d, n).s);
+        return doc_bad(r->d, n->line, r->e, "%s must be a whole number from %u to %u, not %s",
+                       i->key, i->least, i->most, doc_what(r->d, n).s);
+    }
+    uint64_t power = value_power_from(value);
+    if (i->kind == SETTING_POWER && power != value)
+        return doc_bad(r->d, n->line, r->e, "%s must be a power of two; %s is none, %s and %s are",
+                       i->key, doc_what(r->d, n).s, value_size_shown(power / 2).s,
+                       value_size_shown(power).s);
+    *setting_at(r->c, s) = (uint32_t)value;
+    return 0;
+}
+
+/* The ring must hold so many largest messages. The line is that of the value in the file; if both
+ * are there, that of the ring. */
+static int check_room(struct reader *r, enum setting ring, uint32_t messages,
+                      const struct node *const *given)
+{
+    uint64_t needed = value_power_from((uint64_t)r->c->payload_max * messages);
+    uint32_t have = setting_get(r->c, ring);
+    const struct node *at = given[TOP_SETTINGS + ring] ? given[TOP_SETTINGS + ring]
+                                                       : given[TOP_SETTINGS + SETTING_payload_max];
+    const char *key = setting_info[ring].key;
+
+    if (needed <= have)
+        return 0;
+    return doc_bad(r->d, at->line, r->e,
+                   "%s (%s) must hold %u messages of payload_max (%s); set %s to %s or"
+                   " more, or payload_max to %s or less",
+                   key, value_size_shown(have).s, messages, value_size_shown(r->c->payload_max).s,
+                   key, value_size_shown(needed).s, value_size_shown(have / messages).s);
+}
+
+static int take_settings(struct reader *r, const struct node *const *given)
+{
+    struct cluster *c = r->c;
+    int rc = 0;
+
+    for (enum setting s = 0; rc == 0 && s < SETTING_COUNT; s++)
+        rc = take_setting(r, given[TOP_SETTINGS + s], s);
+    if (rc < 0)
+        return rc;
+    if (given[TOP_SETTINGS + SETTING_source_bytes] == NULL)
+        c->source_bytes = source_bytes_default(c->payload_max);
+    rc = check_room(r, SETTING_log_bytes, LOG_MESSAGES, given);
+    if (rc == 0)
+        rc = check_room(r, SETTING_source_bytes, SOURCE_MESSAGES, given);
+    if (rc < 0)
+        return rc;
+    if (c->suspect_ms < 2 * c->heartbeat_ms) {
+        const struct node *at = given[TOP_SETTINGS + SETTING_suspect_ms];
+        at = at ? at : given[TOP_SETTINGS + SETTING_heartbeat_ms];
+        return doc_bad(r->d, at->line, r->e,
+                       "suspect_ms (%u) must be at least twice heartbeat_ms (%u), or a healthy"
+                       " leader is suspected; set it to %u or more",
+                       c->suspect_ms, c->heartbeat_ms, 2 * c->heartbeat_ms);
+    }
+    return 0;
+}
+
+/* ---- hosts ---- */
+
+static int take_address(struct reader *r, const struct node *n, struct cluster_host *h)
+{
+    const char *text = NULL;
+
+    if (n == NULL) {
+        if (r->c->transport == CLUSTER_SHM)
+            return 0; /* hosts of one machine find each other by name */
+        return doc_bad(r->d, h->line, r->e,
+                       "host '%s' has no address, which transport %s needs; add one like"
+                       " `address: 127.0.0.1:%d`",
+                       h->name, transport_names[r->c->transport], PORT_DEFAULT);
+    }
+    int rc = take_text(r, n, "address", "HOST:PORT, or \"[IPV6]:PORT\" in quotes", &text);
+    if (rc < 0)
+        return rc;
+    const char *wrong = value_address(text, h->address, sizeof h->address, &h->port);
+    if (wrong != NULL)
+        return doc_bad(r->d, n->line, r->e,
+                       "address '%s' %s; write it like 127.0.0.1:%d, node1:%d or \"[::1]:%d\"",
+                       doc_shown(text).s, wrong, PORT_DEFAULT, PORT_DEFAULT, PORT_DEFAULT);
+    for (const struct cluster_host *o = r->c->host; o < h; o++)
+        if (o->port == h->port && strcmp(o->address, h->address) == 0)
+            return doc_bad(r->d, n->line, r->e,
+                           "address '%s' is that of host '%s' (line %u) already; give each host a"
+                           " port of its own",
+                           doc_shown(text).s, o->name, o->line);
+    return 0;
+}
+
+static int take_host(struct reader *r, const struct node *n)
+{
+    const struct node *value[HOST_KEYS] = {NULL};
+    struct cluster *c = r->c;
+    struct cluster_host *h = &c->host[c->hosts];
+
+    if (c->hosts == CLUSTER_HOSTS_MAX)
+        return doc_bad(r->d, n->line, r->e, "too many hosts; a cluster has at most %d",
+                       CLUSTER_HOSTS_MAX);
+    if (n->kind != NODE_MAP)
+        return doc_bad(r->d, n->line, r->e,
+                       "a host must be written like {name: h1, address: 127.0.0.1:%d}, not as %s",
+                       PORT_DEFAULT, doc_what(r->d, n).s);
+    int rc = take_keys(r, n, "a host", host_keys, value);
+    if (rc < 0)
+        return rc;
+    if (value[HOST_NAME] == NULL)
+        return doc_bad(r->d, n->line, r->e, "a host without a name; add one like `name: h1`");
+    rc = take_name(r, value[HOST_NAME], "host name", h->name);
+    if (rc < 0)
+        return rc;
+    int old = cluster_host(c, h->name);
+    if (old != CLUSTER_NONE)
+        return doc_bad(r->d, value[HOST_NAME]->line, r->e,
+                       "host '%s' a second time, the first is in line %u; give each host a name of"
+                       " its own",
+                       h->name, c->host[old].line);
+    h->line = n->line;
+    rc = take_address(r, value[HOST_ADDRESS], h);
+    if (rc == 0)
+        c->hosts++;
+    return rc;
+}
+
+/* ---- groups ---- */
+
+/* "h1, h2, h3 and 5 more", for who named one that does not exist. */
+static void list_hosts(const struct cluster *c, char *out, size_t bytes)
+{
+    enum { SHOWN = 4 };
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (uint32_t i = 0; i < c->hosts && i < SHOWN; i++)
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", c->host[i].name);
+    if (c->hosts > SHOWN)
+        snprintf(out + used, bytes - used, " and %u more", c->hosts - SHOWN);
+}
+
+static int take_replica(struct reader *r, const struct node *n, struct cluster_group *g)
+{
+    const char *name = NULL;
+
+    if (g->replicas == CLUSTER_REPLICAS_MAX)
+        return doc_bad(r->d, n->line, r->e, "group '%s' has too many replicas; at most %d", g->name,
+                       CLUSTER_REPLICAS_MAX);
+    int rc = take_text(r, n, "a replica", "the name of a host", &name);
+    if (rc < 0)
+        return rc;
+    int host = cluster_host(r->c, name);
+    if (host == CLUSTER_NONE) {
+        char hosts[(CLUSTER_NAME_BYTES + 2) * 4 + 24];
+
+        list_hosts(r->c, hosts, sizeof hosts);
+        return doc_bad(r->d, n->line, r->e,
+                       "group '%s' has a replica on '%s', which is no host; the hosts are %s",
+                       g->name, doc_shown(name).s, hosts);
+    }
+    for (uint32_t i = 0; i < g->replicas; i++)
+        if (g->replica[i] == host)
+            return doc_bad(r->d, n->line, r->e,
+                           "group '%s' has two replicas on host '%s', which would fail together;"
+                           " name each host once",
+                           g->name, name);
+    g->replica[g->replicas++] = (uint8_t)host;
+    return 0;
+}
+
+static int take_replicas(struct reader *r, const struct node *n, struct cluster_group *g)
+{
+    if (n == NULL)
+        return doc_bad(r->d, g->line, r->e,
+                       "group '%s' has no replicas; add them like `replicas: [%s]`", g->name,
+                       r->c->host[0].name);
+    if (n->kind != NODE_LIST)
+        return doc_bad(r->d, n->line, r->e, "replicas must be a list of hosts like [%s], not %s",
+                       r->c->host[0].name, doc_what(r->d, n).s);
+    if (n->count == 0)
+        return doc_bad(r->d, n->line, r->e,
+                       "group '%s' has no replicas; name at least one host, better three", g->name);
+    uint32_t at = n->first;
+    for (uint32_t i = 0; i < n->count; i++) {
+        const struct node *replica = doc_node(r->d, at);
+        int rc = take_replica(r, replica, g);
+        if (rc < 0)
+            return rc;
+        at = replica->next;
+    }
+    if (g->replicas % 2 == 0)
+        cluster_warn(r->c, r->d, n->line,
+                     "group '%s' has %u replicas, which survive the crash of %u as %u would; an odd"
+                     " number is cheaper",
+                     g->name, g->replicas, (g->replicas - 1) / 2, g->replicas - 1);
+    return 0;
+}
+
+static int take_group(struct reader *r, const struct node *n, const struct node **parent)
+{
+    const struct node *value[GROUP_KEYS] = {NULL};
+    struct cluster *c = r->c;
+    struct cluster_group *g = &c->group[c->groups];
+
+    if (c->groups == CLUSTER_GROUPS_MAX)
+        return doc_bad(r->d, n->line, r->e, "too many groups; a cluster has at most %d",
+                       CLUSTER_GROUPS_MAX);
+    if (n->kind != NODE_MAP)
+        return doc_bad(r->d, n->line, r->e,
+                       "a group must be written like {name: g1, replicas: [%s]}, not as %s",
+                       c->host[0].name, doc_what(r->d, n).s);
+    int rc = take_keys(r, n, "a group", group_keys, value);
+    if (rc < 0)
+        return rc;
+    if (value[GROUP_NAME] == NULL)
+        return doc_bad(r->d, n->line, r->e, "a group without a name; add one like `name: g1`");
+    rc = take_name(r, value[GROUP_NAME], "group name", g->name);
+    if (rc < 0)
+        return rc;
+    int old = cluster_group(c, g->name);
+    if (old != CLUSTER_NONE)
+        return doc_bad(r->d, value[GROUP_NAME]->line, r->e,
+                       "group '%s' a second time, the first is in line %u; give each group a name"
+                       " of its own",
+                       g->name, c->group[old].line);
+    g->line = n->line;
+    g->parent = CLUSTER_NONE;
+    *parent = value[GROUP_PARENT];
+    rc = take_replicas(r, value[GROUP_REPLICAS], g);
+    if (rc == 0)
+        c->groups++;
+    return rc;
+}
+
+/* After all groups are read: a parent may stand below its children. */
+static int take_parent(struct reader *r, const struct node *n, struct cluster_group *g)
+{
+    const char *name = NULL;
+
+    int rc = take_text(r, n, "parent", "the name of a group (the root leaves the key out)", &name);
+    if (rc < 0)
+        return rc;
+    int parent = cluster_group(r->c, name);
+    if (parent == CLUSTER_NONE)
+        return doc_bad(r->d, n->line, r->e,
+                       "the parent of group '%s' is '%s', which is no group; name one of the"
+                       " groups, like %s, or leave the key out for the root",
+                       g->name, doc_shown(name).s,
+                       r->c->group[g == r->c->group && r->c->groups > 1].name);
+    g->parent = parent;
+    g->parent_line = n->line;
+    return 0;
+}
+
+/* ---- the file ---- */
+
+/* The list under `hosts` or `groups`. */
+static int check_list(struct reader *r, const struct node *root, const struct node *n,
+                      const char *key, const char *like)
+{
+    if (n == NULL)
+        return doc_bad(r->d, root->line, r->e, "the file has no `%s`; add a list of %s like `- %s`",
+                       key, key, like);
+    if (n->kind != NODE_LIST)
+        return doc_bad(r->d, n->line, r->e, "%s must be a list of lines like `- %s`, not %s", key,
+                       like, doc_what(r->d, n).s);
+    if (n->count == 0)
+        return doc_bad(r->d, n->line, r->e, "the list of %s is empty; add lines like `- %s`", key,
+                       like);
+    return 0;
+}
+
+static int take_hosts(struct reader *r, const struct node *list)
+{
+    uint32_t at = list->first;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < list->count; i++) {
+        const struct node *n = doc_node(r->d, at);
+        rc = take_host(r, n);
+        at = n->next;
+    }
+    return rc;
+}
+
+static int take_groups(struct reader *r, const struct node *list)
+{
+    const struct node *parent[CLUSTER_GROUPS_MAX + 1] = {NULL}; /* one more is refused */
+    uint32_t at = list->first;
+    int rc = 0;
+
+    for (uint32_t i = 0; rc == 0 && i < list->count; i++) {
+        const struct node *n = doc_node(r->d, at);
+        rc = take_group(r, n, &parent[i]);
+        at = n->next;
+    }
+    for (uint32_t i = 0; rc == 0 && i < r->c->groups; i++)
+        if (parent[i] != NULL)
+            rc = take_parent(r, parent[i], &r->c->group[i]);
+    return rc < 0 ? rc : cluster_check_tree(r->c, r->d, r->e);
+}
+
+static void warn_of_idle_hosts(struct reader *r)
+{
+    bool used[CLUSTER_HOSTS_MAX] = {false};
+
+    for (uint32_t g = 0; g < r->c->groups; g++)
+        for (uint32_t i = 0; i < r->c->group[g].replicas; i++)
+            used[r->c->group[g].replica[i]] = true;
+    for (uint32_t h = 0; h < r->c->hosts; h++)
+        if (!used[h])
+            cluster_warn(r->c, r->d, r->c->host[h].line,
+                         "host '%s' carries no replica; name it in a group, or leave it out",
+                         r->c->host[h].name);
+}
+
+static int take_file(struct reader *r, const char *file)
+{
+    const struct node *value[TOP_COUNT] = {NULL};
+    struct cluster *c = r->c;
+    unsigned transport = CLUSTER_SHM, protocol = CLUSTER_TREE, wait = CLUSTER_WAIT_AUTO;
+
+    if (r->d->nodes == 0 || (r->d->node->kind == NODE_TEXT && *doc_text(r->d, r->d->node) == '\0'))
+        return doc_bad(r->d, 1, r->e,
+                       "the file is empty; it needs hosts and groups, `tram init` writes one");
+    const struct node *root = doc_node(r->d, 0);
+    if (root->kind != NODE_MAP)
+        return doc_bad(r->d, root->line, r->e,
+                       "this is no cluster file but %s; it needs lines like `hosts:` and"
+                       " `groups:`, `tram init` writes one",
+                       doc_what(r->d, root).s);
+    int rc = take_keys(r, root, "the file", top_keys, value);
+    if (rc == 0 && value[TOP_NAME] != NULL)
+        rc = take_name(r, value[TOP_NAME], "name", c->name);
+    else
+        cluster_name_from_file(file, c->name);
+    rc = rc < 0 ? rc : take_word(r, value[TOP_TRANSPORT], "transport", transport_names, &transport);
+    rc = rc < 0 ? rc : take_word(r, value[TOP_PROTOCOL], "protocol", protocol_names, &protocol);
+    rc = rc < 0 ? rc : take_word(r, value[TOP_WAIT], "wait", wait_names, &wait);
+    rc = rc < 0 ? rc : take_durable(r, value[TOP_DURABLE]);
+    rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);
+    rc = rc < 0 ? rc : take_settings(r, value);
+    c->transport = (enum cluster_transport)transport;
+    c->protocol = (enum cluster_protocol)protocol;
+    c->wait = (enum cluster_wait)wait;
+    if (rc == 0)
+        rc = check_list(r, root, value[TOP_HOSTS], "hosts", "{name: h1, address: 127.0.0.1:7101}");
+    rc = rc < 0 ? rc : take_hosts(r, value[TOP_HOSTS]);
+    if (rc == 0)
+        rc = check_list(r, root, value[TOP_GROUPS], "groups", "{name: g1, replicas: [h1, h2, h3]}");
+    rc = rc < 0 ? rc : take_groups(r, value[TOP_GROUPS]);
+    if (rc == 0)
+        warn_of_idle_hosts(r);
+    return rc;
+}
+
+int cluster_read(struct cluster *c, const struct doc *d, const char *file, struct err *e)
+{
+    struct reader r = {.d = d, .c = c, .e = e};
+
+    return take_file(&r, file);
+}

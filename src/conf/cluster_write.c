@@ -1,0 +1,113 @@
+#include "conf/cluster_impl.h"
+#include "conf/value.h"
+
+#include <string.h>
+
+enum { COMMENT_COLUMN = 26 };
+
+/* "key: value    # comment". A default is written as a comment itself: the file shows what could be set,
+ * and follows when a later version knows a better default. */
+static void write_line(FILE *f, const char *key, const char *value, bool is_default,
+                       const char *comment)
+{
+    int used = fprintf(f, "%s%s: %s", is_default ? "# " : "", key, value);
+
+    fprintf(f, "%*s# %s\n", used < COMMENT_COLUMN ? COMMENT_COLUMN - used : 1, "", comment);
+}
+
+static void write_settings(FILE *f, const struct cluster *c)
+{
+    for (enum setting s = 0; s < SETTING_COUNT; s++) {
+        const struct setting_info *i = &setting_info[s];
+        uint32_t value = setting_get(c, s);
+        uint32_t standard =
+            s == SETTING_source_bytes ? source_bytes_default(c->payload_max) : i->value;
+        struct value_shown shown;
+
+        if (i->kind == SETTING_NUMBER)
+            snprintf(shown.s, sizeof shown.s, "%u", value);
+        else
+            shown = value_size_shown(value);
+        write_line(f, i->key, shown.s, value == standard, i->help);
+    }
+    write_line(f, "wait", wait_names[c->wait], c->wait == CLUSTER_WAIT_AUTO,
+               "auto: spin, then sleep; spin; sleep");
+    write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
+               "messages are kept in memory only; true is not available yet");
+}
+
+/* In double quotes; the path has no control characters. */
+static void write_quoted(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text != '\0'; text++)
+        fprintf(f, "%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
+    fputc('"', f);
+}
+
+static void write_runtime_dir(FILE *f, const struct cluster *c)
+{
+    if (c->runtime_dir[0] == '\0') {
+        write_line(f, "runtime_dir", "/run/tram", true,
+                   "where hosts and clients meet; default $XDG_RUNTIME_DIR, or /dev/shm");
+        return;
+    }
+    fputs("runtime_dir: ", f);
+    write_quoted(f, c->runtime_dir);
+    fputc('\n', f);
+}
+
+static void write_hosts(FILE *f, const struct cluster *c)
+{
+    fputs("\n# A host is a process; its replicas share one thread.\nhosts:\n", f);
+    for (uint32_t i = 0; i < c->hosts; i++) {
+        const struct cluster_host *h = &c->host[i];
+        /* An IPv6 address has colons, and needs quotes: its brackets would be a list. */
+        bool quoted = strchr(h->address, ':') != NULL;
+
+        fprintf(f, "  - {name: %s", h->name);
+        if (h->port != 0)
+            fprintf(f, quoted ? ", address: \"[%s]:%u\"" : ", address: %s:%u", h->address, h->port);
+        fputs("}\n", f);
+    }
+}
+
+static void write_groups(FILE *f, const struct cluster *c)
+{
+    fputs("\n# The first replica named leads at the start; of 2f+1 replicas f may fail. A message "
+          "is\n"
+          "# ordered first at the lowest group above all its destinations, and handed down from"
+          " there.\n"
+          "groups:\n",
+          f);
+    for (uint32_t i = 0; i < c->groups; i++) {
+        const struct cluster_group *g = &c->group[i];
+        fprintf(f, "  - {name: %s, ", g->name);
+        if (g->parent != CLUSTER_NONE)
+            fprintf(f, "parent: %s, ", c->group[g->parent].name);
+        fputs("replicas: [", f);
+        for (uint32_t r = 0; r < g->replicas; r++)
+            fprintf(f, "%s%s", r ? ", " : "", c->host[g->replica[r]].name);
+        fputs("]}\n", f);
+    }
+}
+
+int cluster_write(FILE *f, const struct cluster *c, struct err *e)
+{
+    fputs(
+        "# The cluster file of Tramway. A line that begins with `#` and a key shows a default.\n\n",
+        f);
+    write_line(f, "name", c->name, false, "clusters of one user on one machine differ in it");
+    write_line(f, "transport", transport_names[c->transport], false,
+               "shm: one machine; tcp: any machines; verbs: RDMA");
+    write_line(f, "protocol", protocol_names[c->protocol], false,
+               "tree: along the parents below; genuine: destinations only");
+    fputc('\n', f);
+    write_settings(f, c);
+    write_runtime_dir(f, c);
+    write_hosts(f, c);
+    write_groups(f, c);
+    if (fflush(f) != 0 || ferror(f))
+        return err_sys(e, "write a cluster file");
+    return 0;
+}

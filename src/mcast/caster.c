@@ -1,0 +1,247 @@
+#include "mcast/caster.h"
+
+#include "agree/feed.h"
+#include "agree/lanes.h"
+#include "mcast/lanes.h"
+#include "mcast/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP_EVERY = 1024 /* polls between two looks at broken ways */ };
+
+/* Rings to and from one group. */
+struct port {
+    uint16_t group;
+    struct feed *feed;
+    uint64_t flushed;
+    struct mem_lane *reply[LOG_REPLICAS_MAX]; /* by replica */
+    uint64_t next;    /* position of the next reply in the group's stream to us */
+    uint32_t awaited; /* replies that are due */
+};
+
+struct ticket {
+    uint64_t seq;
+    uint32_t pending; /* groups that have not replied; 0: done */
+    bool refused;
+};
+
+struct caster {
+    struct caster_options opt;
+    struct port **port; /* by group; NULL: not open */
+    uint16_t *open;     /* the groups that are */
+    uint32_t opens;
+    struct ticket *ticket; /* by seq modulo window */
+    uint32_t window;
+    uint64_t next;   /* seq of the next message */
+    uint64_t oldest; /* of those not done */
+    uint32_t outstanding;
+    uint32_t polls;
+};
+
+int caster_open(const struct caster_options *options, struct caster **out, struct err *e)
+{
+    struct caster_options o = *options;
+    int rc = tree_sizes_settle(&o.sizes, e);
+    if (rc != 0)
+        return rc;
+    if (o.slot >= o.sizes.clients)
+        return err_set(e, ERR_INVALID, "client slot %u of %u", o.slot, o.sizes.clients);
+    if (o.mem->incarnation >= UINT16_MAX)
+        return err_set(e, ERR_INVALID, "client slot %u was used too often", o.slot);
+    struct caster *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    c->opt = o;
+    /* The replies of one group to all messages under way must fit its ring at once: then none can
+     * be overwritten before it was read. */
+    c->window = o.sizes.reply_bytes /
+                (uint32_t)frame_size((uint32_t)sizeof(struct reply) + o.sizes.reply_max);
+    c->port = calloc(o.overlay->n, sizeof(struct port *));
+    c->open = calloc(o.overlay->n, sizeof(*c->open));
+    c->ticket = calloc(c->window, sizeof(*c->ticket));
+    if (!c->port || !c->open || !c->ticket) {
+        caster_close(c);
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    }
+    *out = c;
+    return 0;
+}
+
+void caster_close(struct caster *c)
+{
+    if (c == NULL)
+        return;
+    for (uint32_t i = 0; c->port && i < c->opens; i++) {
+        feed_close(c->port[c->open[i]]->feed);
+        free(c->port[c->open[i]]);
+    }
+    free(c->port);
+    free(c->open);
+    free(c->ticket);
+    free(c);
+}
+
+bool caster_group_is_open(const struct caster *c, uint16_t group)
+{
+    return c->port[group] != NULL;
+}
+
+int caster_group_open(struct caster *c, uint16_t group, struct err *e)
+{
+    const struct caster_options *o = &c->opt;
+    if (group >= o->overlay->n)
+        return err_set(e, ERR_NOTFOUND, "client: there is no group %u", group);
+    if (c->port[group])
+        return 0;
+    const struct tree_group *g = &o->groups[group];
+    struct port *p = calloc(1, sizeof(*p));
+    if (p == NULL)
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    p->group = group;
+    struct feed_options fo = {
+        .mem = o->mem,
+        .region = group,
+        .nodes = g->nodes,
+        .replicas = g->replicas,
+        .source = o->slot,
+        .source_bytes = o->sizes.source_bytes,
+        .payload_max = message_bytes(DST_GROUPS_MAX, o->sizes.body_max),
+        .retry_ns = o->retry_ns,
+        .life = o->mem->incarnation,
+    };
+    int rc = feed_open(&fo, &p->feed, e);
+    struct mem_lane_spec specs[LOG_REPLICAS_MAX];
+    for (uint32_t q = 0; rc == 0 && q < g->replicas; q++)
+        specs[q] = (struct mem_lane_spec){
+            .owner = o->mem->self,
+            .writer = g->nodes[q],
+            .region = group,
+            .kind = LANE_REPLY,
+            .ctl_words = REPLY_WORDS,
+            .ring_bytes = o->sizes.reply_bytes,
+        };
+    if (rc == 0)
+        rc = mem_lanes_open(o->mem, specs, g->replicas, p->reply, e);
+    if (rc != 0) {
+        feed_close(p->feed);
+        free(p);
+        return rc;
+    }
+    p->next = p->flushed = stream_start(o->mem->incarnation);
+    c->port[group] = p;
+    c->open[c->opens++] = group;
+    return 0;
+}
+
+int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t bytes,
+                uint64_t *seq)
+{
+    if (bytes > c->opt.sizes.body_max)
+        return ERR_TOOBIG;
+    if (c->next - c->oldest >= c->window)
+        return ERR_AGAIN;
+    struct port *lca = c->port[overlay_lca(c->opt.overlay, dst)];
+    for (uint32_t i = 0; i < dst.count; i++)
+        if (c->port[dst.group[i]] == NULL)
+            return ERR_NOTFOUND;
+    if (lca == NULL)
+        return ERR_NOTFOUND;
+    uint64_t end;
+    struct message *m = feed_reserve(lca->feed, message_bytes(dst.count, bytes), &end);
+    if (m == NULL)
+        return ERR_AGAIN;
+    *m = (struct message){.seq = c->next,
+                          .client = c->opt.slot,
+                          .life = (uint16_t)c->opt.mem->incarnation,
+                          .count = (uint16_t)dst.count};
+    dst_write(m->rest, dst);
+    if (bytes > 0)
+        memcpy(m->rest + dst_bytes(dst.count), body, bytes);
+    for (uint32_t i = 0; i < dst.count; i++)
+        c->port[dst.group[i]]->awaited++;
+    c->ticket[c->next % c->window] = (struct ticket){.seq = c->next, .pending = dst.count};
+    *seq = c->next++;
+    c->outstanding++;
+    return 0;
+}
+
+void caster_flush(struct caster *c)
+{
+    for (uint32_t i = 0; i < c->opens; i++) {
+        struct port *p = c->port[c->open[i]];
+        if (feed_end(p->feed) != p->flushed) {
+            feed_flush(p->feed);
+            p->flushed = feed_end(p->feed);
+        }
+    }
+}
+
+/* A reply of the group; returns 1 if that was the last one the message waited for. */
+static int take_reply(struct caster *c, struct port *p, const struct reply *r)
+{
+    struct ticket *t = &c->ticket[r->seq % c->window];
+    if (t->seq != r->seq || t->pending == 0)
+        return 0;
+    if (p->awaited > 0)
+        p->awaited--;
+    if (c->opt.reply)
+        c->opt.reply(c->opt.ctx, r->seq, p->group, r->status, r->body, r->bytes);
+    t->refused |= r->status == REPLY_REFUSED;
+    /* Who is refused by the group that orders it is delivered nowhere, and hears from nobody else. */
+    t->pending = r->status == REPLY_REFUSED ? 0 : t->pending - 1;
+    if (t->pending > 0)
+        return 0;
+    c->outstanding--;
+    if (c->opt.done)
+        c->opt.done(c->opt.ctx, r->seq, t->refused);
+    while (c->oldest < c->next && c->ticket[c->oldest % c->window].pending == 0)
+        c->oldest++;
+    return 1;
+}
+
+/* Takes the next replies of a group from whichever of its replicas has written them. */
+static int port_poll(struct caster *c, struct port *p)
+{
+    const uint64_t mask = c->opt.sizes.reply_bytes - 1;
+    int done = 0;
+    for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
+        const struct mem_lane *lane = p->reply[q];
+        if (lane->ctl == NULL)
+            continue;
+        uint64_t guard = mem_word(lane, REPLY_GUARD);
+        while (p->next < guard) {
+            const struct frame *f = (const void *)(lane->ring + (p->next & mask));
+            if (f->pos != p->next || f->bytes < sizeof(struct reply) ||
+                p->next + frame_size(f->bytes) > guard)
+                break; /* that replica began later in the stream */
+            done += take_reply(c, p, (const void *)f->payload);
+            p->next += frame_size(f->bytes);
+        }
+    }
+    return done;
+}
+
+int caster_poll(struct caster *c, uint64_t now_ns)
+{
+    int done = 0;
+    for (uint32_t i = 0; i < c->opens; i++) {
+        struct port *p = c->port[c->open[i]];
+        if (p->awaited > 0)
+            done += port_poll(c, p);
+    }
+    if (++c->polls % STEP_EVERY == 0 || done == 0)
+        for (uint32_t i = 0; i < c->opens && c->polls % 16 == 0; i++)
+            feed_step(c->port[c->open[i]]->feed, now_ns);
+    return done;
+}
+
+uint32_t caster_outstanding(const struct caster *c)
+{
+    return c->outstanding;
+}
+
+uint32_t caster_window(const struct caster *c)
+{
+    return c->window;
+}

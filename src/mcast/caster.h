@@ -1,0 +1,50 @@
+/* The client's end of multicast: casts messages to sets of groups and collects their replies.
+ *
+ * A caster belongs to one client slot, one node and one thread. It never blocks and, but for the
+ * functions named open, never allocates. A message is done when every destination group has
+ * replied; each group delivers it exactly once, whatever leaders do meanwhile. Messages with the
+ * same lowest common ancestor are ordered as they were cast; others only if one was done before the
+ * next was cast. */
+#ifndef MCAST_CASTER_H
+#define MCAST_CASTER_H
+
+#include "mcast/tree.h"
+
+struct caster_options {
+    struct mem *mem; /* node sizes.client_node + slot */
+    const struct overlay *overlay;
+    const struct tree_group *groups;
+    struct tree_sizes sizes;
+    uint32_t slot;
+    uint64_t retry_ns; /* 0: 20 ms */
+    /* A group's reply to a message; may be NULL. */
+    void (*reply)(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,
+                  uint32_t bytes);
+    /* All destinations have replied; may be NULL. refused: the group that orders it did not take it. */
+    void (*done)(void *ctx, uint64_t seq, bool refused);
+    void *ctx;
+};
+
+struct caster;
+
+int caster_open(const struct caster_options *, struct caster **, struct err *);
+void caster_close(struct caster *);
+
+/* Makes rings to and from the group; needed once before it is an lca or a destination. */
+int caster_group_open(struct caster *, uint16_t group, struct err *);
+bool caster_group_is_open(const struct caster *, uint16_t group);
+
+/* Casts a message; *seq is its number. Leaves with the next flush. ERR_AGAIN: too many under way.
+ * ERR_TOOBIG. ERR_NOTFOUND: a group that it needs is not open. */
+int caster_cast(struct caster *, struct dst_set, const void *body, uint32_t bytes, uint64_t *seq);
+
+void caster_flush(struct caster *);
+
+/* Takes replies, after mem_poll; repairs what is broken. Returns how many messages were done. */
+int caster_poll(struct caster *, uint64_t now_ns);
+
+/* How many are under way, and how many may be. */
+uint32_t caster_outstanding(const struct caster *);
+uint32_t caster_window(const struct caster *);
+
+#endif

@@ -1,0 +1,38 @@
+/* A multicast message as it stands in rings and logs: the payload of a frame or entry.
+ *
+ *      | sequence 8 | client 4 | life 2 | destinations 2 | list of groups, padded to 8 | body |
+ */
+#ifndef MCAST_MESSAGE_H
+#define MCAST_MESSAGE_H
+
+#include "mcast/dst.h"
+
+struct message {
+    uint64_t seq;    /* the client's number for it */
+    uint32_t client; /* slot of the client */
+    uint16_t life;   /* which process it was in that slot */
+    uint16_t count;  /* of destination groups */
+    unsigned char rest[];
+};
+_Static_assert(sizeof(struct message) == 16, "a message's header is 16 bytes");
+
+static inline uint32_t message_bytes(uint32_t destinations, uint32_t body)
+{
+    return (uint32_t)sizeof(struct message) + dst_bytes(destinations) + body;
+}
+
+/* Replies of one group to one client are a stream of frames (agree/entry.h) too, with this payload. */
+struct reply {
+    uint64_t seq;    /* of the message */
+    uint32_t status; /* enum reply_status */
+    uint32_t bytes;
+    unsigned char body[];
+};
+_Static_assert(sizeof(struct reply) == 16, "a reply's header is 16 bytes");
+
+enum reply_status {
+    REPLY_DONE,    /* delivered; the body is the machine's */
+    REPLY_REFUSED, /* ordered, and delivered nowhere: its destinations are not what they should be */
+};
+
+#endif

@@ -1,0 +1,236 @@
+#include "sim/chaos.h"
+
+#include <stdarg.h>
+
+#define US UINT64_C(1000)
+
+void chaos_trace(const struct chaos *c, const char *fmt, ...)
+{
+    if (c->trace == NULL)
+        return;
+    fprintf(c->trace, "%10.3f us  ", (double)sim_now(c->sim) / 1000);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(c->trace, fmt, ap);
+    va_end(ap);
+    fputc('\n', c->trace);
+}
+
+uint64_t chaos_not_before(const struct chaos *c, uint32_t node, uint64_t when)
+{
+    return c->paused_until[node] > when ? c->paused_until[node] : when;
+}
+
+static uint32_t any_node(struct chaos *c)
+{
+    return (uint32_t)rng_below(c->rng, c->hosts + c->clients);
+}
+
+/* Every other time somebody who leads, if there is one. */
+static uint32_t leader_or_any(struct chaos *c)
+{
+    uint32_t pick = (uint32_t)rng_below(c->rng, c->hosts);
+    if (rng_below(c->rng, 2))
+        return pick;
+    for (uint32_t i = 0; i < c->hosts; i++) {
+        uint32_t host = (pick + i) % c->hosts;
+        if (c->calls->is_up(c->ctx, host) && c->calls->leads(c->ctx, host))
+            return host;
+    }
+    return pick;
+}
+
+/* ---- crashes ---- */
+
+static void restart_event(void *ctx, uint64_t arg)
+{
+    struct chaos *c = ctx;
+    uint32_t host = (uint32_t)(arg & 0xff);
+    if (c->life[host] == arg >> 8 && !c->gone[host] && !c->calls->is_up(c->ctx, host))
+        c->calls->start(c->ctx, host);
+}
+
+static void fault_crash(struct chaos *c, uint32_t host)
+{
+    if (!c->calls->is_up(c->ctx, host) || !c->calls->may_crash(c->ctx, host))
+        return;
+    bool keep = rng_below(c->rng, 2);
+    chaos_trace(c, "host %u crashes, memory %s", host, keep ? "kept" : "lost");
+    c->life[host]++;
+    c->paused_until[host] = 0;
+    c->calls->crash(c->ctx, host, keep);
+    c->faults++;
+    uint64_t down = rng_below(c->rng, 3) ? rng_range(c->rng, 1 * US, 60 * US)
+                                         : rng_range(c->rng, 60 * US, 600 * US);
+    sim_at(c->sim, sim_now(c->sim) + down, restart_event, c, c->life[host] << 8 | host);
+}
+
+/* ---- cuts ---- */
+
+static void heal_event(void *ctx, uint64_t arg)
+{
+    struct chaos *c = ctx;
+    if (!c->calm)
+        sim_cut(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, false);
+}
+
+static void cut(struct chaos *c, uint32_t from, uint32_t to, uint64_t length)
+{
+    sim_cut(c->sim, from, to, true);
+    sim_at(c->sim, sim_now(c->sim) + length, heal_event, c, (uint64_t)from << 32 | to);
+}
+
+static void fault_cut(struct chaos *c)
+{
+    uint32_t a = any_node(c);
+    uint32_t b = any_node(c);
+    uint64_t length = rng_range(c->rng, 10 * US, 400 * US);
+    uint64_t how = rng_below(c->rng, 3);
+    chaos_trace(c, "cut %u %s %u for %llu us", a,
+                how == 0   ? "->"
+                : how == 1 ? "<->"
+                           : "<-> all,",
+                b, (unsigned long long)(length / US));
+    if (how == 2) {
+        for (uint32_t i = 0; i < c->hosts + c->clients; i++)
+            if (i != a) {
+                cut(c, a, i, length);
+                cut(c, i, a, length);
+            }
+    } else if (a != b) {
+        cut(c, a, b, length);
+        if (how == 1)
+            cut(c, b, a, length);
+    }
+    c->faults++;
+}
+
+/* A leader whose writes reach nobody but itself, or one. */
+static void fault_isolate(struct chaos *c, uint32_t host)
+{
+    uint64_t length = rng_range(c->rng, 20 * US, 250 * US);
+    uint32_t spared = (uint32_t)rng_below(c->rng, 2 * c->hosts);
+    chaos_trace(c, "host %u reaches nobody%s for %llu us", host,
+                spared < c->hosts ? " but one" : "", (unsigned long long)(length / US));
+    for (uint32_t q = 0; q < c->hosts; q++)
+        if (q != host && q != spared)
+            cut(c, host, q, length);
+    c->faults++;
+}
+
+/* ---- pauses and lies ---- */
+
+static void unpause_event(void *ctx, uint64_t node)
+{
+    struct chaos *c = ctx;
+    sim_node_pause(c->sim, (uint32_t)node, false);
+}
+
+static void fault_pause(struct chaos *c, uint32_t node)
+{
+    uint64_t length = rng_below(c->rng, 4) ? rng_range(c->rng, 2 * US, 120 * US)
+                                           : rng_range(c->rng, 120 * US, 900 * US);
+    uint64_t until = sim_now(c->sim) + length;
+    chaos_trace(c, "pause node %u until %llu us", node, (unsigned long long)(until / US));
+    c->paused_until[node] = until;
+    sim_node_pause(c->sim, node, true);
+    sim_at(c->sim, until, unpause_event, c, node);
+    c->faults++;
+}
+
+static void truth_event(void *ctx, uint64_t arg)
+{
+    struct chaos *c = ctx;
+    if (!c->calm)
+        sim_oracle_lie(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, SIM_TRUTH);
+}
+
+static void fault_lie(struct chaos *c)
+{
+    uint32_t asker = (uint32_t)rng_below(c->rng, c->hosts);
+    uint32_t about = leader_or_any(c);
+    if (asker == about)
+        return;
+    bool dead = rng_below(c->rng, 3) != 0;
+    chaos_trace(c, "host %u is told that host %u is %s", asker, about, dead ? "dead" : "alive");
+    sim_oracle_lie(c->sim, asker, about, dead ? SIM_SAYS_DEAD : SIM_SAYS_ALIVE);
+    sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 10 * US, 300 * US), truth_event, c,
+           (uint64_t)asker << 32 | about);
+    c->faults++;
+}
+
+/* ---- when ---- */
+
+static void fault_event(void *ctx, uint64_t arg)
+{
+    struct chaos *c = ctx;
+    (void)arg;
+    if (c->calm)
+        return;
+    uint64_t pick = rng_below(c->rng, 100);
+    if (c->duels && pick < 90)
+        pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
+    if (pick < 27)
+        fault_crash(c, leader_or_any(c));
+    else if (pick < 50)
+        fault_pause(c, rng_below(c->rng, 5) ? leader_or_any(c) : any_node(c));
+    else if (pick < 66)
+        fault_cut(c);
+    else if (pick < 82)
+        fault_isolate(c, leader_or_any(c));
+    else if (pick < 98)
+        fault_lie(c);
+    else if (c->clients > 0)
+        c->calls->client_crash(c->ctx, (uint32_t)rng_below(c->rng, c->clients));
+    sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, 2 * c->every_ns), fault_event, c, 0);
+}
+
+static void ambush_event(void *ctx, uint64_t arg)
+{
+    struct chaos *c = ctx;
+    uint32_t host = (uint32_t)(arg & 0xff);
+    if (c->calm || c->life[host] != arg >> 8 || !c->calls->is_up(c->ctx, host))
+        return;
+    uint64_t pick = rng_below(c->rng, 4);
+    if (pick < 2)
+        fault_crash(c, host);
+    else if (pick == 2)
+        fault_isolate(c, host);
+    else
+        fault_pause(c, host);
+}
+
+void chaos_ambush(struct chaos *c, uint32_t host)
+{
+    if (c->every_ns != 0 && !c->calm && rng_below(c->rng, 8) == 0)
+        sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, 6 * US), ambush_event, c,
+               c->life[host] << 8 | host);
+}
+
+void chaos_init(struct chaos *c)
+{
+    c->every_ns = rng_below(c->rng, 10) == 0 ? 0 : rng_range(c->rng, 20 * US, 250 * US);
+    c->duels = c->every_ns != 0 && rng_below(c->rng, 4) == 0;
+    if (c->every_ns != 0)
+        sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, c->every_ns), fault_event, c, 0);
+}
+
+void chaos_end(struct chaos *c, bool (*spare)(void *ctx, uint32_t host))
+{
+    chaos_trace(c, "calm");
+    c->calm = true;
+    sim_calm(c->sim);
+    for (uint32_t node = 0; node < c->hosts + c->clients; node++) {
+        c->paused_until[node] = 0;
+        sim_node_pause(c->sim, node, false);
+    }
+    for (uint32_t host = 0; host < c->hosts; host++) {
+        if (c->calls->is_up(c->ctx, host))
+            continue;
+        c->gone[host] = spare(c->ctx, host) && rng_below(c->rng, 3) == 0;
+        if (c->gone[host])
+            chaos_trace(c, "host %u stays down", host);
+        else
+            c->calls->start(c->ctx, host);
+    }
+}

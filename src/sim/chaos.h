@@ -1,0 +1,59 @@
+/* The faults of a simulated run: what befalls whom and when, drawn from the run's seed.
+ *
+ * Hosts are nodes 0 .. hosts-1, clients the nodes after them. The run says what a host is made of,
+ * through calls; chaos decides about crashes with and without memory, pauses, cuts, leaders whose
+ * writes reach nobody, lies of the oracle, and ambushes on those who just take over. */
+#ifndef SIM_CHAOS_H
+#define SIM_CHAOS_H
+
+#include "base/rng.h"
+#include "mem/sim.h"
+
+#include <stdio.h>
+
+struct chaos_calls {
+    /* May the host crash now without more being lost than the groups are built to lose? */
+    bool (*may_crash)(void *ctx, uint32_t host);
+    void (*crash)(void *ctx, uint32_t host, bool keep_memory);
+    void (*start)(void *ctx, uint32_t host);
+    bool (*is_up)(void *ctx, uint32_t host);
+    /* Does it lead, or try to lead, anything? */
+    bool (*leads)(void *ctx, uint32_t host);
+    /* A client dies, for good or to come back; may do nothing. */
+    void (*client_crash)(void *ctx, uint32_t client);
+};
+
+enum { CHAOS_HOSTS_MAX = 16, CHAOS_NODES_MAX = 32 };
+
+struct chaos {
+    struct sim *sim;
+    struct rng *rng;
+    FILE *trace;
+    const struct chaos_calls *calls;
+    void *ctx;
+    uint32_t hosts, clients;
+    uint64_t every_ns; /* mean time between faults; 0: none */
+    bool duels;        /* mostly lies and isolated leaders */
+    bool calm;
+    uint64_t faults;
+    uint64_t paused_until[CHAOS_NODES_MAX];
+    uint64_t life[CHAOS_HOSTS_MAX]; /* counts crashes, so that late restarts are ignored */
+    bool gone[CHAOS_HOSTS_MAX];     /* stays down for the rest of the run */
+};
+
+/* Draws how much of it there will be, and begins. */
+void chaos_init(struct chaos *);
+
+/* The host has just come to lead something: perhaps that is the moment to strike. */
+void chaos_ambush(struct chaos *, uint32_t host);
+
+/* No more faults; everyone comes back but for hosts that `spare` says can be done without. */
+void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
+
+/* When the node may be stepped at the earliest, if it wants to be at `when`. */
+uint64_t chaos_not_before(const struct chaos *, uint32_t node, uint64_t when);
+
+/* One line of the readable trace, with the time. */
+void chaos_trace(const struct chaos *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

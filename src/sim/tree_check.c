@@ -1,0 +1,190 @@
+#include "sim/tree_check.h"
+
+#include "base/hash.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tree_check_init(struct tree_check *c, struct run_result *r, uint64_t seed)
+{
+    memset(c, 0, sizeof(*c));
+    c->result = r;
+    c->seed = seed;
+}
+
+void tree_check_fini(struct tree_check *c)
+{
+    for (uint32_t g = 0; g < TREE_GROUPS_MAX; g++) {
+        free(c->group[g].message);
+        free(c->group[g].hash);
+    }
+}
+
+void tree_check_violated(struct tree_check *c, const char *property, uint64_t pos, const char *fmt,
+                         ...)
+{
+    struct run_result *r = c->result;
+    if (r->property != NULL)
+        return;
+    r->property = property;
+    r->position = pos;
+    r->time_ns = c->now_ns;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    va_end(ap);
+}
+
+void tree_check_fill(uint64_t seed, uint32_t client, uint64_t seq, unsigned char *out,
+                     uint32_t bytes)
+{
+    uint64_t h = hash_mix(hash_mix(seed, client), seq);
+    for (uint32_t i = 0; i < bytes; i += 8) {
+        h = hash_mix(h, i);
+        uint64_t word = h & 1 ? h : (h >> 8 & 0xfff) * 8; /* half of them look like positions */
+        memcpy(out + i, &word, bytes - i < 8 ? bytes - i : 8);
+    }
+}
+
+void tree_check_cast(struct tree_check *c, uint32_t client, uint64_t seq, uint8_t dst_mask,
+                     uint32_t bytes)
+{
+    CHECK(seq < TREE_CASTS_MAX);
+    c->cast[client][seq] = (struct cast){.dst_mask = dst_mask, .bytes = bytes};
+    c->casts[client] = (uint32_t)seq + 1;
+}
+
+/* Integrity: it was cast, to this group, with these destinations and bytes. */
+static bool genuine_delivery(struct tree_check *c, uint32_t host, const struct delivery *d)
+{
+    if (d->client >= TREE_CLIENTS_MAX || d->seq >= c->casts[d->client]) {
+        tree_check_violated(c, "integrity", d->number, "host %u, group %u: nobody cast this", host,
+                            d->group);
+        return false;
+    }
+    const struct cast *k = &c->cast[d->client][d->seq];
+    uint8_t mask = 0;
+    for (uint32_t i = 0; i < d->dst.count; i++)
+        mask |= (uint8_t)(1u << d->dst.group[i]);
+    unsigned char body[4096];
+    CHECK(k->bytes <= sizeof(body));
+    tree_check_fill(c->seed, d->client, d->seq, body, k->bytes);
+    if (mask == k->dst_mask && k->dst_mask >> d->group & 1 && d->bytes == k->bytes &&
+        memcmp(body, d->body, d->bytes) == 0)
+        return true;
+    tree_check_violated(c, "integrity", d->number,
+                        "host %u, group %u: message %u:%llu is not as it was cast", host, d->group,
+                        d->client, (unsigned long long)d->seq);
+    return false;
+}
+
+static void append(struct tree_check *c, const struct delivery *d, uint32_t id, uint64_t hash)
+{
+    uint32_t n = c->group[d->group].count, max = c->group[d->group].max;
+    if (n == max) {
+        max = max ? 2 * max : 256;
+        c->group[d->group].message = realloc(c->group[d->group].message, max * sizeof(uint32_t));
+        c->group[d->group].hash = realloc(c->group[d->group].hash, max * sizeof(uint64_t));
+        CHECK(c->group[d->group].message && c->group[d->group].hash);
+        c->group[d->group].max = max;
+    }
+    c->group[d->group].message[n] = id;
+    c->group[d->group].hash[n] = hash;
+    c->group[d->group].count = n + 1;
+}
+
+void tree_check_deliver(struct tree_check *c, uint32_t host, struct tree_state *s,
+                        const struct delivery *d)
+{
+    if (!genuine_delivery(c, host, d))
+        return;
+    uint32_t id = d->client << 16 | (uint32_t)d->seq;
+    uint64_t k = s->count++;
+    s->hash = hash_mix(s->hash, id + 1);
+    if (d->number != k)
+        tree_check_violated(c, "delivery number", k, "host %u, group %u: number %llu", host,
+                            d->group, (unsigned long long)d->number);
+    if (k < c->group[d->group].count) {
+        if (c->group[d->group].message[k] != id || c->group[d->group].hash[k] != s->hash)
+            tree_check_violated(c, "agreement", k,
+                                "host %u, group %u: delivers %u:%u where another delivered %u:%u",
+                                host, d->group, id >> 16, id & 0xffff,
+                                c->group[d->group].message[k] >> 16,
+                                c->group[d->group].message[k] & 0xffff);
+        return;
+    }
+    struct cast *m = &c->cast[d->client][d->seq];
+    if (k > c->group[d->group].count)
+        tree_check_violated(c, "agreement", k, "host %u, group %u: messages were skipped", host,
+                            d->group);
+    else if (m->delivered >> d->group & 1)
+        tree_check_violated(c, "no duplicate", k, "host %u, group %u: %u:%u a second time", host,
+                            d->group, id >> 16, id & 0xffff);
+    m->delivered |= (uint8_t)(1u << d->group);
+    append(c, d, id, s->hash);
+}
+
+void tree_check_loaded(struct tree_check *c, uint32_t host, uint16_t group,
+                       const struct tree_state *s)
+{
+    if (s->count > c->group[group].count ||
+        (s->count > 0 && c->group[group].hash[s->count - 1] != s->hash))
+        tree_check_violated(c, "state equality", s->count,
+                            "host %u, group %u: loaded a state that never was", host, group);
+}
+
+void tree_check_done(struct tree_check *c, uint32_t client, uint64_t seq)
+{
+    struct cast *m = &c->cast[client][seq];
+    if (m->done)
+        tree_check_violated(c, "done once", seq, "client %u was told twice", client);
+    m->done = true;
+    if (m->delivered != m->dst_mask)
+        tree_check_violated(c, "done means delivered", seq,
+                            "client %u: destinations %#x, delivered at %#x", client, m->dst_mask,
+                            m->delivered);
+}
+
+/* Kahn's algorithm over the messages; an edge from each delivery to the next of its group. */
+void tree_check_order(struct tree_check *c)
+{
+    enum { NODES = TREE_CLIENTS_MAX * TREE_CASTS_MAX };
+    static uint32_t before[NODES]; /* edges into it that are still there */
+    static uint32_t at[TREE_GROUPS_MAX];
+    static uint32_t queue[NODES];
+    memset(before, 0, sizeof(before));
+    uint32_t left = 0, head = 0, tail = 0;
+    static uint8_t known[NODES];
+    memset(known, 0, sizeof(known));
+#define NODE(id) (((id) >> 16) * TREE_CASTS_MAX + ((id)&0xffff))
+    for (uint32_t g = 0; g < TREE_GROUPS_MAX; g++) {
+        at[g] = 0;
+        for (uint32_t k = 0; k < c->group[g].count; k++) {
+            uint32_t node = NODE(c->group[g].message[k]);
+            left += !known[node];
+            known[node] = 1;
+            before[node] += k > 0;
+        }
+    }
+    for (uint32_t n = 0; n < NODES; n++)
+        if (known[n] && before[n] == 0)
+            queue[tail++] = n;
+    while (head < tail) {
+        uint32_t node = queue[head++];
+        left--;
+        for (uint32_t g = 0; g < TREE_GROUPS_MAX; g++)
+            /* A group's deliveries leave the queue in its own order, if at all. */
+            if (at[g] < c->group[g].count && NODE(c->group[g].message[at[g]]) == node) {
+                at[g]++;
+                if (at[g] < c->group[g].count) {
+                    uint32_t next = NODE(c->group[g].message[at[g]]);
+                    if (--before[next] == 0)
+                        queue[tail++] = next;
+                }
+            }
+    }
+#undef NODE
+    if (left > 0)
+        tree_check_violated(c, "acyclic order", left, "%u messages precede themselves", left);
+}

@@ -1,0 +1,68 @@
+/* What must hold for atomic multicast, checked as a run goes and once more at its end.
+ *
+ * For each group the checker holds the one sequence of deliveries, as the first replica to make each
+ * delivery made it; all other replicas are compared with it, in every life. At the end, when nothing
+ * is outstanding, the order over all groups must be acyclic, which contains that no two groups
+ * contradict each other on what both deliver. */
+#ifndef SIM_TREE_CHECK_H
+#define SIM_TREE_CHECK_H
+
+#include "mcast/tree.h"
+#include "sim/run.h"
+
+enum { TREE_GROUPS_MAX = 8, TREE_CLIENTS_MAX = 4, TREE_CASTS_MAX = 512 /* of one client */ };
+
+/* A message as it was cast. */
+struct cast {
+    uint8_t dst_mask; /* groups */
+    uint32_t bytes;
+    uint8_t delivered; /* groups that have it in their sequence */
+    bool done;         /* the client was told so */
+};
+
+struct tree_state {
+    uint64_t count;
+    uint64_t hash;
+};
+
+struct tree_check {
+    struct run_result *result;
+    uint64_t now_ns;
+    uint64_t seed;
+    struct cast cast[TREE_CLIENTS_MAX][TREE_CASTS_MAX];
+    uint32_t casts[TREE_CLIENTS_MAX];
+    struct {
+        uint32_t *message; /* client << 16 | seq, in order */
+        uint64_t *hash;    /* of the state after it */
+        uint32_t count, max;
+    } group[TREE_GROUPS_MAX];
+};
+
+void tree_check_init(struct tree_check *, struct run_result *, uint64_t seed);
+void tree_check_fini(struct tree_check *);
+
+/* The body that a client casts as its seq-th message. */
+void tree_check_fill(uint64_t seed, uint32_t client, uint64_t seq, unsigned char *out,
+                     uint32_t bytes);
+
+void tree_check_cast(struct tree_check *, uint32_t client, uint64_t seq, uint8_t dst_mask,
+                     uint32_t bytes);
+
+/* Integrity, agreement, order within the group, state equality. */
+void tree_check_deliver(struct tree_check *, uint32_t host, struct tree_state *,
+                        const struct delivery *);
+
+/* A state that came by snapshot is one of the group's. */
+void tree_check_loaded(struct tree_check *, uint32_t host, uint16_t group,
+                       const struct tree_state *);
+
+/* The client was told that all destinations have replied. */
+void tree_check_done(struct tree_check *, uint32_t client, uint64_t seq);
+
+/* Acyclic order over all groups. */
+void tree_check_order(struct tree_check *);
+
+void tree_check_violated(struct tree_check *, const char *property, uint64_t pos, const char *fmt,
+                         ...) __attribute__((format(printf, 4, 5)));
+
+#endif

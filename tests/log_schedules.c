@@ -1,0 +1,988 @@
+#include "log_schedules.h"
+
+#include "log_fixture.h"
+
+#include <string.h>
+
+enum { BYTES = 40 }; /* of an ordinary message */
+
+/* A group whose rank 0 leads, with one message from client 0 applied by all, as all their rows say.
+ * */
+static struct group *serving(const struct group_options *o)
+{
+    struct group *g = group_open(o);
+    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    return g;
+}
+
+static struct group *serving_of(uint32_t replicas, uint32_t clients)
+{
+    return serving(&(struct group_options){.replicas = replicas, .clients = clients, .seed = 1});
+}
+
+static uint32_t client_node(const struct group *g, uint32_t client)
+{
+    return g->n + client;
+}
+
+/* What a client sends from now on reaches only this replica. */
+static void client_reaches_only(struct group *g, uint32_t client, uint32_t rank)
+{
+    for (uint32_t q = 0; q < g->n; q++)
+        group_cut(g, client_node(g, client), q, q != rank);
+}
+
+static void client_reaches_all(struct group *g, uint32_t client)
+{
+    for (uint32_t q = 0; q < g->n; q++)
+        group_cut(g, client_node(g, client), q, false);
+}
+
+static void hold_others(struct group *g, uint32_t rank)
+{
+    for (uint32_t q = 0; q < g->n; q++)
+        if (q != rank && g->replica[q].log)
+            group_hold(g, q, true);
+}
+
+static void release_all(struct group *g)
+{
+    for (uint32_t q = 0; q < g->n; q++)
+        if (g->replica[q].log)
+            group_hold(g, q, false);
+}
+
+static void heal_all(struct group *g)
+{
+    for (uint32_t a = 0; a < g->n + g->clients; a++)
+        group_cut_off(g, a, false);
+    release_all(g);
+}
+
+/* Everybody else stands still while the replica, told that they are dead until it runs, raises,
+ * reads, and begins to rewrite. Their memories answer it where they are not cut off. Nothing is on
+ * its way to them yet when this returns. */
+static void take_over(struct group *g, uint32_t rank)
+{
+    uint64_t highest = 0;
+    hold_others(g, rank);
+    group_hold(g, rank, false);
+    for (uint32_t q = 0; q < g->n; q++) {
+        uint64_t promised = sim_promised(g->sim, q, GROUP_REGION);
+        if (promised != MEM_CLOSED && promised > highest)
+            highest = promised;
+    }
+    uint64_t end = group_now(g) + 3 * GROUP_ELECT_NS;
+    for (;;) {
+        struct log_stats s = group_stats(g, rank);
+        bool runs = s.ballot > highest;
+        for (uint32_t q = 0; q < g->n; q++)
+            group_lie(g, rank, q, q != rank && !runs);
+        if (group_failed(g) || (runs && s.state >= LOG_SYNC))
+            break;
+        GROUP_SETUP(g, group_now(g) < end);
+        group_tick(g);
+    }
+    for (uint32_t q = 0; q < g->n; q++)
+        group_lie(g, rank, q, false);
+}
+
+/* The replica hears what comes back, and writes nothing of its own accord. */
+static void settle_for(struct group *g, uint32_t rank, uint64_t ns)
+{
+    for (uint64_t end = group_now(g) + ns; group_now(g) < end;) {
+        group_pass(g, 100);
+        group_settle(g, rank);
+    }
+}
+
+/* The replica writes once and hears the answers: an entry that it decides here it applies, and
+ * nobody has been told of it when this returns. */
+static void post_once(struct group *g, uint32_t rank)
+{
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_post(g, rank);
+    settle_for(g, rank, 4 * GROUP_WAY_NS);
+}
+
+static uint64_t guard_at(const struct group *g, uint32_t owner, uint32_t writer)
+{
+    return mem_word(group_lane(g, owner, writer), LOG_GUARD);
+}
+
+static uint64_t commit_at(const struct group *g, uint32_t owner, uint32_t writer)
+{
+    return mem_word(group_lane(g, owner, writer), LOG_COMMIT);
+}
+
+/* One message after the other, each applied by all that are up before the next is sent. */
+static void traffic(struct group *g, uint32_t client, uint32_t count, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < count && !group_failed(g); i++) {
+        uint32_t target = g->history_count + 1;
+        group_send(g, client, bytes);
+        GROUP_WAIT(g, g->history_count >= target, GROUP_ELECT_NS);
+    }
+}
+
+/* ---- 1: a stale suffix at a follower that promises late (T1) ---- */
+
+/* The leader has written v' at one follower only (with 3 replicas: at itself only) and is gone;
+ * another is elected without that follower and decides v in the same place; then the follower
+ * promises: it must come to apply v like everybody else, and v' later or never. */
+const char *late_follower(uint32_t n)
+{
+    struct group *g = serving_of(n, 2);
+    uint32_t late = n == 3 ? 0 : n - 1;
+    client_reaches_only(g, 0, 0);
+    for (uint32_t q = 1; q < n; q++)
+        group_cut(g, 0, q, q != late);
+    group_send(g, 0, BYTES);
+    group_run(g, 5 * US);
+    GROUP_SETUP(g, guard_at(g, late, 0) > commit_at(g, late, 0));
+    GROUP_SETUP(g, guard_at(g, 1, 0) == commit_at(g, 1, 0));
+
+    group_cut_off(g, 0, true);
+    group_cut_off(g, late, true);
+    if (late != 0)
+        group_crash(g, 0, true);
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    uint32_t target = g->history_count + 1;
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, g->history_count >= target, GROUP_ELECT_NS);
+
+    group_cut_off(g, late, false);
+    if (late != 0)
+        group_cut_off(g, 0, true);
+    client_reaches_all(g, 0);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* The same where the leader that left v' at one follower comes back and leads again, having missed
+ * v: the follower then holds v' in the very lane that is going on, and must not keep it. */
+const char *late_follower_of_the_same_leader(uint32_t n)
+{
+    struct group *g = serving_of(n, 2);
+    uint32_t late = n - 1;
+    client_reaches_only(g, 0, 0);
+    for (uint32_t q = 1; q < late; q++)
+        group_cut(g, 0, q, true);
+    group_send(g, 0, BYTES);
+    group_run(g, 5 * US);
+    GROUP_SETUP(g, guard_at(g, late, 0) > commit_at(g, late, 0));
+
+    group_cut_off(g, 0, true);
+    group_cut_off(g, late, true);
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    uint32_t target = g->history_count + 1;
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, g->history_count >= target, GROUP_ELECT_NS);
+
+    group_cut_off(g, 0, false);
+    group_cut_off(g, late, true);
+    client_reaches_only(g, 0, n); /* v' is not sent again yet */
+    take_over(g, 0);
+    release_all(g);
+    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
+    GROUP_SETUP(g, guard_at(g, late, 0) > commit_at(g, late, 0));
+
+    heal_all(g);
+    group_run(g, 50 * US);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 2: the first entry after a take-over (T2) ---- */
+
+/* The leader decides and applies a message that its client had sent to nobody else, and dies before
+ * anyone is told; the next leader, and everyone, must apply it, once, before what comes after. */
+const char *decided_and_untold(uint32_t n)
+{
+    struct group *g = serving_of(n, 2);
+    client_reaches_only(g, 0, 0);
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    GROUP_SETUP(g, g->replica[0].state.count == 2 && g->replica[1].state.count == 1);
+    GROUP_SETUP(g, commit_at(g, 1, 0) < guard_at(g, 1, 0));
+    group_crash(g, 0, false);
+    group_cut_off(g, 0, true);
+    GROUP_WAIT(g, group_leader(g) < n, GROUP_ELECT_NS);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    for (uint32_t q = 1; q < n; q++)
+        GROUP_MUST(g, "no loss", g->replica[q].state.count == 3);
+    return group_close(g);
+}
+
+/* ---- 3, for one group: a take-over that fails half-way (T3) ---- */
+
+/* A candidate has found what the dead leader left and begun to rewrite it when another deposes it:
+ * it must still apply all of that when the other has decided it. */
+const char *failed_take_over(uint32_t n)
+{
+    struct group *g = serving_of(n, 1);
+    group_send(g, 0, BYTES);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_post(g, 0);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_crash(g, 0, false);
+    group_cut_off(g, 0, true);
+    take_over(g, 1);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC &&
+                       group_stats(g, 1).tail > group_stats(g, 1).commit);
+    take_over(g, 2);
+    release_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "no loss", g->replica[1].state.count == 3);
+    return group_close(g);
+}
+
+/* ---- 4: several candidates (T4) ---- */
+
+/* The old leader writes to a candidate that nobody else has answered yet: either the write does not
+ * count, or the candidate finds it. */
+const char *old_leader_writes_a_candidate(void)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = 3, .clients = 2, .seed = 1, .owner_answers = true});
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 2, true);
+    group_hold(g, 0, true); /* these two answer no request, but what is written to them lands */
+    group_hold(g, 2, true);
+    group_lie(g, 1, 0, true);
+    group_post(g, 1);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_CANDIDATE);
+    settle_for(g, 1, US);
+
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    GROUP_SETUP(g, group_stats(g, 0).tail > commit_at(g, 2, 0));
+
+    group_cut_off(g, 0, true);
+    group_hold(g, 2, false);
+    GROUP_WAIT(g, group_leader(g) == 1, 4 * GROUP_ELECT_NS);
+    uint32_t target = g->history_count + 1;
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, g->history_count >= target, GROUP_ELECT_NS);
+    group_lie(g, 1, 0, false);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* Three candidates at once under traffic, over and over: one at most gets through, the others fail
+ * and then grant, and at no replica does a write count after one of a higher ballot. */
+const char *three_candidates(uint64_t seed)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = 5, .clients = 2, .seed = seed, .rough = true});
+    uint64_t candidacies = 0;
+    for (uint32_t round = 0; round < 10 && !group_failed(g); round++) {
+        for (uint32_t asker = 1; asker <= 3; asker++)
+            for (uint32_t about = 0; about <= 3; about++)
+                group_lie(g, asker, about, about != asker);
+        group_send(g, 0, BYTES);
+        group_send(g, 1, BYTES);
+        group_run(g, 20 * US);
+        for (uint32_t asker = 1; asker <= 3; asker++)
+            for (uint32_t about = 0; about <= 3; about++)
+                group_lie(g, asker, about, false);
+        GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    }
+    for (uint32_t q = 1; q <= 3; q++)
+        candidacies += group_stats(g, q).candidacies;
+    GROUP_SETUP(g, candidacies >= 20);
+    return group_close(g);
+}
+
+/* ---- 5: a bare majority is left (T5, T6) ---- */
+
+/* f replicas, the leader among them, crash at some moment between two rounds, and their memory with
+ * them: those that are left must elect one of them in time and go on. */
+const char *bare_majority(uint32_t n, uint64_t offset_ns)
+{
+    struct group *g = serving_of(n, 1);
+    group_send(g, 0, BYTES);
+    group_tick(g);
+    group_pass(g, offset_ns);
+    for (uint32_t q = 0; q < (n - 1) / 2; q++)
+        group_crash(g, q, false);
+    GROUP_WAIT(g, group_leader(g) < n, GROUP_ELECT_NS);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* The answer to the only candidate's request is lost, while the replica that gave it waits for the
+ * candidate: the candidate must ask again. */
+const char *lost_answer(void)
+{
+    struct group *g = serving_of(3, 1);
+    group_crash(g, 0, false);
+    GROUP_WAIT(g, group_stats(g, 1).state == LOG_CANDIDATE, GROUP_ELECT_NS);
+    group_cut(g, 2, 1, true);
+    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 1).ballot);
+    group_run(g, GROUP_LOST_NS + 20 * US);
+    group_cut(g, 2, 1, false);
+    GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 6: a duel (T7) ---- */
+
+static uint32_t count_leaders(const struct group *g)
+{
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < g->n; q++)
+        count += group_stats(g, q).ballot != 0;
+    return count;
+}
+
+/* Two replicas are told in turn that the other is dead, and sometimes both at once, and depose each
+ * other for ten thousand rounds under traffic; then they are told the truth: exactly one leads, and
+ * all is delivered. */
+const char *duel(uint64_t seed)
+{
+    enum { ROUNDS = 10000, TURN = 40 };
+    struct group *g =
+        serving(&(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .rough = true});
+    for (uint32_t round = 0; round < ROUNDS && !group_failed(g); round++) {
+        if (round % TURN == 0) {
+            uint32_t turn = round / TURN;
+            group_lie(g, 0, 1, turn % 5 != 0);
+            group_lie(g, 1, 0, turn % 5 == 0 || turn % 5 > 2);
+        }
+        for (uint32_t c = 0; c < 2; c++)
+            if (round % 50 == 25 * c && g->client[c].sent_count < g->client[c].done_count + 8)
+                group_send(g, c, BYTES);
+        group_tick(g);
+    }
+    GROUP_SETUP(g, group_stats(g, 0).terms > 20 && group_stats(g, 1).terms > 20);
+    group_lie(g, 0, 1, false);
+    group_lie(g, 1, 0, false);
+    GROUP_WAIT(g, group_leader(g) < 3 && group_delivered(g), 4 * GROUP_ELECT_NS);
+    group_run(g, GROUP_ELECT_NS);
+    GROUP_MUST(g, "one leader", count_leaders(g) == 1 && group_leader(g) < 3);
+    return group_close(g);
+}
+
+/* A leader that has been deposed, and does not know, writes one more entry into its own memory; its
+ * successor decides something else in that place on the other two and dies; whoever comes next must
+ * find what was decided, not what the deposed one wrote. */
+const char *deposed_leader_writes_on(uint64_t seed)
+{
+    struct group *g = serving(&(struct group_options){.replicas = 3, .clients = 1, .seed = seed});
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 2, true);
+    group_send(g, 0, BYTES);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_lie(g, 1, 0, true);
+    group_post(g, 1);
+    group_pass(g, GROUP_WAY_NS + 50);
+    uint64_t ballot = group_stats(g, 1).ballot;
+    GROUP_SETUP(g, ballot != 0 && sim_promised(g->sim, 0, GROUP_REGION) == ballot);
+    group_post(g, 0);
+    settle_for(g, 0, US);
+
+    settle_for(g, 1, 10 * US);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
+    post_once(g, 1);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_LEADER && group_stats(g, 1).ballot == ballot);
+    GROUP_SETUP(g, group_stats(g, 1).applied > group_stats(g, 2).applied);
+    GROUP_SETUP(g, commit_at(g, 2, 1) < guard_at(g, 2, 1));
+    group_cut_off(g, 1, true);
+    group_crash(g, 1, false);
+
+    group_cut(g, 0, 2, false);
+    client_reaches_all(g, 0);
+    release_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 7: a leader that sleeps while the log goes round (T12) ---- */
+
+/* The leader stops with an entry on a quorum and nobody told; another leads while the log is lapped
+ * twice; then the first wakes: it must not disturb, and must catch up. */
+const char *sleeping_leader(uint32_t n)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = n, .clients = 1, .seed = 1, .snap_pad = 6000});
+    group_send(g, 0, BYTES);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_post(g, 0);
+    group_pass(g, 4 * GROUP_WAY_NS);
+    group_hold(g, 0, true);
+    uint64_t from = group_stats(g, 0).tail;
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    traffic(g, 0, 60, 200);
+    GROUP_SETUP(g, group_stats(g, 1).applied > from + 2 * g->opt.log_bytes);
+    group_hold(g, 0, false);
+    traffic(g, 0, 10, 200);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "one leader", count_leaders(g) == 1);
+    return group_close(g);
+}
+
+/* ---- 9: forged guards (T12) ---- */
+
+/* Payloads that contain what an entry would look like in that very place, in this lap of the log
+ * and in the next: nobody may take it for one, also not across a change of leaders. */
+const char *forged_entries(void)
+{
+    enum { FORGED_BYTES = 200, FORGED_AT = 48 /* where an entry begins one lap later */ };
+    struct group *g = serving_of(3, 1);
+    const uint64_t size = entry_size(FORGED_BYTES), lap = g->opt.log_bytes;
+    const uint64_t entries = (lap + size - 1) / size;
+    uint32_t crashed = 0;
+    GROUP_SETUP(g, entries * size - lap == sizeof(struct entry) + FORGED_AT);
+    for (uint32_t i = 0; i < 90 && !group_failed(g); i++) {
+        uint32_t leader = group_leader(g);
+        GROUP_SETUP(g, leader < 3);
+        if (group_failed(g))
+            break;
+        struct log_stats s = group_stats(g, leader);
+        const struct group_client *c = &g->client[0];
+        uint64_t srcpos =
+            c->sent[c->sent_count - 1].pos + frame_size(c->sent[c->sent_count - 1].bytes);
+        _Alignas(8) unsigned char payload[FORGED_BYTES];
+        for (uint32_t at = 0; at < FORGED_BYTES; at += 8) {
+            uint64_t word = s.tail + sizeof(struct entry) + at + (i & 1 ? lap : 0);
+            memcpy(payload + at, &word, 8);
+        }
+        struct entry forged = {
+            .pos = s.tail + entries * size,
+            .ballot = s.ballot,
+            .bytes = 8,
+            .source = 0,
+            .srcpos = srcpos + entries * frame_size(FORGED_BYTES),
+        };
+        memcpy(payload + FORGED_AT, &forged, sizeof(forged));
+        group_send_bytes(g, 0, payload, FORGED_BYTES);
+        GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+        if (i == 50) {
+            crashed = leader;
+            group_crash(g, crashed, true);
+        }
+        GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);
+        if (i == 60)
+            group_start(g, crashed);
+    }
+    GROUP_SETUP(g, group_stats(g, group_leader(g)).applied > 4 * lap);
+    return group_close(g);
+}
+
+/* ---- 10: every follower holds another prefix ---- */
+
+enum { ON_A_QUORUM = 2 /* of the four messages in flight */ };
+
+/* Four messages in flight: the first has reached all followers but rank 4, the second all but 3 and
+ * 4, the others rank 1 alone; the leader never heard of any, and is gone. */
+static struct group *different_prefixes(void)
+{
+    struct group *g = serving_of(PREFIXES_OF, 1);
+    client_reaches_only(g, 0, 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        group_cut(g, 0, 4, true);
+        if (i >= 1)
+            group_cut(g, 0, 3, true);
+        if (i >= 2)
+            group_cut(g, 0, 2, true);
+        group_send(g, 0, BYTES + 8 * i);
+        group_pass(g, 2 * GROUP_WAY_NS);
+        group_post(g, 0);
+        group_pass(g, 2 * GROUP_WAY_NS);
+    }
+    GROUP_SETUP(g, guard_at(g, 1, 0) > guard_at(g, 2, 0) && guard_at(g, 2, 0) > guard_at(g, 3, 0));
+    GROUP_SETUP(g,
+                guard_at(g, 3, 0) > guard_at(g, 4, 0) && guard_at(g, 4, 0) == commit_at(g, 4, 0));
+    group_crash(g, 0, false);
+    group_cut_off(g, 0, true);
+    return g;
+}
+
+/* Any three of the four that are left must bring back all that was on a quorum: the first two
+ * messages; and what rank 1 alone holds if it takes part. If crash_after is not negative, the new
+ * leader dies so many ticks after it began to rewrite, and the same must hold for the rest,
+ * together with the one that was left out before. */
+const char *prefixes_recovered(uint32_t left_out, int crash_after)
+{
+    struct group *g = different_prefixes();
+    client_reaches_only(g, 0, g->n); /* nothing is sent a second time */
+    group_cut_off(g, left_out, true);
+    if (crash_after >= 0) {
+        uint32_t first = left_out == 1 ? 2 : 1;
+        GROUP_WAIT(g, group_stats(g, first).state >= LOG_SYNC, GROUP_ELECT_NS);
+        for (int i = 0; i < crash_after; i++)
+            group_tick(g);
+        group_crash(g, first, false);
+        group_cut_off(g, first, true);
+        for (uint32_t q = 1; q < g->n; q++)
+            if (q != first)
+                for (uint32_t p = 1; p < g->n; p++)
+                    group_cut(g, q, p, p == first);
+    }
+    GROUP_WAIT(g, group_leader(g) < g->n, 4 * GROUP_ELECT_NS);
+    group_run(g, 20 * US);
+    uint32_t back = g->history_count - 1;
+    GROUP_MUST(g, "no loss", back >= ON_A_QUORUM);
+    GROUP_MUST(g, "no loss", left_out == 1 || crash_after >= 0 || back == 4);
+    for (uint32_t q = 1; q < g->n; q++)
+        for (uint32_t p = 1; p < g->n; p++)
+            if (g->replica[p].log && g->replica[q].log)
+                group_cut(g, q, p, false);
+    for (uint32_t q = 1; q < g->n; q++) {
+        group_cut(g, client_node(g, 0), q, g->replica[q].log == NULL);
+        group_cut(g, q, client_node(g, 0), g->replica[q].log == NULL);
+    }
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* x stands at rank 0 alone under ballot 1; a second leader leaves another entry in that place at
+ * itself alone; the first comes back, finds x, puts it on a quorum and decides it; then the second
+ * comes back and meets x at rank 2: it must rank x above its own entry although x is older. */
+const char *old_entry_decided_late(void)
+{
+    struct group *g = serving_of(3, 1);
+    client_reaches_only(g, 0, 0);
+    hold_others(g, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 2, true);
+    uint64_t place = group_stats(g, 0).tail;
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    GROUP_SETUP(g, group_stats(g, 0).tail > place && group_stats(g, 0).commit == place);
+    client_reaches_only(g, 0, g->n);
+
+    group_cut_off(g, 0, true);
+    take_over(g, 1);
+    group_cut(g, 1, 2, true);
+    group_run(g, 2 * US);
+    GROUP_SETUP(g, guard_at(g, 1, 1) > place);
+    const struct mem_lane *there = group_lane(g, 2, 1);
+    GROUP_SETUP(g, mem_word(there, LOG_RUN) == 0 || guard_at(g, 2, 1) <= place);
+
+    group_cut_off(g, 1, true);
+    group_cut(g, 0, 2, false);
+    group_cut(g, 2, 0, false);
+    take_over(g, 0);
+    settle_for(g, 0, 4 * US);
+    post_once(g, 0);
+    GROUP_SETUP(g, g->replica[0].state.count == 2);
+    GROUP_SETUP(g, commit_at(g, 2, 0) <= place && guard_at(g, 2, 0) > place);
+    group_cut_off(g, 0, true);
+    group_crash(g, 0, false);
+
+    group_cut(g, 1, 2, false);
+    group_cut(g, 2, 1, false);
+    take_over(g, 1);
+    release_all(g);
+    group_cut_off(g, client_node(g, 0), false);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 11: an entry that comes back from the dead ---- */
+
+/* m stands undecided behind two other entries at the first leader alone; the second leader decides
+ * m earlier; the first leads again and finds its old m behind the decided one: m must be applied
+ * once, and the second copy count for nothing at every replica. */
+const char *message_decided_twice(void)
+{
+    struct group *g = serving_of(3, 2);
+    hold_others(g, 0);
+    client_reaches_only(g, 1, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 2, true);
+    uint64_t place = group_stats(g, 0).tail;
+    /* The sizes are those of what the second leader will put there: its start marker, and m. */
+    group_send(g, 1, 0);
+    post_once(g, 0);
+    group_send(g, 1, BYTES);
+    post_once(g, 0);
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    uint64_t again = place + entry_size(0) + entry_size(BYTES);
+    uint64_t srcpos = g->client[0].sent[1].pos;
+    GROUP_SETUP(g, group_stats(g, 0).tail == again + entry_size(BYTES));
+
+    group_cut_off(g, 0, true);
+    take_over(g, 1);
+    GROUP_WAIT(g, g->client[0].done_count == 2, GROUP_ELECT_NS);
+    group_run(g, 5 * US);
+    GROUP_SETUP(g, group_stats(g, 1).applied == again);
+
+    group_cut_off(g, 1, true);
+    group_cut(g, 0, 2, false);
+    group_cut(g, 2, 0, false);
+    take_over(g, 0);
+    group_run(g, 5 * US);
+    const struct mem_lane *own = group_lane(g, 0, 0);
+    const struct entry *e = (const void *)(own->ring + again % g->opt.log_bytes);
+    GROUP_SETUP(g, e->pos == again && e->source == 0 && e->srcpos == srcpos);
+    GROUP_SETUP(g, group_stats(g, 0).applied > again);
+    heal_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    for (uint32_t q = 0; q < 3; q++)
+        GROUP_MUST(g, "no duplicate", g->replica[q].state.count == 5 && g->replica[q].noops >= 2);
+    return group_close(g);
+}
+
+/* ---- 17: left behind, and back by snapshot ---- */
+
+/* A follower stops for longer than the log is: the others go on without it, and when it wakes it
+ * gets a snapshot in the middle of traffic, and then follows. Until it is given up nothing that it
+ * has still to read is overwritten. */
+const char *left_behind(uint32_t n)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = n, .clients = 2, .seed = 1, .snap_pad = 6000});
+    uint32_t slow = n - 1;
+    group_hold(g, slow, true);
+    traffic(g, 0, 60, 200);
+    GROUP_MUST(g, "detached", group_stats(g, 0).shed >= 1);
+    group_hold(g, slow, false);
+    for (uint32_t i = 0; i < 300 && !group_failed(g) && group_stats(g, slow).snapshots_loaded == 0;
+         i++) {
+        traffic(g, i & 1, 1, 100);
+        group_run(g, 2 * US);
+    }
+    GROUP_MUST(g, "snapshot", group_stats(g, slow).snapshots_loaded >= 1);
+    traffic(g, 1, 20, 200);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* The same for a follower that dies, with or without its memory, and comes back as a new life in
+ * the middle of traffic: rows and writes of the old life do no harm, and it votes again in the end.
+ * */
+const char *new_life(bool keep_memory, bool owner_answers)
+{
+    struct group *g = serving(&(struct group_options){
+        .replicas = 3, .clients = 2, .seed = 1, .snap_pad = 6000, .owner_answers = owner_answers});
+    group_cut(g, 2, 0, true); /* its last rows stay on their way, and arrive in its next life */
+    group_run(g, 15 * US);
+    group_crash(g, 2, keep_memory);
+    traffic(g, 0, 30, 200);
+    group_start(g, 2);
+    group_cut(g, 2, 0, false);
+    traffic(g, 1, 20, 100);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "snapshot", group_stats(g, 2).snapshots_loaded >= 1);
+    group_crash(g, 0, false);
+    GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);
+    traffic(g, 0, 5, 100);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 18: amnesia ---- */
+
+/* A replica promises the second leader, which decides v with it, and restarts with nothing; the
+ * first leader, which knows of none of that, asks it for permission again: it must not get it. */
+const char *amnesia(void)
+{
+    struct group *g = serving_of(3, 2);
+    group_cut_off(g, 0, true);
+    take_over(g, 1);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, g->history_count == 2, GROUP_ELECT_NS);
+    group_cut_off(g, 1, true);
+    group_hold(g, 1, true);
+    group_crash(g, 2, false);
+    group_start(g, 2);
+
+    group_cut(g, 0, 2, false);
+    group_cut(g, 2, 0, false);
+    group_cut(g, client_node(g, 0), 0, false);
+    group_hold(g, 0, false);
+    GROUP_SETUP(g, group_stats(g, 0).state == LOG_LEADER);
+    uint64_t commit = group_stats(g, 0).commit;
+    group_send(g, 0, BYTES);
+    group_run(g, 5 * GROUP_LOST_NS);
+    GROUP_SETUP(g, group_stats(g, 0).tail > commit);
+    GROUP_MUST(g, "no vote from amnesia", group_stats(g, 0).commit == commit);
+    GROUP_MUST(g, "no vote from amnesia", sim_promised(g->sim, 2, GROUP_REGION) == MEM_CLOSED);
+
+    heal_all(g);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "joins", sim_promised(g->sim, 2, GROUP_REGION) != MEM_CLOSED);
+    return group_close(g);
+}
+
+/* ---- 19: a leader that has only a snapshot ---- */
+
+/* The log has gone round, and a replica that came back with nothing but a snapshot takes over: what
+ * it takes from the clients must go on exactly where the old leader was. */
+const char *leader_from_snapshot(void)
+{
+    struct group *g = serving(&(struct group_options){.replicas = 3, .clients = 2, .seed = 1});
+    traffic(g, 0, 40, 200);
+    traffic(g, 1, 7, 100);
+    group_crash(g, 2, false);
+    traffic(g, 1, 5, 100);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_delivered(g) && group_stats(g, 2).snapshots_loaded == 1,
+               2 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 2).applied == group_stats(g, 0).applied, GROUP_ELECT_NS);
+    if (group_failed(g))
+        return group_close(g);
+    uint64_t taken[2];
+    for (uint32_t c = 0; c < 2; c++)
+        taken[c] = log_source_taken(g->replica[0].log, c);
+    group_crash(g, 0, true);
+    take_over(g, 2);
+    GROUP_WAIT(g, group_stats(g, 2).state == LOG_LEADER, GROUP_ELECT_NS);
+    for (uint32_t c = 0; c < 2; c++)
+        GROUP_MUST(g, "derived state equality", log_source_taken(g->replica[2].log, c) == taken[c]);
+    traffic(g, 0, 4, 200);
+    traffic(g, 1, 4, 200);
+    release_all(g);
+    group_start(g, 0);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- 20: one message, then silence (T10) ---- */
+
+/* A single message and nothing after it: all replicas must apply it within a few ways, not with the
+ * next message. */
+const char *single_message(uint32_t n)
+{
+    struct group *g = serving_of(n, 1);
+    group_run(g, 500 * US);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 20 * GROUP_WAY_NS);
+    return group_close(g);
+}
+
+/* ---- not in the list, but among the papers' gaps ---- */
+
+/* T8: the leader takes a message, cannot write it, is deposed, and another entry is decided in that
+ * place; when it leads again it must take the message again. */
+const char *message_taken_in_vain(void)
+{
+    struct group *g = serving_of(3, 2);
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 2, true);
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    GROUP_SETUP(g, group_stats(g, 0).tail > group_stats(g, 0).commit);
+    group_cut_off(g, 0, true);
+    take_over(g, 1);
+    group_send(g, 1, BYTES + 64);
+    GROUP_WAIT(g, g->history_count == 2, GROUP_ELECT_NS);
+    group_run(g, 5 * US);
+    group_cut_off(g, 0, false);
+    client_reaches_only(g, 0, 0);
+    take_over(g, 0);
+    release_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_SETUP(g, group_leader(g) == 0);
+    return group_close(g);
+}
+
+/* T15: a candidate has the promises of the leader's memory and its own, and has read both; the
+ * leader, which does not know, writes itself and the third: its own copy must not count. */
+const char *deposed_leader_counts_itself(void)
+{
+    struct group *g = serving_of(3, 2);
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 1, 2, true);
+    group_lie(g, 1, 0, true);
+    group_post(g, 1);
+    settle_for(g, 1, 10 * US);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
+    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 0).ballot);
+
+    group_send(g, 0, BYTES);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_post(g, 0);
+    group_pass(g, 2 * GROUP_WAY_NS + 100);
+    group_settle(g, 0);
+    group_post(g, 0); /* would tell of the commit */
+    group_pass(g, GROUP_WAY_NS + 100);
+    GROUP_SETUP(g, guard_at(g, 2, 0) > group_stats(g, 2).applied);
+    group_settle(g, 2);
+
+    group_hold(g, 0, true);
+    group_hold(g, 1, false);
+    group_cut(g, 1, 2, false);
+    GROUP_WAIT(g, group_stats(g, 1).state == LOG_LEADER, GROUP_ELECT_NS);
+    group_lie(g, 1, 0, false);
+    heal_all(g);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* P2: a follower has applied what a leader decided, and the leader, deposed before it could apply
+ * it itself, comes back and begins to rewrite that follower's copy; it dies in the middle of that,
+ * and its memory with it: the copy must still be found. */
+const char *decided_copy_rewritten(void)
+{
+    struct group *g = serving_of(3, 1);
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 1, 2, true);
+    group_send(g, 0, BYTES);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    group_post(g, 0);
+    group_pass(g, 2 * GROUP_WAY_NS + 100);
+    group_settle(g, 0);
+    group_post(g, 0); /* tells of the commit */
+    group_lie(g, 1, 0, true);
+    group_post(g, 1); /* deposes it at its own memory, and gets no further */
+    group_pass(g, GROUP_WAY_NS + 100);
+    group_settle(g, 2);
+    group_settle(g, 0);
+    group_lie(g, 1, 0, false);
+    GROUP_SETUP(g, g->replica[2].state.count == 2 && g->replica[0].state.count == 1);
+    GROUP_SETUP(g, group_stats(g, 0).state == LOG_FOLLOWER);
+
+    take_over(g, 0);
+    settle_for(g, 0, 4 * US);
+    GROUP_SETUP(g, mem_word(group_lane(g, 2, 0), LOG_RUN) == group_stats(g, 0).ballot);
+    client_reaches_only(g, 0, g->n);
+    group_cut_off(g, 0, true);
+    group_crash(g, 0, false);
+
+    group_cut(g, 1, 2, false);
+    take_over(g, 1);
+    release_all(g);
+    GROUP_WAIT(g, g->replica[1].state.count == 2 && g->replica[2].state.count == 2, GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* T14: a candidate's requests and reads are on their way to a replica that answers only for a
+ * moment, and the old leader's write lands there right after: if what was read came before the
+ * promise, the write must not count. */
+const char *write_between_read_and_promise(uint64_t seed)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .owner_answers = true});
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_hold(g, 0, true);
+    group_hold(g, 2, true);
+    group_lie(g, 1, 0, true);
+    group_post(g, 1);
+    settle_for(g, 1, 2 * GROUP_WAY_NS);
+    group_hold(g, 2, false);
+    group_pass(g, US + seed % 8 * US / 2);
+    group_hold(g, 2, true);
+
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    group_cut_off(g, 0, true);
+    group_hold(g, 2, false);
+    GROUP_WAIT(g, group_leader(g) == 1, 4 * GROUP_ELECT_NS);
+    group_send(g, 1, BYTES);
+    group_run(g, 20 * US);
+    group_lie(g, 1, 0, false);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* FW1: a leader's write is held up on its way to a follower until another has been elected with
+ * that follower: it lands then, and must not count. */
+const char *write_held_up(void)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = 3, .clients = 2, .seed = 1, .owner_answers = true});
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 2, true);
+    group_hold(g, 0, true);
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    GROUP_SETUP(g, group_stats(g, 0).tail > group_stats(g, 0).commit);
+    group_lie(g, 1, 0, true);
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    group_cut(g, 0, 2, false);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    settle_for(g, 0, 2 * US);
+    group_lie(g, 1, 0, false);
+    heal_all(g);
+    group_send(g, 1, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* F4: a follower that was cut off comes back while much is committed that it lacks, more than it
+ * can be sent at once: it must never be told of a commit beyond what it has. */
+const char *catching_up_in_steps(uint64_t seed)
+{
+    struct group *g = serving(&(struct group_options){.replicas = 3, .clients = 1, .seed = seed});
+    group_cut_off(g, 2, true);
+    group_hold(g, 2, true);
+    traffic(g, 0, 13, 200);
+    group_run(g, 2 * GROUP_LOST_NS);
+    GROUP_SETUP(g, group_stats(g, 0).live == 2);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_SETUP(g, group_stats(g, 2).snapshots_loaded == 0);
+    return group_close(g);
+}
+
+/* A leader that everybody hears and that hears nobody, neither answers nor rows: it can decide
+ * nothing, and must let one of the others do it. */
+const char *deaf_leader(uint32_t n)
+{
+    struct group *g = serving_of(n, 1);
+    for (uint32_t q = 1; q < n; q++)
+        group_cut(g, q, 0, true);
+    uint32_t target = g->history_count + 1;
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, g->history_count >= target, 4 * GROUP_ELECT_NS);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* F3: a leader whose writes reach nobody: it decides nothing, and what it has written alone may be
+ * replaced. */
+const char *leader_alone(uint32_t n)
+{
+    struct group *g = serving_of(n, 2);
+    uint32_t f = (n - 1) / 2;
+    client_reaches_only(g, 0, 0);
+    for (uint32_t q = f; q < n; q++)
+        group_cut(g, 0, q, true); /* f copies at most, one too few */
+    hold_others(g, 0);
+    group_send(g, 0, BYTES);
+    group_run(g, 10 * US);
+    GROUP_SETUP(g, group_stats(g, 0).tail > commit_at(g, n - 1, 0));
+    for (uint32_t q = 0; q < f; q++) {
+        group_cut_off(g, q, true);
+        group_hold(g, q, true);
+    }
+    for (uint32_t q = f; q < n; q++)
+        group_hold(g, q, false);
+    GROUP_WAIT(g, group_stats(g, f).state == LOG_LEADER, GROUP_ELECT_NS);
+    group_send(g, 1, BYTES);
+    group_run(g, 20 * US);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}

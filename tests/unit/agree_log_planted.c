@@ -1,0 +1,217 @@
+/* The log with known mistakes compiled in, under the schedules of log_schedules.h: each schedule
+ * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
+ * seeds. */
+#include "../log_schedules.h"
+#include "base/planted.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Properties, any of them. Two replicas that differ are seen as one or the other by who looks
+ * first. */
+#define DIFFERS "agreement|committed equals decided|state equality|derived state equality"
+
+static bool is_one_of(const char *property, const char *list)
+{
+    size_t length = strlen(property);
+    for (const char *at = list; (at = strstr(at, property)) != NULL; at++)
+        if ((at == list || at[-1] == '|') && (at[length] == '|' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+#define FINDS(bug, scenario, properties)                                                           \
+    do {                                                                                           \
+        planted_mask = UINT64_C(1) << PLANTED_##bug;                                               \
+        const char *violated_ = (scenario);                                                        \
+        planted_mask = 0;                                                                          \
+        if (violated_ == NULL)                                                                     \
+            fail_msg("%s does not find %s", #scenario, #bug);                                      \
+        else if (!is_one_of(violated_, properties))                                                \
+            fail_msg("%s finds %s as '%s', not as '%s'", #scenario, #bug, violated_, properties);  \
+    } while (0)
+
+/* Where the memory may answer in several ways: some of many worlds must show the bug, none anything
+ * else. */
+static void finds_in_some(enum planted bug, const char *(*scenario)(uint64_t seed), uint64_t seeds,
+                          const char *properties)
+{
+    uint32_t found = 0;
+    planted_mask = UINT64_C(1) << bug;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        const char *violated = scenario(seed);
+        if (violated != NULL && !is_one_of(violated, properties))
+            fail_msg("seed %d finds '%s', not '%s'", (int)seed, violated, properties);
+        found += violated != NULL;
+    }
+    planted_mask = 0;
+    printf("# found in %u of %u worlds\n", found, (unsigned)seeds);
+    assert_int_not_equal(found, 0);
+}
+
+static void log__finds_T1_late_stale(void **state)
+{
+    (void)state;
+    FINDS(late_stale, late_follower_of_the_same_leader(5), DIFFERS);
+    FINDS(late_stale, late_follower_of_the_same_leader(7), DIFFERS);
+}
+
+static void log__finds_T2_skip_first(void **state)
+{
+    (void)state;
+    FINDS(skip_first, decided_and_untold(3), DIFFERS);
+    FINDS(skip_first, decided_and_untold(5), DIFFERS);
+}
+
+static void log__finds_T3_failed_cursor(void **state)
+{
+    (void)state;
+    FINDS(failed_cursor, failed_take_over(5), DIFFERS);
+}
+
+static void log__finds_T4_own_not_fenced(void **state)
+{
+    (void)state;
+    FINDS(own_not_fenced, old_leader_writes_a_candidate(), DIFFERS);
+}
+
+static void log__finds_T5_no_self_ack(void **state)
+{
+    (void)state;
+    FINDS(no_self_ack, bare_majority(3, 0), "liveness");
+    FINDS(no_self_ack, bare_majority(9, 300), "liveness");
+}
+
+static void log__finds_T6_lost_request(void **state)
+{
+    (void)state;
+    FINDS(lost_request, lost_answer(), "liveness");
+}
+
+static void log__finds_T7_one_ballot(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_one_ballot, deposed_leader_writes_on, 10, DIFFERS);
+}
+
+static void log__finds_T8_cursor_ahead(void **state)
+{
+    (void)state;
+    FINDS(cursor_ahead, message_taken_in_vain(), "liveness");
+}
+
+static void log__finds_T10_last_waits(void **state)
+{
+    (void)state;
+    FINDS(last_waits, single_message(3), "liveness");
+    FINDS(last_waits, single_message(9), "liveness");
+}
+
+static void log__finds_T12_nonzero_present(void **state)
+{
+    (void)state;
+    FINDS(nonzero_present, late_follower(5), DIFFERS);
+    FINDS(nonzero_present, forged_entries(), "integrity|agreement");
+}
+
+static void log__finds_T14_read_ungranted(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_read_ungranted, write_between_read_and_promise, 100, DIFFERS);
+}
+
+static void log__finds_FW1_no_fence(void **state)
+{
+    (void)state;
+    FINDS(no_fence, write_held_up(), "one writer");
+}
+
+static void log__finds_F4_commit_beyond(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_commit_beyond, catching_up_in_steps, 10,
+                  "commit within match|self-check");
+}
+
+static void log__finds_T15_self_unchecked(void **state)
+{
+    (void)state;
+    FINDS(self_unchecked, deposed_leader_counts_itself(), DIFFERS);
+}
+
+static void log__finds_F2_no_filter(void **state)
+{
+    (void)state;
+    FINDS(no_filter, message_decided_twice(), "no duplicate");
+}
+
+static void log__finds_F2_no_restamp(void **state)
+{
+    (void)state;
+    FINDS(no_restamp, old_entry_decided_late(), DIFFERS);
+}
+
+static void log__finds_F3_quorum_f(void **state)
+{
+    (void)state;
+    FINDS(quorum_f, leader_alone(3), DIFFERS);
+    FINDS(quorum_f, leader_alone(5), DIFFERS);
+}
+
+static void log__finds_F6_overrun(void **state)
+{
+    (void)state;
+    FINDS(overrun, left_behind(3), "committed equals decided");
+}
+
+static void log__finds_F8_amnesia_votes(void **state)
+{
+    (void)state;
+    FINDS(amnesia_votes, amnesia(), "one writer");
+}
+
+static void log__finds_F8_snap_no_sources(void **state)
+{
+    (void)state;
+    FINDS(snap_no_sources, leader_from_snapshot(), "derived state equality");
+    FINDS(snap_no_sources, left_behind(3), "derived state equality");
+}
+
+static void log__finds_P2_retract_decided(void **state)
+{
+    (void)state;
+    FINDS(retract_decided, decided_copy_rewritten(), DIFFERS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(log__finds_T1_late_stale),
+        cmocka_unit_test(log__finds_T2_skip_first),
+        cmocka_unit_test(log__finds_T3_failed_cursor),
+        cmocka_unit_test(log__finds_T4_own_not_fenced),
+        cmocka_unit_test(log__finds_T5_no_self_ack),
+        cmocka_unit_test(log__finds_T6_lost_request),
+        cmocka_unit_test(log__finds_T7_one_ballot),
+        cmocka_unit_test(log__finds_T8_cursor_ahead),
+        cmocka_unit_test(log__finds_T10_last_waits),
+        cmocka_unit_test(log__finds_T12_nonzero_present),
+        cmocka_unit_test(log__finds_T14_read_ungranted),
+        cmocka_unit_test(log__finds_T15_self_unchecked),
+        cmocka_unit_test(log__finds_FW1_no_fence),
+        cmocka_unit_test(log__finds_F4_commit_beyond),
+        cmocka_unit_test(log__finds_F2_no_filter),
+        cmocka_unit_test(log__finds_F2_no_restamp),
+        cmocka_unit_test(log__finds_F3_quorum_f),
+        cmocka_unit_test(log__finds_F6_overrun),
+        cmocka_unit_test(log__finds_F8_amnesia_votes),
+        cmocka_unit_test(log__finds_F8_snap_no_sources),
+        cmocka_unit_test(log__finds_P2_retract_decided),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,278 @@
+#include "agree/oracle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { HEARTBEAT = 10, SUSPECT = 60, STAGGER = 4 };
+
+/* One replica's oracle and what it is shown. Beats move with time for all but the silent. */
+struct watch {
+    struct oracle o;
+    struct oracle_view view[ORACLE_RANKS_MAX];
+    bool silent[ORACLE_RANKS_MAX];
+    uint64_t promised;
+    uint64_t now;
+};
+
+static void watch_init(struct watch *w, uint32_t n, uint32_t me, uint64_t seed)
+{
+    *w = (struct watch){.now = 1000};
+    oracle_init(&w->o, n, me, SUSPECT, STAGGER, seed);
+    for (uint32_t r = 0; r < n; r++)
+        w->view[r] = (struct oracle_view){.beat = 1, .fit = true};
+    oracle_watch(&w->o, w->view, w->now);
+}
+
+/* Lets one unit of time pass; says whether the replica should run now. */
+static bool watch_step(struct watch *w)
+{
+    w->now++;
+    for (uint32_t r = 0; r < w->o.n; r++)
+        if (!w->silent[r] && w->now % HEARTBEAT == 0)
+            w->view[r].beat++;
+    oracle_watch(&w->o, w->view, w->now);
+    return oracle_says_run(&w->o, w->view, w->promised, w->now);
+}
+
+/* How long until it says run; UINT64_MAX if it does not within a long time. */
+static uint64_t runs_after(struct watch *w)
+{
+    uint64_t from = w->now;
+    while (w->now < from + 100 * SUSPECT)
+        if (watch_step(w))
+            return w->now - from;
+    return UINT64_MAX;
+}
+
+static void leads(struct watch *w, uint32_t rank)
+{
+    w->promised = w->o.n + rank;
+    w->view[rank].ballot = w->promised;
+}
+
+/* At the very start nobody leads: rank 0 runs at once, and each further rank waits a little longer.
+ * */
+static void oracle__ranks_run_one_after_the_other(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= ORACLE_RANKS_MAX; n++)
+        for (uint32_t me = 0; me < n; me++) {
+            struct watch w;
+            watch_init(&w, n, me, 1);
+            assert_int_equal(runs_after(&w), 1 + me * STAGGER);
+        }
+}
+
+/* A leader that beats and says that it leads: nobody runs, however long. */
+static void oracle__live_leader_is_left_alone(void **state)
+{
+    (void)state;
+    for (uint32_t me = 0; me < 5; me++) {
+        struct watch w;
+        watch_init(&w, 5, me, 1);
+        leads(&w, 3);
+        assert_int_equal(runs_after(&w), me == 3 ? 1 + 3 * STAGGER : UINT64_MAX);
+    }
+}
+
+/* A leader that is known to be dead: the next in rank runs at once. */
+static void oracle__dead_leader_is_replaced_at_once(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    assert_false(watch_step(&w));
+    w.view[0].dead = true;
+    assert_int_equal(runs_after(&w), 1);
+}
+
+/* A leader that hangs: it is replaced when its counter has stood still for suspect_ns, not before.
+ * */
+static void oracle__silent_leader_is_replaced_when_suspected(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    for (uint32_t i = 0; i < 3 * HEARTBEAT; i++)
+        assert_false(watch_step(&w));
+    w.silent[0] = true;
+    uint64_t after = runs_after(&w);
+    assert_in_range(after, SUSPECT - HEARTBEAT, SUSPECT + HEARTBEAT);
+    assert_true(oracle_silent(&w.o, 0, w.now));
+    assert_false(oracle_silent(&w.o, 2, w.now));
+}
+
+/* A silent leader that is heard of again in time: nobody has run, and it is given the whole time
+ * anew. */
+static void oracle__renewed_heartbeat_cancels(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 2, 1); /* the second in line, so there is a wait to be cancelled */
+    leads(&w, 0);
+    w.silent[0] = true;
+    while (w.o.vacant_ns == 0)
+        assert_false(watch_step(&w));
+    w.view[0].beat++;
+    assert_false(watch_step(&w));
+    assert_int_equal(w.o.vacant_ns, 0);
+    assert_in_range(runs_after(&w), SUSPECT, SUSPECT + 2 * STAGGER);
+}
+
+/* The owner of the promise lives but does not say that it leads: it may be about to, and is given
+ * as long as a silent one. */
+static void oracle__promised_but_not_leading_gets_time(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    w.view[0].ballot = 0;
+    assert_int_equal(runs_after(&w), 1 + SUSPECT + STAGGER);
+
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    w.view[0].ballot = 0;
+    for (uint32_t i = 0; i < SUSPECT / 2; i++)
+        assert_false(watch_step(&w));
+    leads(&w, 0);
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+}
+
+/* A replica without state, or that may not promise, never runs, and nobody waits for it. */
+static void oracle__unfit_replica_never_runs(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 0, 1);
+    w.view[0].fit = false;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+
+    watch_init(&w, 3, 2, 1);
+    w.view[0].fit = false;
+    w.view[1].dead = true;
+    assert_int_equal(runs_after(&w), 1);
+}
+
+/* A replica that hears of no quorum does not run; the dead count, because their memory may answer.
+ * */
+static void oracle__needs_a_reachable_quorum(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 5, 2, 1);
+    leads(&w, 0);
+    for (uint32_t r = 0; r < 5; r++)
+        w.silent[r] = r != 2 && r != 3;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+    w.view[0].dead = true;
+    assert_in_range(runs_after(&w), 1, 1 + STAGGER);
+}
+
+static uint64_t wait_after_failures(uint64_t seed, uint32_t failures)
+{
+    struct watch w;
+    watch_init(&w, 3, 0, seed);
+    for (uint32_t i = 0; i < failures; i++)
+        oracle_failed(&w.o);
+    return runs_after(&w);
+}
+
+/* After each failure the wait is drawn from a range twice as long, up to a limit; the draws differ.
+ * */
+static void oracle__backs_off_after_failures(void **state)
+{
+    (void)state;
+    enum { SEEDS = 200 };
+    uint64_t most_before = 1;
+    for (uint32_t failures = 1; failures <= 6; failures++) {
+        uint64_t most = 0;
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            uint64_t wait = wait_after_failures(seed, failures);
+            assert_in_range(wait, 1, 1 + ((uint64_t)STAGGER << failures));
+            most = wait > most ? wait : most;
+        }
+        assert_true(most > most_before);
+        most_before = most;
+    }
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        assert_in_range(wait_after_failures(seed, 50), 1, 1 + (STAGGER << 6));
+}
+
+/* A leader that was seen ends the back-off: the next vacancy is met without it. */
+static void oracle__seen_leader_forgives_failures(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 7);
+    for (uint32_t i = 0; i < 6; i++)
+        oracle_failed(&w.o);
+    leads(&w, 0);
+    assert_false(watch_step(&w));
+    w.view[0].dead = true;
+    assert_int_equal(runs_after(&w), 1);
+}
+
+/* Two replicas that have failed at the same time, again and again, with the lower rank dead: soon
+ * one runs so much earlier than the other that it would have been elected. */
+static void oracle__duels_end(void **state)
+{
+    (void)state;
+    enum { ELECTION = 3 * STAGGER };
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        struct watch a, b;
+        watch_init(&a, 3, 1, seed);
+        watch_init(&b, 3, 2, seed + 1000);
+        bool over = false;
+        for (uint32_t round = 0; round < 12 && !over; round++) {
+            oracle_failed(&a.o);
+            oracle_failed(&b.o);
+            uint64_t first = runs_after(&a), second = runs_after(&b);
+            over = first + ELECTION < second || second + ELECTION < first;
+        }
+        assert_true(over);
+    }
+}
+
+/* While it holds back it says when it wants to be asked again, and at that time it runs. */
+static void oracle__says_when_to_ask_again(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 2, 1);
+    leads(&w, 0);
+    assert_false(watch_step(&w));
+    assert_true(oracle_next_ns(&w.o) == UINT64_MAX);
+    w.view[0].dead = true;
+    assert_false(watch_step(&w));
+    uint64_t next = oracle_next_ns(&w.o);
+    assert_in_range(next, w.now + 1, w.now + STAGGER);
+    assert_false(oracle_says_run(&w.o, w.view, w.promised, next - 1));
+    assert_true(oracle_says_run(&w.o, w.view, w.promised, next));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(oracle__ranks_run_one_after_the_other),
+        cmocka_unit_test(oracle__live_leader_is_left_alone),
+        cmocka_unit_test(oracle__dead_leader_is_replaced_at_once),
+        cmocka_unit_test(oracle__silent_leader_is_replaced_when_suspected),
+        cmocka_unit_test(oracle__renewed_heartbeat_cancels),
+        cmocka_unit_test(oracle__promised_but_not_leading_gets_time),
+        cmocka_unit_test(oracle__unfit_replica_never_runs),
+        cmocka_unit_test(oracle__needs_a_reachable_quorum),
+        cmocka_unit_test(oracle__backs_off_after_failures),
+        cmocka_unit_test(oracle__seen_leader_forgives_failures),
+        cmocka_unit_test(oracle__duels_end),
+        cmocka_unit_test(oracle__says_when_to_ask_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,948 @@
+#include "base/clock.h"
+#include "conf/cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define HOSTS                                                                                      \
+    "hosts:\n"                                                                                     \
+    "  - {name: h1, address: 127.0.0.1:7101}\n"                                                    \
+    "  - {name: h2, address: 127.0.0.1:7102}\n"                                                    \
+    "  - {name: h3, address: 127.0.0.1:7103}\n"
+#define GROUPS                                                                                     \
+    "groups:\n"                                                                                    \
+    "  - {name: g1, replicas: [h1, h2, h3]}\n"                                                     \
+    "  - {name: g2, parent: g1, replicas: [h2, h3, h1]}\n"
+
+/* The text must be refused at that line of x.yaml, with all these words in what is said. */
+static void refused(const char *text, unsigned line, const char *word, ...)
+{
+    struct cluster *c = NULL;
+    struct err e = {0};
+    char where[32];
+    va_list ap;
+
+    int rc = cluster_parse(text, strlen(text), "x.yaml", &c, &e);
+    if (rc == 0) {
+        cluster_free(c);
+        fail_msg("accepted:\n%s", text);
+    }
+    assert_null(c);
+    assert_int_equal(rc, ERR_INVALID);
+    snprintf(where, sizeof where, "x.yaml:%u: ", line);
+    if (strncmp(e.text, where, strlen(where)) != 0)
+        fail_msg("not %s but: %s", where, e.text);
+    /* What would be right comes after what is wrong; some say both in one breath with "not". */
+    if (strchr(e.text, ';') == NULL && strstr(e.text, ", not ") == NULL)
+        fail_msg("no advice: %s", e.text);
+    va_start(ap, word);
+    for (; word != NULL; word = va_arg(ap, const char *))
+        if (strstr(e.text, word) == NULL)
+            fail_msg("no '%s' in: %s", word, e.text);
+    va_end(ap);
+}
+
+static struct cluster *accepted(const char *text)
+{
+    struct cluster *c = NULL;
+    struct err e = {0};
+
+    if (cluster_parse(text, strlen(text), "dir/x.yaml", &c, &e) < 0)
+        fail_msg("refused: %s", e.text);
+    return c;
+}
+
+static void writes_back_equal(const struct cluster *c)
+{
+    struct cluster *again = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err e = {0};
+
+    FILE *f = open_memstream(&text, &bytes);
+    assert_int_equal(cluster_write(f, c, &e), 0);
+    fclose(f);
+    if (cluster_parse(text, bytes, "other.yaml", &again, &e) < 0)
+        fail_msg("written, then refused: %s\n%s", e.text, text);
+    assert_true(cluster_equal(c, again));
+    assert_int_equal(c->warnings, again->warnings);
+    cluster_free(again);
+    free(text);
+}
+
+/* ---- what is right ---- */
+
+static void cluster__reads_the_file_of_the_design(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted("transport: shm              # shm, tcp, verbs\n"
+                                 "protocol: tree\n" HOSTS GROUPS);
+
+    assert_string_equal(c->name, "x");
+    assert_true(c->transport == CLUSTER_SHM && c->protocol == CLUSTER_TREE);
+    assert_true(c->hosts == 3 && c->groups == 2 && c->warnings == 0);
+    assert_string_equal(c->host[1].name, "h2");
+    assert_string_equal(c->host[1].address, "127.0.0.1");
+    assert_true(c->host[1].port == 7102 && c->host[1].line == 5);
+    assert_true(c->group[0].parent == CLUSTER_NONE && c->group[1].parent == 0);
+    assert_true(c->group[1].line == 9 && c->group[1].parent_line == 9);
+    assert_true(c->group[1].replicas == 3 && c->group[1].replica[0] == 1 &&
+                c->group[1].replica[1] == 2 && c->group[1].replica[2] == 0);
+    assert_int_equal(cluster_host(c, "h3"), 2);
+    assert_int_equal(cluster_host(c, "h4"), CLUSTER_NONE);
+    assert_int_equal(cluster_group(c, "g2"), 1);
+    assert_int_equal(cluster_group(c, "h1"), CLUSTER_NONE);
+    cluster_free(c);
+}
+
+static void has_defaults(const struct cluster *c)
+{
+    assert_true(c->clients == 64 && c->payload_max == 16384 && c->log_bytes == 262144);
+    assert_true(c->source_bytes == 65536 && c->reply_max == 64);
+    assert_true(c->heartbeat_ms == 10 && c->suspect_ms == 60 && c->detach_ms == 50);
+    assert_true(c->wait == CLUSTER_WAIT_AUTO && !c->durable && c->runtime_dir[0] == '\0');
+}
+
+static void cluster__has_defaults(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(HOSTS GROUPS);
+
+    has_defaults(c);
+    assert_true(c->transport == CLUSTER_SHM && c->protocol == CLUSTER_TREE);
+    cluster_free(c);
+}
+
+/* TRAM_SOURCE is the folder of the sources. */
+static void cluster__example_shows_the_defaults(void **state)
+{
+    (void)state;
+    const char *source = getenv("TRAM_SOURCE");
+    struct cluster *c = NULL;
+    struct err e = {0};
+    char path[4096];
+
+    if (source == NULL)
+        skip();
+    snprintf(path, sizeof path, "%s/docs/cluster.example.yaml", source);
+    if (cluster_load(path, &c, &e) < 0)
+        fail_msg("%s", e.text);
+    assert_string_equal(c->name, "example");
+    has_defaults(c);
+    assert_true(c->groups == 3 && c->warnings == 0);
+    writes_back_equal(c);
+    cluster_free(c);
+}
+
+static void cluster__sizes_have_suffixes(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted("payload_max: 4k\nlog_bytes: 1 MiB\nsource_bytes: 128KiB\n"
+                                 "reply_max: 100\n" HOSTS GROUPS);
+
+    assert_true(c->payload_max == 4096 && c->log_bytes == 1 << 20 && c->source_bytes == 128 << 10 &&
+                c->reply_max == 100);
+    cluster_free(c);
+    c = accepted("payload_max: 1M\nlog_bytes: 16mib\n" HOSTS GROUPS);
+    assert_true(c->payload_max == 1 << 20 && c->log_bytes == 16 << 20);
+    assert_true(c->source_bytes == 4 << 20); /* not given: as much as payload_max needs */
+    cluster_free(c);
+    c = accepted("payload_max: 0\n" HOSTS GROUPS);
+    assert_true(c->payload_max == 0);
+    cluster_free(c);
+}
+
+static void cluster__name_comes_from_the_key_or_the_file(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        {"/a/b/cluster.yaml", "cluster"},
+        {"my cluster.yml", "my-cluster"},
+        {"a.b.conf", "a.b.conf"},
+        {"/a/b/", "cluster"},
+        {".yaml", "cluster"},
+        {"-x.yaml", "cluster"},
+        {"0123456789012345678901234567890123456789", "012345678901234567890123456789"}};
+    struct cluster *c = accepted("name: demo\n" HOSTS GROUPS);
+
+    assert_string_equal(c->name, "demo");
+    cluster_free(c);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char name[CLUSTER_NAME_BYTES];
+
+        cluster_name_from_file(names[i][0], name);
+        assert_string_equal(name, names[i][1]);
+    }
+}
+
+static void cluster__shm_needs_no_address(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted("hosts: [{name: h1}]\ngroups: [{name: g1, replicas: [h1]}]\n");
+
+    assert_true(c->host[0].port == 0 && c->host[0].address[0] == '\0');
+    writes_back_equal(c);
+    cluster_free(c);
+}
+
+static void cluster__takes_names_and_ipv6_as_addresses(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted("transport: verbs\nhosts:\n- {name: a, address: node-1.lab:1}\n"
+                                 "- {name: b, address: '[fe80::1]:65535'}\n"
+                                 "groups: [{name: g, replicas: [a]}, {name: k, parent: g,"
+                                 " replicas: [b]}]\n");
+
+    assert_string_equal(c->host[0].address, "node-1.lab");
+    assert_string_equal(c->host[1].address, "fe80::1");
+    assert_true(c->host[0].port == 1 && c->host[1].port == 65535);
+    writes_back_equal(c);
+    cluster_free(c);
+}
+
+static void cluster__parent_may_stand_below_its_child(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(HOSTS "groups:\n"
+                                       "- {name: g2, parent: g1, replicas: [h1]}\n"
+                                       "- {name: g1, replicas: [h2, h3, h1]}\n");
+
+    assert_true(c->group[0].parent == 1 && c->group[1].parent == CLUSTER_NONE);
+    cluster_free(c);
+}
+
+static void cluster__groups_may_stand_above_hosts(void **state)
+{
+    (void)state;
+    cluster_free(accepted(GROUPS HOSTS));
+}
+
+/* Whoever changes the protocol should have to change that line only, and a tree is no use here. */
+static void cluster__genuine_may_have_a_tree_or_none(void **state)
+{
+    (void)state;
+    cluster_free(accepted("protocol: genuine\n" HOSTS GROUPS));
+    cluster_free(accepted("protocol: genuine\n" HOSTS "groups:\n"
+                          "- {name: g1, replicas: [h1, h2, h3]}\n"
+                          "- {name: g2, replicas: [h1, h2, h3]}\n"));
+}
+
+static void cluster__written_file_loads_back_equal(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        HOSTS GROUPS,
+        "name: n\ntransport: tcp\nprotocol: genuine\nwait: spin\nclients: 4096\npayload_max: 1M\n"
+        "log_bytes: 32M\nsource_bytes: 8M\nreply_max: 0\nheartbeat_ms: 1\nsuspect_ms: 2\n"
+        "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\n" HOSTS GROUPS,
+        "wait: sleep\npayload_max: 100\nlog_bytes: 16k\nsource_bytes: 4k\n" HOSTS GROUPS,
+        HOSTS "groups: [{name: g1, replicas: [h1, h2]}]\n",
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct cluster *c = accepted(texts[i]);
+        writes_back_equal(c);
+        cluster_free(c);
+    }
+}
+
+static void cluster__equal_sees_every_difference(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        "name: y\n" HOSTS GROUPS,
+        "transport: tcp\n" HOSTS GROUPS,
+        "protocol: genuine\n" HOSTS GROUPS,
+        "wait: spin\n" HOSTS GROUPS,
+        "runtime_dir: /x\n" HOSTS GROUPS,
+        "clients: 65\n" HOSTS GROUPS,
+        "detach_ms: 51\n" HOSTS GROUPS,
+        HOSTS "  - {name: h4}\n" GROUPS,
+        HOSTS GROUPS "  - {name: g3, parent: g2, replicas: [h1]}\n",
+        HOSTS
+        "groups: [{name: g1, replicas: [h1, h2, h3]}, {name: g2, parent: g1, replicas: [h2]}]",
+        HOSTS "groups: [{name: g1, replicas: [h1, h2, h3]},"
+              " {name: g2, parent: g1, replicas: [h2, h1, h3]}]",
+    };
+    struct cluster *c = accepted(HOSTS GROUPS), *same = accepted("# moved\n" HOSTS GROUPS);
+
+    assert_true(cluster_equal(c, same));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct cluster *o = accepted(others[i]);
+        if (cluster_equal(c, o))
+            fail_msg("equal: %s", others[i]);
+        cluster_free(o);
+    }
+    /* What a file cannot change alone. */
+    same->group[1].parent = CLUSTER_NONE;
+    assert_false(cluster_equal(c, same));
+    cluster_free(c);
+    cluster_free(same);
+}
+
+static void cluster__largest_loads_within_a_second(void **state)
+{
+    (void)state;
+    uint16_t parent[CLUSTER_GROUPS_MAX];
+    struct cluster_plan plan = {.groups = 1024, .replicas = 9, .hosts = 128, .parent = parent};
+    struct cluster *c = NULL, *again = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err e = {0};
+
+    for (uint32_t i = 0; i < CLUSTER_GROUPS_MAX; i++) /* a chain: the longest way to a root */
+        parent[i] = (uint16_t)(i - 1);
+    assert_int_equal(cluster_make(&plan, &c, &e), 0);
+    FILE *f = open_memstream(&text, &bytes);
+    assert_int_equal(cluster_write(f, c, &e), 0);
+    fclose(f);
+    uint64_t start = clock_now_ns();
+    if (cluster_parse(text, bytes, "x.yaml", &again, &e) < 0)
+        fail_msg("%s", e.text);
+    uint64_t took_ms = (clock_now_ns() - start) / 1000000;
+    assert_true(again->groups == 1024 && again->group[1023].parent == 1022);
+    assert_true(cluster_equal(c, again));
+    if (took_ms >= 1000)
+        fail_msg("took %lu ms", (unsigned long)took_ms);
+    cluster_free(c);
+    cluster_free(again);
+    free(text);
+}
+
+/* ---- warnings ---- */
+
+static void cluster__warns_of_an_even_group(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(HOSTS "groups:\n"
+                                       "- {name: g1, replicas: [h1, h2, h3]}\n"
+                                       "- name: g2\n"
+                                       "  parent: g1\n"
+                                       "  replicas: [h1, h2]\n");
+
+    assert_int_equal(c->warnings, 1);
+    assert_non_null(strstr(c->warning[0], "dir/x.yaml:9: warning: group 'g2' has 2 replicas"));
+    assert_non_null(strstr(c->warning[0], "; an odd number"));
+    cluster_free(c);
+}
+
+static void cluster__warns_of_an_idle_host(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(HOSTS "groups: [{name: g1, replicas: [h1]}]\n");
+
+    assert_int_equal(c->warnings, 2);
+    assert_non_null(strstr(c->warning[0], "dir/x.yaml:3: warning: host 'h2' carries no replica"));
+    cluster_free(c);
+}
+
+static void cluster__counts_warnings_beyond_its_list(void **state)
+{
+    (void)state;
+    struct cluster_plan plan = {.groups = 40, .replicas = 4, .hosts = 4};
+    struct cluster *c = NULL, *again = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct err e = {0};
+
+    assert_int_equal(cluster_make(&plan, &c, &e), 0);
+    FILE *f = open_memstream(&text, &bytes);
+    assert_int_equal(cluster_write(f, c, &e), 0);
+    fclose(f);
+    assert_int_equal(cluster_parse(text, bytes, "x.yaml", &again, &e), 0);
+    assert_int_equal(again->warnings, 40);
+    cluster_free(c);
+    cluster_free(again);
+    free(text);
+}
+
+/* ---- mistakes: keys and types ---- */
+
+static void cluster__refuses_an_unknown_key(void **state)
+{
+    (void)state;
+    refused("transport: shm\nprotocl: tree\n" HOSTS GROUPS, 2, "no key 'protocl'",
+            "did you mean protocol?", NULL);
+    refused(HOSTS GROUPS "colour: red\n", 8, "no key 'colour'", "the keys are name, transport",
+            "groups, clients", "detach_ms", NULL);
+    refused("hosts:\n- {name: h1, adress: a:1}\n" GROUPS, 2, "a host has no key 'adress'",
+            "did you mean address?", NULL);
+    refused(HOSTS "groups:\n- name: g1\n  replica: [h1]\n", 7, "a group has no key 'replica'",
+            "did you mean replicas?", NULL);
+    refused("Hosts: []\n" HOSTS GROUPS, 1, "'Hosts'", "did you mean hosts?", NULL);
+}
+
+static void cluster__refuses_a_key_twice(void **state)
+{
+    (void)state;
+    refused("transport: shm\nwait: auto\ntransport: tcp\n" HOSTS GROUPS, 3, "key 'transport'",
+            "second time", "line 1", "leave one", NULL);
+    refused("hosts:\n- {name: h1, name: h2}\n" GROUPS, 2, "key 'name'", "second time", NULL);
+}
+
+static void cluster__refuses_wrong_types(void **state)
+{
+    (void)state;
+    refused("transport: [shm]\n" HOSTS GROUPS, 1, "transport must be shm, tcp, verbs, not a list",
+            NULL);
+    refused("name: {a: b}\n" HOSTS GROUPS, 1, "name must be a word, not a map", NULL);
+    refused("clients:\n" HOSTS GROUPS, 1, "clients must be a whole number", "not nothing", NULL);
+    refused("clients: [1]\n" HOSTS GROUPS, 1, "clients must be a whole number", "not a list", NULL);
+    refused("hosts: h1\n" GROUPS, 1, "hosts must be a list", "not 'h1'", NULL);
+    refused("hosts:\n" GROUPS, 1, "hosts must be a list", "not nothing", NULL);
+    refused("hosts:\n- h1\n" GROUPS, 2, "a host must be written like {name", "not as 'h1'", NULL);
+    refused(HOSTS "groups: {g1: [h1]}\n", 5, "groups must be a list", "not a map", NULL);
+    refused(HOSTS "groups:\n- [g1]\n", 6, "a group must be written like", "not as a list", NULL);
+    refused(HOSTS "groups:\n- {name: g1, replicas: h1}\n", 6, "replicas must be a list of hosts",
+            "not 'h1'", NULL);
+    refused(HOSTS "groups:\n- {name: g1, replicas: [[h1]]}\n", 6, "a replica must be the name of",
+            "not a list", NULL);
+    refused(HOSTS "groups:\n- {name: g1, parent: [], replicas: [h1]}\n", 6, "parent must be",
+            "not a list", NULL);
+    refused("? [a]\n: b\n" HOSTS GROUPS, 1, "a key must be a word, not a list", NULL);
+}
+
+static void cluster__refuses_unknown_words(void **state)
+{
+    (void)state;
+    refused("transport: rdma\n" HOSTS GROUPS, 1, "transport is 'rdma'", "shm, tcp, verbs", NULL);
+    refused("\nprotocol: raft\n" HOSTS GROUPS, 2, "protocol is 'raft'", "tree, genuine", NULL);
+    refused("wait: never\n" HOSTS GROUPS, 1, "wait is 'never'", "auto, spin, sleep", NULL);
+    refused("durable: maybe\n" HOSTS GROUPS, 1, "durable is 'maybe'", "false, true", NULL);
+}
+
+static void cluster__refuses_durable(void **state)
+{
+    (void)state;
+    refused(HOSTS GROUPS "durable: true\n", 8, "durable: true is not available yet",
+            "`durable: false`", NULL);
+    cluster_free(accepted(HOSTS GROUPS "durable: false\n"));
+}
+
+static void cluster__refuses_a_file_without_hosts_or_groups(void **state)
+{
+    (void)state;
+    refused("\n# comment\n" GROUPS, 3, "no `hosts`", "add a list", NULL);
+    refused(HOSTS, 1, "no `groups`", "add a list", "{name: g1", NULL);
+    refused("hosts: []\n" GROUPS, 1, "list of hosts is empty", "add lines like", NULL);
+    refused(HOSTS "groups: []\n", 5, "list of groups is empty", "add lines like", NULL);
+}
+
+/* ---- mistakes: names ---- */
+
+static void cluster__refuses_a_host_twice(void **state)
+{
+    (void)state;
+    refused(HOSTS "  - {name: h2, address: 127.0.0.1:7104}\n" GROUPS, 5, "host 'h2'", "second time",
+            "line 3", NULL);
+}
+
+static void cluster__refuses_a_group_twice(void **state)
+{
+    (void)state;
+    refused(HOSTS GROUPS "  - {name: g1, parent: g2, replicas: [h1]}\n", 8, "group 'g1'",
+            "second time", "line 6", NULL);
+}
+
+static void cluster__refuses_bad_names(void **state)
+{
+    (void)state;
+    refused("hosts:\n- {name: h 1}\n" GROUPS, 2, "host name 'h 1'", "letters, digits", "at most 30",
+            NULL);
+    refused("hosts:\n- {name: ../x}\n" GROUPS, 2, "host name '../x'", NULL);
+    refused("hosts:\n- {name: -x}\n" GROUPS, 2, "host name '-x'", "a letter, digit or _ first",
+            NULL);
+    refused(HOSTS "groups:\n- name: 'a/b'\n  replicas: [h1]\n", 6, "group name 'a/b'", NULL);
+    refused(HOSTS "groups:\n- name: g\xc3\xa9\n  replicas: [h1]\n", 6, "group name 'g\xc3\xa9'",
+            NULL);
+    refused(HOSTS "groups:\n- {name: '', replicas: [h1]}\n", 6, "group name must be a word",
+            "not nothing", NULL);
+    refused(HOSTS "groups:\n- {name: g123456789012345678901234567890, replicas: [h1]}\n", 6,
+            "at most 30", NULL);
+    refused("name: a b\n" HOSTS GROUPS, 1, "name 'a b'", "letters, digits", NULL);
+    cluster_free(
+        accepted(HOSTS "groups:\n- {name: g12345678901234567890123456789, replicas: [h1]}"));
+    cluster_free(accepted(HOSTS "groups:\n- {name: _A-z.0, replicas: [h1]}"));
+}
+
+static void cluster__refuses_hosts_and_groups_without_a_name(void **state)
+{
+    (void)state;
+    refused("hosts:\n- {address: a:1}\n" GROUPS, 2, "a host without a name", "`name: h1`", NULL);
+    refused(HOSTS "groups:\n- {replicas: [h1]}\n", 6, "a group without a name", "`name: g1`", NULL);
+}
+
+/* Control characters would reach the terminal of whoever reads the error. */
+static void cluster__shows_no_control_characters(void **state)
+{
+    (void)state;
+    struct cluster *c = NULL;
+    struct err e = {0};
+    static const char text[] = "hosts:\n- {name: \"a\\e[31m\\x9b1m\\n\"}\n";
+
+    assert_int_equal(cluster_parse(text, sizeof text - 1, "x.yaml", &c, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "'a?[31m??1m?'"));
+}
+
+/* ---- mistakes: the tree ---- */
+
+static void cluster__refuses_a_cycle(void **state)
+{
+    (void)state;
+    refused(HOSTS "groups:\n"
+                  "- {name: g1, replicas: [h1]}\n"
+                  "- {name: g2, parent: g3, replicas: [h1]}\n"
+                  "- name: g3\n"
+                  "  parent: g4\n"
+                  "  replicas: [h1]\n"
+                  "- {name: g4, parent: g2, replicas: [h1]}\n",
+            7, "cycle", "g2 -> g3 -> g4 -> g2;", "a parent outside", NULL);
+    /* The way up from the first group meets the cycle at g3; told is the one that stands first. */
+    refused(HOSTS "groups:\n"
+                  "- {name: g1, parent: g3, replicas: [h1]}\n"
+                  "- {name: g2, parent: g3, replicas: [h1]}\n"
+                  "- {name: g3, parent: g2, replicas: [h1]}\n",
+            7, "g2 -> g3 -> g2", NULL);
+    refused(HOSTS GROUPS "  - {name: g3, parent: g3, replicas: [h1]}\n", 8, "cycle", "g3 -> g3",
+            NULL);
+    refused("protocol: genuine\n" HOSTS GROUPS "  - {name: g3, parent: g3, replicas: [h1]}\n", 9,
+            "cycle", NULL);
+}
+
+static void cluster__refuses_a_long_cycle_without_listing_it(void **state)
+{
+    (void)state;
+    char text[4096];
+    size_t used = (size_t)snprintf(text, sizeof text, "%sgroups:\n", HOSTS);
+
+    for (int i = 1; i <= 20; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "- {name: g%d, parent: g%d, replicas: [h1]}\n", i, i % 20 + 1);
+    refused(text, 6, "g1 -> g2 -> g3 -> g4 -> ... -> g1", NULL);
+}
+
+static void cluster__refuses_two_roots(void **state)
+{
+    (void)state;
+    refused(HOSTS GROUPS "  - {name: g3, replicas: [h1]}\n", 8, "group 'g3' has no parent",
+            "'g1' in line 6", "`parent: g1`", NULL);
+}
+
+static void cluster__refuses_a_tree_without_root(void **state)
+{
+    (void)state;
+    refused(HOSTS "groups:\n"
+                  "- {name: g1, parent: g2, replicas: [h1]}\n"
+                  "- {name: g2, parent: g1, replicas: [h1]}\n",
+            6, "g1 -> g2 -> g1", "no group is the root", "leave out the parent", NULL);
+}
+
+static void cluster__refuses_an_unknown_parent(void **state)
+{
+    (void)state;
+    refused(HOSTS GROUPS "  - name: g3\n    replicas: [h1]\n    parent: g9\n", 10,
+            "parent of group 'g3' is 'g9'", "no group", "like g1", NULL);
+}
+
+/* ---- mistakes: replicas ---- */
+
+static void cluster__refuses_a_group_without_replicas(void **state)
+{
+    (void)state;
+    refused(HOSTS "groups:\n- {name: g1}\n", 6, "group 'g1' has no replicas", "`replicas: [h1]`",
+            NULL);
+    refused(HOSTS "groups:\n- name: g1\n  replicas: []\n", 7, "group 'g1' has no replicas",
+            "at least one", NULL);
+}
+
+static void cluster__refuses_a_replica_on_an_unknown_host(void **state)
+{
+    (void)state;
+    refused(HOSTS "groups:\n- name: g1\n  replicas:\n  - h1\n  - h7\n", 9, "group 'g1'", "'h7'",
+            "no host", "the hosts are h1, h2, h3", NULL);
+    refused(HOSTS "  - {name: h4}\n  - {name: h5}\n  - {name: h6}\ngroups:\n"
+                  "- {name: g1, replicas: [h0]}\n",
+            9, "h1, h2, h3, h4 and 2 more", NULL);
+}
+
+static void cluster__refuses_a_host_twice_in_a_group(void **state)
+{
+    (void)state;
+    refused(HOSTS "groups:\n- {name: g1, replicas: [h1, h2, h1]}\n", 6,
+            "group 'g1' has two replicas on host 'h1'", "each host once", NULL);
+}
+
+static void cluster__refuses_too_many(void **state)
+{
+    (void)state;
+    struct cluster_plan plan = {.groups = 1024, .replicas = 9, .hosts = 128};
+    struct cluster *c = NULL;
+    struct err e = {0};
+    char *text = NULL;
+    size_t bytes = 0;
+
+    refused("hosts: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f}, {name: g},\n"
+            "        {name: h}, {name: i}, {name: j}]\n"
+            "groups:\n- {name: g1, replicas: [a, b, c, d, e, f, g, h, i, j]}\n",
+            4, "too many replicas", "at most 9", NULL);
+    assert_int_equal(cluster_make(&plan, &c, &e), 0);
+    FILE *f = open_memstream(&text, &bytes);
+    assert_int_equal(cluster_write(f, c, &e), 0);
+    fputs("  - {name: x, parent: g1, replicas: [h1]}\n", f);
+    fclose(f);
+    unsigned lines = 0;
+    for (size_t i = 0; i < bytes; i++)
+        lines += text[i] == '\n';
+    refused(text, lines, "too many groups", "at most 1024", NULL);
+    free(text);
+    cluster_free(c);
+
+    f = open_memstream(&text, &bytes);
+    fputs("hosts:\n", f);
+    for (int i = 1; i <= 129; i++)
+        fprintf(f, "- {name: h%d}\n", i);
+    fputs(GROUPS, f);
+    fclose(f);
+    refused(text, 130, "too many hosts", "at most 128", NULL);
+    free(text);
+}
+
+/* ---- mistakes: addresses ---- */
+
+static void address_refused(const char *address, const char *word)
+{
+    char text[600];
+
+    snprintf(text, sizeof text, "hosts:\n- name: h1\n  address: %s\n" GROUPS, address);
+    refused(text, 3, word, NULL);
+}
+
+static void cluster__refuses_bad_addresses(void **state)
+{
+    (void)state;
+    address_refused("localhost", "'localhost' has no port; write it like 127.0.0.1:7101");
+    address_refused("localhost:", "quote a value"); /* YAML takes it for a key */
+    address_refused("'localhost:'", "no port from 1 to 65535");
+    address_refused("localhost:0", "no port from 1 to 65535");
+    address_refused("localhost:65536", "no port from 1 to 65535");
+    address_refused("localhost:http", "no port from 1 to 65535");
+    address_refused("localhost:-1", "no port from 1 to 65535");
+    address_refused("':7101'", "no host before the port");
+    address_refused("127.0.0.256:7101", "no IPv4 address");
+    address_refused("127.0.1:7101", "no IPv4 address");
+    address_refused("::1:7101", "in brackets");
+    address_refused("'[::g]:7101'", "no IPv6 address in its brackets");
+    address_refused("'[]:7101'", "no host before the port");
+    address_refused("'[::1:7101'", "no host name has");
+    address_refused("'a b:7101'", "no host name has");
+    address_refused("-a:7101", "begins with");
+    address_refused("[::1]:7101", "needs quotes");
+    address_refused("[localhost]", "must be HOST:PORT, or \"[IPV6]:PORT\" in quotes, not a list");
+}
+
+static void cluster__refuses_an_address_twice(void **state)
+{
+    (void)state;
+    refused("hosts:\n- {name: h1, address: a:1}\n- {name: h2, address: a:1}\n" GROUPS, 3,
+            "that of host 'h1' (line 2)", "a port of its own", NULL);
+}
+
+static void cluster__refuses_tcp_without_an_address(void **state)
+{
+    (void)state;
+    refused("hosts:\n- {name: h1}\n" GROUPS "transport: tcp\n", 2, "host 'h1' has no address",
+            "tcp needs", "`address: 127.0.0.1:7101`", NULL);
+}
+
+/* ---- mistakes: numbers and paths ---- */
+
+static void cluster__refuses_numbers_out_of_range(void **state)
+{
+    (void)state;
+    refused("clients: 0\n" HOSTS GROUPS, 1, "clients", "from 1 to 4096", "not '0'", NULL);
+    refused("clients: 4097\n" HOSTS GROUPS, 1, "from 1 to 4096", NULL);
+    refused("clients: 64k\n" HOSTS GROUPS, 1, "whole number", NULL);
+    refused("clients: -1\n" HOSTS GROUPS, 1, "from 1 to 4096", NULL);
+    refused("clients: 99999999999999999999999\n" HOSTS GROUPS, 1, "from 1 to 4096", NULL);
+    refused("payload_max: 1048577\n" HOSTS GROUPS, 1, "payload_max must be a size from 0 to 1 MiB",
+            NULL);
+    refused("payload_max: 17592186044416M\n" HOSTS GROUPS, 1, "from 0 to 1 MiB", NULL);
+    refused("payload_max: 1 GiB\n" HOSTS GROUPS, 1, "64 KiB or 1 MiB, not '1 GiB'", NULL);
+    refused("payload_max: 1.5k\n" HOSTS GROUPS, 1, "like 65536", NULL);
+    refused("reply_max: 65537\n" HOSTS GROUPS, 1, "reply_max", "from 0 to 64 KiB", NULL);
+    refused("heartbeat_ms: 0\n" HOSTS GROUPS, 1, "heartbeat_ms", "from 1 to 10000", NULL);
+    refused("detach_ms: soon\n" HOSTS GROUPS, 1, "detach_ms", "not 'soon'", NULL);
+}
+
+static void cluster__refuses_rings_that_are_no_power_of_two(void **state)
+{
+    (void)state;
+    refused("log_bytes: 300 KiB\n" HOSTS GROUPS, 1, "log_bytes must be a power of two",
+            "'300 KiB' is none, 256 KiB and 512 KiB are", NULL);
+    refused("\nsource_bytes: 100000\n" HOSTS GROUPS, 2, "source_bytes must be a power of two",
+            "64 KiB and 128 KiB", NULL);
+    refused("log_bytes: 8k\n" HOSTS GROUPS, 1, "from 16 KiB to 1024 MiB", NULL);
+}
+
+static void cluster__refuses_a_payload_too_large_for_the_log(void **state)
+{
+    (void)state;
+    refused("wait: auto\npayload_max: 100k\n" HOSTS GROUPS, 2,
+            "log_bytes (256 KiB) must hold 16 messages of payload_max (100 KiB)",
+            "set log_bytes to 2 MiB or more, or payload_max to 16 KiB or less", NULL);
+    refused("payload_max: 32k\nlog_bytes: 128k\n" HOSTS GROUPS, 2,
+            "set log_bytes to 512 KiB or more, or payload_max to 8 KiB or less", NULL);
+    refused("source_bytes: 32k\n" HOSTS GROUPS, 1, "source_bytes (32 KiB) must hold 4 messages",
+            "set source_bytes to 64 KiB", NULL);
+}
+
+static void cluster__refuses_a_hasty_suspicion(void **state)
+{
+    (void)state;
+    refused("suspect_ms: 15\n" HOSTS GROUPS, 1, "suspect_ms (15)", "twice heartbeat_ms (10)",
+            "20 or more", NULL);
+    refused("heartbeat_ms: 100\n" HOSTS GROUPS, 1, "suspect_ms (60)", "200 or more", NULL);
+}
+
+static void cluster__refuses_a_bad_runtime_dir(void **state)
+{
+    (void)state;
+    char text[700] = "runtime_dir: /";
+
+    refused("runtime_dir: run\n" HOSTS GROUPS, 1, "'run' is relative", "absolute path", NULL);
+    refused("runtime_dir: \"/a\\tb\"\n" HOSTS GROUPS, 1, "control character", NULL);
+    refused("runtime_dir: []\n" HOSTS GROUPS, 1, "absolute path, not a list", NULL);
+    memset(text + strlen(text), 'x', 300);
+    strcat(text, "\n" HOSTS GROUPS);
+    refused(text, 1, "has 301 bytes; it may have 199", NULL);
+}
+
+/* ---- mistakes: not a cluster file ---- */
+
+static void cluster__refuses_an_empty_file(void **state)
+{
+    (void)state;
+    refused("", 1, "empty", "`tram init`", NULL);
+    refused("\n\n# only this\n", 1, "empty", NULL);
+    refused("---\n", 1, "empty", NULL);
+}
+
+static void cluster__refuses_what_is_no_yaml(void **state)
+{
+    (void)state;
+    refused("Dear all,\nthis is no cluster.\n", 1, "no cluster file but 'Dear all,",
+            "`tram init` writes one", NULL);
+    refused("- a\n- b\n", 1, "no cluster file but a list", NULL);
+    refused("\n\x7f"
+            "ELF\x02\x01\n",
+            2, "not YAML", "control characters", "plain text", NULL);
+    refused("a: b\nb: \xff\xff\n", 2, "not YAML", "save the file as UTF-8", NULL);
+    refused(HOSTS "groups:\n- {name: g1, replicas: [h1, h2}\n", 6, "not YAML", "`]`", NULL);
+    refused(HOSTS "groups:\n- {name: \"g1\n\n\n", 6, "not YAML", "close the quote", NULL);
+    refused("hosts:\n - {name: h1}\n   - {name: h2}\n", 3, "not YAML", NULL);
+    refused("hosts:\n  a: b\n c: d\n", 3, "not YAML", "same column", NULL);
+    refused("transport shm\nprotocol: tree\n", 2, "not YAML", "check the indentation", NULL);
+    refused("transport: shm: tcp\n", 1, "not YAML", "colon", NULL);
+    refused("name: @x\n", 1, "not YAML", "quote", NULL);
+    refused("hosts: - {name: h1}\n", 1, "not YAML", "below their key", NULL);
+}
+
+static void cluster__refuses_tabs(void **state)
+{
+    (void)state;
+    refused("hosts:\n\t- {name: h1}\n" GROUPS, 2, "a tab in the indentation; YAML wants spaces",
+            NULL);
+    refused("hosts:\n- name: h1\n  \taddress: a:1\n" GROUPS, 3, "tab", NULL);
+}
+
+static void cluster__refuses_the_rest_of_yaml(void **state)
+{
+    (void)state;
+    refused("hosts: &h []\n", 1, "anchor '&h'", "write the value out", NULL);
+    refused("hosts: []\ngroups: *h\n", 2, "alias '*h'", "write the value out", NULL);
+    refused("a: &a [*a]\n", 1, "anchor", NULL);
+    refused("clients: !!int 3\n", 1, "tag", "leave it out", NULL);
+    refused(HOSTS GROUPS "---\na: b\n", 8, "second document", "remove", NULL);
+    refused("a: [[[[[[[[[[[[\n", 1, "nested more than 8 deep", NULL);
+    refused("name: \"a\\0b\"\n", 1, "zero byte", NULL);
+}
+
+static void cluster__refuses_too_many_keys_and_values(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t bytes = 0;
+
+    FILE *f = open_memstream(&text, &bytes);
+    for (int i = 0; i < 65; i++)
+        fprintf(f, "k%d: 1\n", i);
+    fclose(f);
+    refused(text, 65, "more than 64 keys", NULL);
+    free(text);
+    f = open_memstream(&text, &bytes);
+    fputs("hosts: [\n", f);
+    for (int i = 0; i < 70000; i++)
+        fputs("a,", f);
+    fputs("]\n", f);
+    fclose(f);
+    refused(text, 2, "more than 65536 values", NULL);
+    free(text);
+}
+
+/* ---- files ---- */
+
+static void load_refused(const char *path, int code, const char *word)
+{
+    struct cluster *c = NULL;
+    struct err e = {0};
+
+    assert_int_equal(cluster_load(path, &c, &e), code);
+    assert_null(c);
+    if (strstr(e.text, word) == NULL)
+        fail_msg("no '%s' in: %s", word, e.text);
+}
+
+static void cluster__load_says_what_is_wrong_with_the_file(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/tram-conf-XXXXXX", path[64], long_path[300];
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/c.yaml", dir);
+    load_refused(path, ERR_NOTFOUND, "/c.yaml: there is no such file; `tram init` writes one");
+    load_refused(dir, ERR_INVALID, ": is a directory; name the cluster file in it");
+    snprintf(long_path, sizeof long_path, "%0250d/c.yaml", 0);
+    load_refused(long_path, ERR_NOTFOUND, "000/c.yaml: there is no such file");
+
+    FILE *f = fopen(path, "w");
+    fputs(HOSTS GROUPS, f);
+    fclose(f);
+    struct cluster *c = NULL;
+    struct err e = {0};
+    assert_int_equal(cluster_load(path, &c, &e), 0);
+    assert_string_equal(c->name, "c");
+    cluster_free(c);
+    if (geteuid() != 0) { /* root may read everything */
+        chmod(path, 0);
+        load_refused(path, ERR_SYSTEM, "cannot be opened: Permission denied");
+        chmod(path, 0600);
+    }
+    assert_int_equal(truncate(path, CLUSTER_FILE_BYTES_MAX + 1), 0);
+    load_refused(path, ERR_TOOBIG, "larger than 4 MiB");
+    load_refused("/dev/zero", ERR_TOOBIG, "larger than 4 MiB"); /* does not read for ever */
+    load_refused("/dev/null", ERR_INVALID, "/dev/null:1: the file is empty");
+    unlink(path);
+    rmdir(dir);
+}
+
+/* ---- making one ---- */
+
+static void cluster__make_spreads_the_leaders(void **state)
+{
+    (void)state;
+    struct cluster_plan plan = {.groups = 5, .replicas = 3, .hosts = 4};
+    struct cluster *c = NULL;
+
+    assert_int_equal(cluster_make(&plan, &c, NULL), 0);
+    for (uint32_t g = 0; g < 5; g++) {
+        assert_int_equal(c->group[g].parent, g == 0 ? CLUSTER_NONE : 0);
+        for (uint32_t r = 0; r < 3; r++)
+            assert_int_equal(c->group[g].replica[r], (g + r) % 4);
+    }
+    assert_true(c->host[3].port == 7104);
+    has_defaults(c);
+    writes_back_equal(c);
+    cluster_free(c);
+}
+
+static void cluster__make_refuses_what_cannot_be(void **state)
+{
+    (void)state;
+    static const struct {
+        struct cluster_plan plan;
+        const char *word;
+    } cases[] = {
+        {{.groups = 0, .replicas = 1, .hosts = 1}, "0 groups; a cluster has 1 to 1024"},
+        {{.groups = 1025, .replicas = 1, .hosts = 1}, "1025 groups"},
+        {{.groups = 1, .replicas = 10, .hosts = 10}, "10 replicas; a group has 1 to 9"},
+        {{.groups = 1, .replicas = 3, .hosts = 129}, "129 hosts; a cluster has 1 to 128"},
+        {{.groups = 1, .replicas = 3, .hosts = 2}, "3 replicas on 2 hosts; each"},
+        {{.groups = 1, .replicas = 1, .hosts = 2, .name = "a b"}, "'a b' is no name"},
+        {{.groups = 1, .replicas = 1, .hosts = 2, .port = 65535}, "port 65535"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct cluster *c = NULL;
+        struct err e = {0};
+        assert_int_equal(cluster_make(&cases[i].plan, &c, &e), ERR_INVALID);
+        if (strstr(e.text, cases[i].word) == NULL)
+            fail_msg("no '%s' in: %s", cases[i].word, e.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cluster__reads_the_file_of_the_design),
+        cmocka_unit_test(cluster__has_defaults),
+        cmocka_unit_test(cluster__example_shows_the_defaults),
+        cmocka_unit_test(cluster__sizes_have_suffixes),
+        cmocka_unit_test(cluster__name_comes_from_the_key_or_the_file),
+        cmocka_unit_test(cluster__shm_needs_no_address),
+        cmocka_unit_test(cluster__takes_names_and_ipv6_as_addresses),
+        cmocka_unit_test(cluster__parent_may_stand_below_its_child),
+        cmocka_unit_test(cluster__groups_may_stand_above_hosts),
+        cmocka_unit_test(cluster__genuine_may_have_a_tree_or_none),
+        cmocka_unit_test(cluster__written_file_loads_back_equal),
+        cmocka_unit_test(cluster__equal_sees_every_difference),
+        cmocka_unit_test(cluster__largest_loads_within_a_second),
+        cmocka_unit_test(cluster__warns_of_an_even_group),
+        cmocka_unit_test(cluster__warns_of_an_idle_host),
+        cmocka_unit_test(cluster__counts_warnings_beyond_its_list),
+        cmocka_unit_test(cluster__refuses_an_unknown_key),
+        cmocka_unit_test(cluster__refuses_a_key_twice),
+        cmocka_unit_test(cluster__refuses_wrong_types),
+        cmocka_unit_test(cluster__refuses_unknown_words),
+        cmocka_unit_test(cluster__refuses_durable),
+        cmocka_unit_test(cluster__refuses_a_file_without_hosts_or_groups),
+        cmocka_unit_test(cluster__refuses_a_host_twice),
+        cmocka_unit_test(cluster__refuses_a_group_twice),
+        cmocka_unit_test(cluster__refuses_bad_names),
+        cmocka_unit_test(cluster__refuses_hosts_and_groups_without_a_name),
+        cmocka_unit_test(cluster__shows_no_control_characters),
+        cmocka_unit_test(cluster__refuses_a_cycle),
+        cmocka_unit_test(cluster__refuses_a_long_cycle_without_listing_it),
+        cmocka_unit_test(cluster__refuses_two_roots),
+        cmocka_unit_test(cluster__refuses_a_tree_without_root),
+        cmocka_unit_test(cluster__refuses_an_unknown_parent),
+        cmocka_unit_test(cluster__refuses_a_group_without_replicas),
+        cmocka_unit_test(cluster__refuses_a_replica_on_an_unknown_host),
+        cmocka_unit_test(cluster__refuses_a_host_twice_in_a_group),
+        cmocka_unit_test(cluster__refuses_too_many),
+        cmocka_unit_test(cluster__refuses_bad_addresses),
+        cmocka_unit_test(cluster__refuses_an_address_twice),
+        cmocka_unit_test(cluster__refuses_tcp_without_an_address),
+        cmocka_unit_test(cluster__refuses_numbers_out_of_range),
+        cmocka_unit_test(cluster__refuses_rings_that_are_no_power_of_two),
+        cmocka_unit_test(cluster__refuses_a_payload_too_large_for_the_log),
+        cmocka_unit_test(cluster__refuses_a_hasty_suspicion),
+        cmocka_unit_test(cluster__refuses_a_bad_runtime_dir),
+        cmocka_unit_test(cluster__refuses_an_empty_file),
+        cmocka_unit_test(cluster__refuses_what_is_no_yaml),
+        cmocka_unit_test(cluster__refuses_tabs),
+        cmocka_unit_test(cluster__refuses_the_rest_of_yaml),
+        cmocka_unit_test(cluster__refuses_too_many_keys_and_values),
+        cmocka_unit_test(cluster__load_says_what_is_wrong_with_the_file),
+        cmocka_unit_test(cluster__make_spreads_the_leaders),
+        cmocka_unit_test(cluster__make_refuses_what_cannot_be),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
