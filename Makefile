@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all deps test asan tsan format clean
+.PHONY: all demo deps test asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -12,6 +12,10 @@ deps:
 
 $(BUILD)/build.ninja: | deps
 	meson setup $(BUILD)
+
+# 8 groups of 3 replicas, load, a host killed and brought back, and a verdict, in 12 seconds.
+demo: all
+	@$(BUILD)/tram demo
 
 # Everything, in all three builds; ends with "N passed, N failed".
 test: deps

@@ -15,6 +15,7 @@ struct way {
     struct mem_lane *ack;
     struct mem_flow flow;
     uint64_t sent; /* written there up to here */
+    bool begun;    /* the ring has been told of this life */
 };
 
 struct feed {
@@ -80,6 +81,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
         f->way[q].out = lanes[2 * q];
         f->way[q].ack = lanes[2 * q + 1];
         f->way[q].sent = f->start;
+        f->way[q].begun = o.life == 0;
         mem_flow_open(f->mem, &f->way[q].flow, f->nodes[q], o.region, 0);
     }
     *out = f;
@@ -143,6 +145,11 @@ static void way_write(struct feed *f, struct way *w)
         w->sent = f->tail - f->opt.source_bytes;
     if (w->sent == f->tail || w->flow.status != MEM_DONE)
         return;
+    if (!w->begun) {
+        /* A reader must see that an earlier life is over before its frames are written over. */
+        mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, w->sent);
+        w->begun = true;
+    }
     mem_put(f->mem, &w->flow, w->out, w->sent, f->ring + (w->sent & f->mask),
             (uint32_t)(f->tail - w->sent));
     mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, f->tail);
@@ -153,7 +160,7 @@ void feed_flush(struct feed *f)
 {
     /* The leader first: everybody waits for it. */
     way_write(f, &f->way[f->leader]);
-    mem_bell(f->mem, f->nodes[f->leader]);
+    mem_bell_later(f->mem, f->nodes[f->leader]);
     for (uint32_t q = 0; q < f->opt.replicas; q++)
         way_write(f, &f->way[q]);
 }
@@ -196,6 +203,7 @@ void feed_step(struct feed *f, uint64_t now_ns)
         if (w->flow.status != MEM_DONE) {
             mem_flow_open(f->mem, &w->flow, f->nodes[q], f->opt.region, 0);
             w->sent = taken;
+            w->begun = stream_life(f->start) == 0;
         }
         way_write(f, w);
     }

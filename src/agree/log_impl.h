@@ -52,8 +52,16 @@ struct peer {
     uint64_t snap_moved_ns; /* when that last changed */
 };
 
+/* A writer of a source that is there to be read. */
+struct source_link {
+    const _Atomic uint64_t *guard;
+    struct source *source;
+    struct source_way *way;
+};
+
 /* One writer of a source: its ring here, and what we tell it. */
 struct source_way {
+    struct source_link link; /* of whichever writer has this place among those that are there */
     struct mem_lane *in;
     struct mem_lane *ack;
     struct mem_flow flow;
@@ -168,7 +176,9 @@ struct log {
 
     struct log_stats stats;
     uint32_t source_turn;
-    uint32_t sources; /* the parent's stream included */
+    uint32_t sources;  /* the parent's stream included */
+    uint32_t links;    /* way[0..links) have a link */
+    uint32_t links_of; /* lanes_moved when they were made, plus 1 */
     struct source *source;
     struct source_way *way;
     uint32_t *dirty; /* sources whose taken has moved since they were told */

@@ -358,7 +358,9 @@ void lead_note_stuck(struct log *l, uint32_t who)
         l->stuck_rank = who;
         return;
     }
-    if (l->now_ns - l->stuck_ns < l->opt.detach_ns || who == l->me)
+    /* The dead will not apply anything any more, and come back through a snapshot anyway. */
+    bool dead = who != l->me && mem_dead(l->mem, l->opt.nodes[who]);
+    if ((l->now_ns - l->stuck_ns < l->opt.detach_ns && !dead) || who == l->me)
         return;
     struct peer *p = &l->peer[who];
     p->hold = UINT64_MAX;

@@ -76,21 +76,43 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     if (PLANTED(edge_unguarded) && s->ways > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard && !s->bad) {
-        const struct frame *f = (const void *)(way->in->ring + (s->cursor & s->ring_mask));
-        if (f->pos != s->cursor || f->bytes > l->opt.payload_max ||
-            s->cursor + frame_size(f->bytes) > guard) {
+        const unsigned char *at = way->in->ring + (s->cursor & s->ring_mask);
+        struct frame f; /* a copy: the writer may be starting anew under our eyes */
+        memcpy(&f, at, sizeof(f));
+        if (f.pos != s->cursor || f.bytes > l->opt.payload_max ||
+            s->cursor + frame_size(f.bytes) > guard) {
             /* One of several writers may have begun later in the stream; a lone one is broken. */
-            s->bad = s->ways == 1;
+            s->bad = s->ways == 1 &&
+                     stream_life(mem_word(way->in, SOURCE_GUARD)) == stream_life(s->cursor);
             return true;
         }
-        uint64_t size = entry_size(f->bytes);
+        uint64_t size = entry_size(f.bytes);
         if (!fits(l, b, size))
             return false;
-        lead_fill(l, b->end, source, s->cursor, f->payload, f->bytes);
+        lead_fill(l, b->end, source, s->cursor, at + sizeof(f), f.bytes);
+        /* Has a new life of the source begun to write over it meanwhile? It says so first. Pairs with
+         * the order of writes by one node. */
+        atomic_thread_fence(memory_order_acquire);
+        if (stream_life(mem_word(way->in, SOURCE_GUARD)) != stream_life(s->cursor))
+            return true;
         b->end += size;
-        s->cursor += frame_size(f->bytes);
+        s->cursor += frame_size(f.bytes);
     }
     return true;
+}
+
+/* Lists the writers that are there, of the many that there may be. */
+static void links_make(struct log *l)
+{
+    l->links = 0;
+    l->links_of = l->mem->lanes_moved + 1;
+    for (uint32_t i = 0; i < l->sources; i++) {
+        struct source *s = &l->source[i];
+        for (uint32_t w = 0; w < s->ways; w++)
+            if (s->way[w].in->ctl)
+                l->way[l->links++].link = (struct source_link){
+                    .guard = &s->way[w].in->ctl[SOURCE_GUARD], .source = s, .way = &s->way[w]};
+    }
 }
 
 /* Drains what all sources have ready into one batch, never waiting to fill it. */
@@ -101,15 +123,19 @@ int sources_take(struct log *l)
                      .batch_end = l->tail + l->opt.batch_bytes,
                      .room_end = UINT64_MAX};
     bool room = true;
-    uint32_t k = l->source_turn;
-    for (uint32_t i = 0; i < l->sources && room; i++) {
-        const struct source *s = &l->source[k];
-        for (uint32_t w = 0; w < s->ways && room; w++)
-            room = take_from(l, k, &s->way[w], &b);
-        k = k + 1 < l->sources ? k + 1 : 0;
+    if (l->links_of != l->mem->lanes_moved + 1)
+        links_make(l);
+    uint32_t k = l->source_turn < l->links ? l->source_turn : 0;
+    l->source_turn = k + 1;
+    for (uint32_t i = 0; i < l->links && room; i++) {
+        const struct source_link *link = &l->way[k].link;
+        struct source *s = link->source;
+        /* Nearly all have nothing, nearly always: this much is all that they cost. */
+        if (atomic_load_explicit(link->guard, memory_order_acquire) > s->cursor ||
+            PLANTED(edge_unguarded))
+            room = take_from(l, (uint32_t)(s - l->source), link->way, &b);
+        k = k + 1 < l->links ? k + 1 : 0;
     }
-    if (l->sources > 0)
-        l->source_turn = l->source_turn + 1 < l->sources ? l->source_turn + 1 : 0;
     if (b.end == l->tail)
         return 0;
     lead_send_batch(l, b.end);
@@ -136,7 +162,7 @@ static void tell(struct log *l, const struct source *s, struct source_way *way)
     }
     uint64_t words[] = {s->taken, l->ballot};
     mem_set(l->mem, &way->flow, way->ack, ACK_TAKEN, words, 2);
-    mem_bell(l->mem, way->node);
+    mem_bell_later(l->mem, way->node);
 }
 
 /* Tells the sources how far they were taken; also wakes them. */

@@ -60,7 +60,7 @@ static int settle(struct tram_cluster *c, struct err *e)
     c->sizes = (struct tree_sizes){
         .clients = f->clients,
         .client_node = f->hosts,
-        .body_max = f->payload_max,
+        .body_max = f->payload_max ? f->payload_max : 8, /* 0 would mean the default */
         .reply_max = f->reply_max,
         .source_bytes = f->source_bytes,
         .log_bytes = f->log_bytes,

@@ -12,8 +12,15 @@ enum {
 
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+int cmd_host(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_send(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_tail(int argc, char **argv);
+int cmd_top(int argc, char **argv);
+int cmd_up(int argc, char **argv);
 
 #endif

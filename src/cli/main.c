@@ -13,7 +13,14 @@ struct command {
 static int help(int argc, char **argv);
 
 static const struct command commands[] = {
+    {"demo", cmd_demo, "see 8 groups order messages while a host is killed"},
     {"init", cmd_init, "write a cluster file to begin with"},
+    {"up", cmd_up, "start all hosts of a cluster file on this machine, and look after them"},
+    {"host", cmd_host, "run one host in the foreground"},
+    {"send", cmd_send, "multicast a message, or the lines of standard input"},
+    {"tail", cmd_tail, "watch what a group delivers"},
+    {"status", cmd_status, "show groups, leaders, replicas and rates"},
+    {"top", cmd_top, "the same, live"},
     {"plan", cmd_plan, "propose the tree with the least expected work"},
     {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
     {"bench", cmd_bench, "measure latency and throughput on this machine"},

@@ -33,6 +33,11 @@ static uint64_t next_log(const void *of)
     return log_next_ns(of);
 }
 
+static bool leading_log(const void *of)
+{
+    return log_leading(of);
+}
+
 static int post_tree(void *of, uint64_t now_ns)
 {
     return tree_post(of, now_ns);
@@ -48,27 +53,53 @@ static uint64_t next_tree(const void *of)
     return tree_next_ns(of);
 }
 
+static bool leading_tree(const void *of)
+{
+    return log_leading(tree_log(of));
+}
+
 void host_add(struct host *h, struct log *l)
 {
     CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] = (struct host_unit){l, post_log, settle_log, next_log};
+    h->unit[h->units++] = (struct host_unit){l, post_log, settle_log, next_log, leading_log, false};
 }
 
 void host_add_tree(struct host *h, struct tree *t)
 {
     CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] = (struct host_unit){t, post_tree, settle_tree, next_tree};
+    h->unit[h->units++] =
+        (struct host_unit){t, post_tree, settle_tree, next_tree, leading_tree, false};
+}
+
+static int round_of(struct host *h, uint64_t now_ns, bool all)
+{
+    int work = 0;
+    /* The followers' turns are spread, so that no round has to carry them all. */
+    uint32_t turn = h->turn++;
+    for (uint32_t i = 0; i < h->units; i++) {
+        struct host_unit *u = &h->unit[i];
+        if (all || u->leads || (turn + i) % HOST_FOLLOW_EVERY == 0)
+            work += u->post(u->of, now_ns);
+    }
+    work += mem_poll(h->opt.mem);
+    for (uint32_t i = 0; i < h->units; i++) {
+        struct host_unit *u = &h->unit[i];
+        if (!all && !u->leads && (turn + i) % HOST_FOLLOW_EVERY != 0)
+            continue;
+        work += u->settle(u->of, now_ns);
+        u->leads = u->leading(u->of);
+    }
+    return work;
 }
 
 int host_round(struct host *h, uint64_t now_ns)
 {
-    int work = 0;
-    for (uint32_t i = 0; i < h->units; i++)
-        work += h->unit[i].post(h->unit[i].of, now_ns);
-    work += mem_poll(h->opt.mem);
-    for (uint32_t i = 0; i < h->units; i++)
-        work += h->unit[i].settle(h->unit[i].of, now_ns);
-    return work;
+    return round_of(h, now_ns, true);
+}
+
+int host_turn(struct host *h, uint64_t now_ns)
+{
+    return round_of(h, now_ns, false);
 }
 
 static uint64_t sleep_until(const struct host *h, uint64_t now_ns)
@@ -86,7 +117,7 @@ static uint64_t sleep_until(const struct host *h, uint64_t now_ns)
 int host_step(struct host *h)
 {
     uint64_t now = clock_now_ns();
-    int work = host_round(h, now);
+    int work = host_turn(h, now);
     if (work > 0) {
         h->worked_ns = now;
         h->idle_rounds = 0;
@@ -102,7 +133,7 @@ int host_step(struct host *h)
     }
     shm_doze(h->opt.mem);
     now = clock_now_ns();
-    work = host_round(h, now);
+    work = host_round(h, now); /* of all: what is not seen now is slept over */
     if (work > 0) {
         h->worked_ns = now;
         h->idle_rounds = 0;

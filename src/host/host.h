@@ -24,7 +24,10 @@ struct host_options {
     uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */
 };
 
-enum { HOST_UNITS_MAX = 1024 };
+enum {
+    HOST_UNITS_MAX = 1024,
+    HOST_FOLLOW_EVERY = 8, /* at most log_bytes / 2 of full batches go by meanwhile */
+};
 
 /* Something to poll: a replica of a log, or of a group in a tree. */
 struct host_unit {
@@ -32,6 +35,8 @@ struct host_unit {
     int (*post)(void *of, uint64_t now_ns);
     int (*settle)(void *of, uint64_t now_ns);
     uint64_t (*next_ns)(const void *of);
+    bool (*leading)(const void *of);
+    bool leads; /* as it was after its last round */
 };
 
 struct host {
@@ -40,6 +45,7 @@ struct host {
     uint32_t units;
     uint64_t worked_ns; /* when there was last something to do */
     uint64_t idle_rounds;
+    uint32_t turn; /* rounds so far */
     uint64_t sleeps;
 };
 
@@ -49,6 +55,10 @@ void host_add_tree(struct host *, struct tree *);
 
 /* One round of everything; returns work done. */
 int host_round(struct host *, uint64_t now_ns);
+
+/* As host_round, but for those who do not lead only in one of HOST_FOLLOW_EVERY calls: nobody waits for
+ * a follower, and one that applies more at a time costs the leaders less. */
+int host_turn(struct host *, uint64_t now_ns);
 
 /* One round, and whatever waiting is due after it; returns work done. */
 int host_step(struct host *);

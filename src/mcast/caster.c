@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_EVERY = 1024 /* polls between two looks at broken ways */ };
+enum { STEPS_PER_RETRY = 64 /* looks at broken ways in the time after which one writes again */ };
+
+#define RETRY_NS_DEFAULT (20 * UINT64_C(1000000))
 
 /* Rings to and from one group. */
 struct port {
@@ -36,7 +38,7 @@ struct caster {
     uint64_t next;   /* seq of the next message */
     uint64_t oldest; /* of those not done */
     uint32_t outstanding;
-    uint32_t polls;
+    uint64_t step_ns; /* when to look after the feeds again */
 };
 
 int caster_open(const struct caster_options *options, struct caster **out, struct err *e)
@@ -52,6 +54,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     struct caster *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
+    o.retry_ns = o.retry_ns ? o.retry_ns : RETRY_NS_DEFAULT;
     c->opt = o;
     /* The replies of one group to all messages under way must fit its ring at once: then none can
      * be overwritten before it was read. */
@@ -230,9 +233,12 @@ int caster_poll(struct caster *c, uint64_t now_ns)
         if (p->awaited > 0)
             done += port_poll(c, p);
     }
-    if (++c->polls % STEP_EVERY == 0 || done == 0)
-        for (uint32_t i = 0; i < c->opens && c->polls % 16 == 0; i++)
+    /* Not in every poll: reading the acknowledgements takes their lines away from who writes them. */
+    if (now_ns >= c->step_ns) {
+        c->step_ns = now_ns + c->opt.retry_ns / STEPS_PER_RETRY;
+        for (uint32_t i = 0; i < c->opens; i++)
             feed_step(c->port[c->open[i]]->feed, now_ns);
+    }
     return done;
 }
 

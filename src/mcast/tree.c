@@ -24,14 +24,30 @@ enum {
 struct edge {
     uint16_t child;
     struct feed *feed;
-    uint64_t flushed; /* end of what was last written out */
+    uint64_t flushed;   /* end of what was last written out */
+    uint64_t wanted_by; /* number of the last message that was to go there */
+};
+
+/* A message that was decided, taken apart. */
+struct parsed {
+    const struct message *m;
+    uint16_t list[DST_GROUPS_MAX];
+    struct dst_set dst;
+    const unsigned char *body;
+    uint32_t bytes;
+    bool well_formed; /* false for what no correct client sends */
+    bool belongs;     /* it is ours to deliver or to hand on */
+    bool for_us;      /* this group is a destination */
+    uint32_t *want;   /* the edges it goes to */
+    uint32_t wants;
 };
 
 /* The replies to one client: as with edges, every replica has them, and who leads writes them. */
 struct replies {
     uint64_t tail;    /* end of the stream; its life is the client's */
     uint64_t flushed; /* what has been written to the client */
-    unsigned char *ring;
+    unsigned char
+        *ring; /* with room for one more reply behind it, so that one is written in a piece */
     struct mem_lane *lane;
     struct mem_flow flow;
     bool dirty;
@@ -50,7 +66,10 @@ struct tree {
     uint64_t delivered;
     bool led; /* in the last round */
     uint64_t step_ns;
-    unsigned char *reply; /* room for one */
+    unsigned char *reply; /* room for one that nobody will get */
+    uint64_t parsed_count;
+    const struct entry *ready; /* what `now` is about: it is applied next; or NULL */
+    struct parsed now;
 
     /* Snapshots: our part goes before the machine's. */
     unsigned char *part;
@@ -115,7 +134,9 @@ static int replies_open(struct tree *t, struct err *e)
             .ctl_words = REPLY_WORDS,
             .ring_bytes = z->reply_bytes,
         };
-        t->replies[i].ring = malloc(z->reply_bytes);
+        /* Zeroed, because all of it goes into snapshots. */
+        t->replies[i].ring =
+            calloc(1, z->reply_bytes + frame_size((uint32_t)sizeof(struct reply) + z->reply_max));
         if (t->replies[i].ring == NULL)
             rc = err_set(e, ERR_NOMEM, "tree: no memory for replies to %u clients", z->clients);
     }
@@ -135,7 +156,8 @@ static int edges_open(struct tree *t, struct err *e)
     const struct tree_sizes *z = &t->opt.sizes;
     const uint16_t *children = overlay_children(t->opt.overlay, t->group, &t->edges);
     t->edge = calloc(t->edges + 1, sizeof(*t->edge));
-    if (t->edge == NULL)
+    t->now.want = calloc(t->edges + 1, sizeof(*t->now.want));
+    if (!t->edge || !t->now.want)
         return err_set(e, ERR_NOMEM, "tree: no memory for %u children", t->edges);
     for (uint32_t i = 0; i < t->edges; i++) {
         const struct tree_group *child = &t->opt.groups[children[i]];
@@ -249,6 +271,7 @@ void tree_close(struct tree *t)
     for (uint32_t i = 0; t->replies && i < t->opt.sizes.clients; i++)
         free(t->replies[i].ring);
     free(t->edge);
+    free(t->now.want);
     free(t->replies);
     free(t->dirty);
     free(t->reply);
@@ -259,17 +282,7 @@ void tree_close(struct tree *t)
 
 /* ---- applying ---- */
 
-/* A message that was decided, taken apart. */
-struct parsed {
-    const struct message *m;
-    uint16_t list[DST_GROUPS_MAX];
-    struct dst_set dst;
-    const unsigned char *body;
-    uint32_t bytes;
-};
-
-/* False for what no correct client sends. */
-static bool parse(const struct tree *t, const struct entry *e, struct parsed *p)
+static bool well_formed(const struct tree *t, const struct entry *e, struct parsed *p)
 {
     if (e->bytes < sizeof(struct message))
         return false;
@@ -277,76 +290,111 @@ static bool parse(const struct tree *t, const struct entry *e, struct parsed *p)
     if (p->m->count == 0 || p->m->count > DST_GROUPS_MAX || p->m->client >= t->opt.sizes.clients ||
         message_bytes(p->m->count, 0) > e->bytes)
         return false;
-    p->dst = dst_read(p->m->rest, p->m->count, p->list);
+    /* Only the process that has a place may speak for it; of what comes from above, the group above has
+     * made sure. */
+    if (e->source != t->parent_source &&
+        (p->m->client != e->source || p->m->life != stream_life(e->srcpos)))
+        return false;
+    /* As dst_read, with the padding: a copy of so few bytes must not cost a call. */
+    for (uint32_t i = 0; i < dst_bytes(p->m->count); i += 8)
+        memcpy((unsigned char *)p->list + i, p->m->rest + i, 8);
+    p->dst = (struct dst_set){p->list, p->m->count};
     p->body = p->m->rest + dst_bytes(p->m->count);
     p->bytes = e->bytes - message_bytes(p->m->count, 0);
     return dst_check(p->dst, t->opt.overlay->n, NULL) == 0;
+}
+
+/* Which edges the message takes, each once however many destinations are behind it. */
+static void find_edges(struct tree *t, struct parsed *p)
+{
+    t->parsed_count++;
+    p->wants = 0;
+    p->for_us = false;
+    for (uint32_t i = 0; i < p->dst.count; i++) {
+        uint16_t d = p->dst.group[i];
+        if (d == t->group) {
+            p->for_us = true;
+            continue;
+        }
+        int at = t->edges > 0 ? overlay_edge(t->opt.overlay, t->group, d) : -1;
+        if (at < 0 || t->edge[at].wanted_by == t->parsed_count)
+            continue;
+        t->edge[at].wanted_by = t->parsed_count;
+        p->want[p->wants++] = (uint32_t)at;
+    }
 }
 
 /* A client's message belongs here only if this is the lowest group above all its destinations. */
 static bool belongs_here(const struct tree *t, const struct entry *e, const struct parsed *p)
 {
     if (e->source == t->parent_source)
-        return overlay_reaches(t->opt.overlay, t->group, p->dst);
+        return p->for_us || p->wants > 0;
     return e->source == p->m->client && overlay_lca(t->opt.overlay, p->dst) == t->group;
 }
 
-static bool edge_wants(const struct tree *t, const struct edge *edge, const struct parsed *p)
+static void parse(struct tree *t, const struct entry *e)
 {
-    return overlay_reaches(t->opt.overlay, edge->child, p->dst) || PLANTED(forward_all);
+    struct parsed *p = &t->now;
+    p->belongs = false;
+    p->well_formed = well_formed(t, e, p);
+    if (!p->well_formed)
+        return;
+    find_edges(t, p);
+    p->belongs = belongs_here(t, e, p);
+    if (PLANTED(forward_all))
+        for (p->wants = 0; p->wants < t->edges; p->wants++)
+            p->want[p->wants] = p->wants;
 }
 
 /* The streams to the children must have room before the message is applied. */
 static bool on_ready(void *ctx, const struct entry *e)
 {
     struct tree *t = ctx;
-    struct parsed p;
-    if (t->edges == 0 || !parse(t, e, &p) || !belongs_here(t, e, &p))
-        return true;
-    for (uint32_t i = 0; i < t->edges; i++)
-        if (edge_wants(t, &t->edge[i], &p) && !feed_room(t->edge[i].feed, e->bytes))
+    const struct parsed *p = &t->now;
+    t->ready = NULL;
+    parse(t, e);
+    for (uint32_t i = 0; p->belongs && i < p->wants; i++)
+        if (!feed_room(t->edge[p->want[i]].feed, e->bytes))
             return false;
+    t->ready = e;
     return true;
 }
 
 static void forward(struct tree *t, const struct entry *e, const struct parsed *p)
 {
-    for (uint32_t i = 0; i < t->edges; i++) {
+    for (uint32_t i = 0; i < p->wants; i++) {
         uint64_t end;
-        if (edge_wants(t, &t->edge[i], p))
-            CHECK(feed_send(t->edge[i].feed, e->payload, e->bytes, &end) == 0);
+        CHECK(feed_send(t->edge[p->want[i]].feed, e->payload, e->bytes, &end) == 0);
     }
 }
 
-/* Adds a reply to the client's stream; written out by whoever leads. */
-static void reply_add(struct tree *t, const struct message *m, const struct reply *reply)
+/* Where the next reply to the client is to be written: at the end of its stream. What stands there is
+ * older than all that the client still waits for (see caster.c on its window). */
+static struct reply *reply_begin(struct tree *t, const struct message *m)
 {
     struct replies *r = &t->replies[m->client];
-    uint64_t mask = t->opt.sizes.reply_bytes - 1;
-    if (stream_life(r->tail) != m->life) {
-        if (stream_life(r->tail) > m->life)
-            return; /* of a process that is gone */
+    if (stream_life(r->tail) > m->life)
+        return (void *)t->reply; /* of a process that is gone */
+    if (stream_life(r->tail) != m->life)
         r->tail = r->flushed = stream_start(m->life);
-    }
+    uint64_t at = r->tail & (t->opt.sizes.reply_bytes - 1);
+    return (void *)(r->ring + at + sizeof(struct frame));
+}
+
+/* Adds it to the stream; written out by whoever leads. */
+static void reply_end(struct tree *t, const struct message *m, struct reply *reply)
+{
+    struct replies *r = &t->replies[m->client];
+    if ((void *)reply == t->reply)
+        return;
+    uint64_t ring_bytes = t->opt.sizes.reply_bytes;
+    uint64_t at = r->tail & (ring_bytes - 1);
     uint32_t bytes = (uint32_t)sizeof(*reply) + reply->bytes;
-    struct frame frame = {.pos = r->tail, .bytes = bytes};
     uint64_t size = frame_size(bytes);
-    uint64_t at = r->tail & mask;
-    unsigned char staged[sizeof(frame) + sizeof(*reply)];
-    memcpy(staged, &frame, sizeof(frame));
-    memcpy(staged + sizeof(frame), reply, sizeof(*reply));
-    /* The private ring is not mapped twice; pieces may wrap. */
-    for (uint64_t i = 0; i < size; i += 8) {
-        uint64_t word = 0;
-        if (i < sizeof(staged)) {
-            memcpy(&word, staged + i, 8);
-        } else {
-            uint64_t from = i - sizeof(staged);
-            uint64_t left = reply->bytes - from;
-            memcpy(&word, reply->body + from, left < 8 ? left : 8);
-        }
-        memcpy(r->ring + ((at + i) & mask), &word, 8);
-    }
+    *(struct frame *)(void *)(r->ring + at) = (struct frame){.pos = r->tail, .bytes = bytes};
+    memset(reply->body + reply->bytes, 0, entry_padded(bytes) - bytes);
+    if (at + size > ring_bytes)
+        memcpy(r->ring, r->ring + ring_bytes, at + size - ring_bytes);
     r->tail += size;
     if (!r->dirty) {
         r->dirty = true;
@@ -357,30 +405,34 @@ static void reply_add(struct tree *t, const struct message *m, const struct repl
 static void on_apply(void *ctx, const struct entry *e)
 {
     struct tree *t = ctx;
-    struct parsed p;
-    struct reply *reply = (void *)t->reply;
-    if (!parse(t, e, &p))
+    const struct parsed *p = &t->now;
+    if (t->ready != e)
+        parse(t, e);
+    t->ready = NULL;
+    if (!p->well_formed)
         return;
-    *reply = (struct reply){.seq = p.m->seq, .status = REPLY_REFUSED};
-    if (belongs_here(t, e, &p)) {
-        forward(t, e, &p);
-        if (!dst_has(p.dst, t->group))
-            return;
+    if (p->belongs)
+        forward(t, e, p);
+    if (p->belongs && !p->for_us)
+        return;
+    struct reply *reply = reply_begin(t, p->m);
+    *reply = (struct reply){.seq = p->m->seq, .status = REPLY_REFUSED};
+    if (p->belongs) {
         struct delivery d = {
             .group = t->group,
-            .client = p.m->client,
-            .life = p.m->life,
-            .seq = p.m->seq,
+            .client = p->m->client,
+            .life = p->m->life,
+            .seq = p->m->seq,
             .number = t->delivered++,
-            .dst = p.dst,
-            .body = p.body,
-            .bytes = p.bytes,
+            .dst = p->dst,
+            .body = p->body,
+            .bytes = p->bytes,
         };
         reply->status = REPLY_DONE;
         reply->bytes = t->opt.machine->deliver(t->opt.ctx, &d, reply->body, t->opt.sizes.reply_max);
         CHECK(reply->bytes <= t->opt.sizes.reply_max);
     }
-    reply_add(t, p.m, reply);
+    reply_end(t, p->m, reply);
 }
 
 static void on_observe(void *ctx, const struct entry *e, bool effective)
@@ -574,7 +626,7 @@ static void replies_flush(struct tree *t, uint32_t slot)
         r->flushed += n;
     }
     mem_set1(m, &r->flow, r->lane, REPLY_GUARD, r->tail);
-    mem_bell(m, z->client_node + slot);
+    mem_bell_later(m, z->client_node + slot);
 }
 
 /* What a predecessor may have left unwritten. */

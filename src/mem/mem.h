@@ -124,12 +124,14 @@ struct mem_ops {
     int (*poll)(struct mem *);
     bool (*dead)(struct mem *, uint32_t node);
     void (*bell)(struct mem *, uint32_t node);
+    void (*bell_later)(struct mem *, uint32_t node); /* NULL: as bell */
 };
 
 struct mem {
     const struct mem_ops *ops;
     uint32_t self;        /* this node's number */
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
+    uint32_t lanes_moved; /* rises with every change of an open lane's ctl or ring */
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in
@@ -245,6 +247,16 @@ static inline bool mem_dead(struct mem *m, uint32_t node)
 static inline void mem_bell(struct mem *m, uint32_t node)
 {
     m->ops->bell(m, node);
+}
+
+/* As mem_bell, at the next poll or sleep of m at the latest: all bells of a round then share one
+ * fence. For who polls all the time. */
+static inline void mem_bell_later(struct mem *m, uint32_t node)
+{
+    if (m->ops->bell_later)
+        m->ops->bell_later(m, node);
+    else
+        m->ops->bell(m, node);
 }
 
 /* Loads a control word of an own lane; pairs with the release in the writer's set. */

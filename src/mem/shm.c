@@ -127,10 +127,16 @@ static void shm_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 
 static uint64_t shm_promised(struct mem *m, uint32_t region)
 {
-    struct grant_region *r = find_region(shm_of(m)->grant, region);
+    struct shm *s = shm_of(m);
+    struct region_slot *slot = &s->region_slot[(region ^ region >> 16) % SHM_REGION_SLOTS];
 
-    CHECK(r != NULL);
-    return atomic_load_explicit(&r->promised, memory_order_seq_cst);
+    /* Every replica asks in every round: searching the list would cost a cache line per region. */
+    if (!slot->promised || slot->region != region) {
+        struct grant_region *r = find_region(s->grant, region);
+        CHECK(r != NULL);
+        *slot = (struct region_slot){&r->promised, region};
+    }
+    return atomic_load_explicit(slot->promised, memory_order_seq_cst);
 }
 
 static void unlist_flow(struct shm *s, struct mem_flow *f)
@@ -261,8 +267,6 @@ static int settle_all(struct shm *s)
     struct mem_flow **at = &s->pending;
     int changed = 0;
 
-    if (!PLANTED(no_fence))
-        full_fence();
     while (*at) {
         struct mem_flow *f = *at;
         if (settle(s, f)) {
@@ -441,8 +445,12 @@ static int shm_poll(struct mem *m)
         alive_lock(s);
     if (atomic_load_explicit(&s->inbox_count, memory_order_acquire) != s->inbox_seen)
         changed += shm_adopt(s);
+    if ((s->pending || s->rings) && !PLANTED(no_fence))
+        full_fence();
     if (s->pending)
         changed += settle_all(s);
+    if (s->rings)
+        rings_do(s);
     if (s->ops)
         changed += progress_ops(s);
     return changed;
@@ -484,4 +492,5 @@ const struct mem_ops shm_ops = {
     .poll = shm_poll,
     .dead = shm_dead,
     .bell = shm_bell,
+    .bell_later = shm_bell_later,
 };

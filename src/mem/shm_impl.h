@@ -36,6 +36,8 @@ enum {
     SHM_LOCK_BYTES = 4096,
     SHM_LOCK_LOSSES_AT = 2048, /* offset in the lock file of the count of losses */
     SHM_LANE_BUCKETS = 1024,
+    SHM_REGION_SLOTS = 512, /* of the table of own regions */
+    SHM_RINGS_MAX = 64,     /* bells put off; more are rung at once */
 };
 
 #define SHM_SEGMENT_MAGIC 0x31676573646d7274u /* "trmdseg1" */
@@ -54,8 +56,9 @@ static inline uint64_t version_life(uint64_t version)
     return version >> 32;
 }
 
-/* A segment: [head][lane directory][pad to page][control words of all lanes][rings, page by page].
- * One writer, sealed against all others. The directory never changes after it was handed out. */
+/* A segment: [head][lane directory][pad to page][a little more][control words of all lanes][rings, page
+ * by page]. One writer, sealed against all others. The directory never changes after it was handed
+ * out. */
 struct segment_head {
     uint64_t magic;
     uint64_t bytes;
@@ -169,7 +172,8 @@ struct peer {
     struct segment *segments;           /* adopted, of one life */
     uint32_t broken;                    /* as these say */
     bool ready;
-    bool over_told; /* sleep has returned once because of its end */
+    bool ring_later; /* it is among those whose bell was put off */
+    bool over_told;  /* sleep has returned once because of its end */
 
     /* Helper's, read by the poller. */
     _Atomic uint64_t acked;          /* own version that it has mapped */
@@ -232,6 +236,14 @@ struct shm {
     struct mem_flow *pending; /* flows with an unfinished mark */
     struct mem_op *ops;       /* unfinished raises and reads */
     struct peer *self;
+    /* Own promised words by region, as far as they were looked up: the words never move in a life.
+     * The poller's, as region_open and promised are. */
+    struct region_slot {
+        _Atomic uint64_t *promised; /* NULL: empty */
+        uint32_t region;
+    } region_slot[SHM_REGION_SLOTS];
+    struct peer *ring[SHM_RINGS_MAX]; /* whose bells are to be rung with the next poll */
+    uint32_t rings;
     struct peer *_Atomic peers[SHM_NODES_MAX];
     struct lane *buckets[SHM_LANE_BUCKETS];
     uint64_t version;         /* own */
@@ -360,5 +372,7 @@ bool alive_unlock(struct shm *);
 bool life_over(const struct shm *, const struct peer *);
 void bell_ring(struct bell *);
 void shm_bell(struct mem *, uint32_t node);
+void shm_bell_later(struct mem *, uint32_t node);
+void rings_do(struct shm *); /* rings what was put off; the caller has fenced */
 
 #endif

@@ -66,6 +66,7 @@ static void attach_reader(struct shm *s, struct lane *l, struct segment *g, uint
         return;
     }
     l->mismatch = false;
+    s->mem.lanes_moved++;
     l->rctl = (const _Atomic uint64_t *)(g->at + d->ctl_at);
     l->rring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
     if (d->spec.owner == s->mem.self) {
@@ -79,6 +80,7 @@ static void attach_writer(struct shm *s, struct lane *l, struct segment *g, uint
 {
     const struct segment_lane *d = &g->dir[i];
 
+    s->mem.lanes_moved++;
     l->wctl = (_Atomic uint64_t *)(g->at + d->ctl_at);
     l->wring = g->mirror[i];
     l->rctl = l->wctl;
@@ -282,6 +284,7 @@ void lanes_free(struct shm *s)
 /* Forgets the memory of a writer's life that is over and replaced. */
 static void detach_life(struct shm *s, struct peer *p)
 {
+    s->mem.lanes_moved++;
     for (uint32_t b = 0; b < SHM_LANE_BUCKETS; b++)
         for (struct lane *l = s->buckets[b]; l; l = l->next)
             if (l->pub.spec.writer == p->node) {

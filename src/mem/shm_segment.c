@@ -131,12 +131,25 @@ static unsigned char *map_ring(int fd, const struct segment_lane *l, bool writab
     return at;
 }
 
+/* How far into their pages the control words of a segment begin, as far as there is room to spare. A
+ * host looks at the first words of dozens of segments in every round; were they all at the same
+ * place of a page, they would all compete for the same few lines of the first-level cache. */
+static size_t colour_of(uint32_t node, uint32_t index, size_t ctl_bytes)
+{
+    size_t spare = round_up(ctl_bytes, MEM_PAGE_BYTES) - ctl_bytes;
+
+    return (node * 5 + index * 3) % (spare / SHM_LANE_ALIGN + 1) * SHM_LANE_ALIGN;
+}
+
 /* Fills in the directory and returns the size of the whole. */
-static size_t lay_out(struct segment *g, const struct mem_lane_spec *specs)
+static size_t lay_out(struct segment *g, uint32_t node, const struct mem_lane_spec *specs)
 {
     size_t at = sizeof(struct segment_head) + g->lanes * sizeof(struct segment_lane);
+    size_t ctl_bytes = 0;
 
-    at = round_up(at, MEM_PAGE_BYTES);
+    for (uint32_t i = 0; i < g->lanes; i++)
+        ctl_bytes += round_up(specs[i].ctl_words * 8ul, SHM_LANE_ALIGN);
+    at = round_up(at, MEM_PAGE_BYTES) + colour_of(node, g->index, ctl_bytes);
     for (uint32_t i = 0; i < g->lanes; i++) {
         g->dir[i].spec = specs[i];
         g->dir[i].ctl_at = at;
@@ -185,7 +198,7 @@ struct segment *segment_new(struct shm *s, const struct mem_lane_spec *specs, ui
     g->incarnation = s->mem.incarnation;
     g->index = (uint32_t)s->version;
     g->broken = broken;
-    g->bytes = lay_out(g, specs);
+    g->bytes = lay_out(g, s->mem.self, specs);
     int fd = -1;
     g->at = memory_new(what, g->bytes, &fd, e);
     if (!g->at)

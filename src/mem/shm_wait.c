@@ -11,13 +11,18 @@
  * once more; the waker writes the work, fences and looks at the bell. One of the two sees the
  * other. futex sees to the rest: it sleeps only while the word is still 1. */
 
-void bell_ring(struct bell *b)
+static void ring_fenced(struct bell *b)
 {
-    full_fence();
     if (atomic_load_explicit(&b->word, memory_order_relaxed) == 0)
         return;
     if (atomic_exchange(&b->word, 0) == 1)
         syscall(SYS_futex, &b->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void bell_ring(struct bell *b)
+{
+    full_fence();
+    ring_fenced(b);
 }
 
 void shm_bell(struct mem *m, uint32_t node)
@@ -26,6 +31,32 @@ void shm_bell(struct mem *m, uint32_t node)
 
     if (p && p->bell)
         bell_ring(p->bell);
+}
+
+void shm_bell_later(struct mem *m, uint32_t node)
+{
+    struct shm *s = shm_of(m);
+    struct peer *p = peer_of(s, node);
+
+    if (!p || p->ring_later)
+        return;
+    /* A client need not poll again soon. */
+    if (s->self->role == SHM_CLIENT || s->rings == SHM_RINGS_MAX) {
+        shm_bell(m, node);
+        return;
+    }
+    p->ring_later = true;
+    s->ring[s->rings++] = p;
+}
+
+void rings_do(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->rings; i++) {
+        s->ring[i]->ring_later = false;
+        if (s->ring[i]->bell)
+            ring_fenced(s->ring[i]->bell);
+    }
+    s->rings = 0;
 }
 
 void shm_doze(struct mem *m)
@@ -144,6 +175,10 @@ void shm_sleep(struct mem *m, uint64_t until_ns)
     struct bell *bell = s->self->bell;
     struct timespec until = timespec_of(until_ns);
 
+    if (s->rings) {
+        full_fence();
+        rings_do(s);
+    }
     struct futex_waitv v[FUTEX_WAITV_MAX];
     unsigned count = collect_waiters(s, v);
 

@@ -178,7 +178,7 @@ static void fault_event(void *ctx, uint64_t arg)
         fault_cut(c);
     else if (pick < 82)
         fault_isolate(c, leader_or_any(c));
-    else if (pick < 98)
+    else if (pick < 95)
         fault_lie(c);
     else if (c->clients > 0)
         c->calls->client_crash(c->ctx, (uint32_t)rng_below(c->rng, c->clients));

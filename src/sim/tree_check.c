@@ -36,10 +36,10 @@ void tree_check_violated(struct tree_check *c, const char *property, uint64_t po
     va_end(ap);
 }
 
-void tree_check_fill(uint64_t seed, uint32_t client, uint64_t seq, unsigned char *out,
+void tree_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned char *out,
                      uint32_t bytes)
 {
-    uint64_t h = hash_mix(hash_mix(seed, client), seq);
+    uint64_t h = hash_mix(hash_mix(seed, sender), seq);
     for (uint32_t i = 0; i < bytes; i += 8) {
         h = hash_mix(h, i);
         uint64_t word = h & 1 ? h : (h >> 8 & 0xfff) * 8; /* half of them look like positions */
@@ -47,29 +47,30 @@ void tree_check_fill(uint64_t seed, uint32_t client, uint64_t seq, unsigned char
     }
 }
 
-void tree_check_cast(struct tree_check *c, uint32_t client, uint64_t seq, uint8_t dst_mask,
+void tree_check_cast(struct tree_check *c, uint32_t sender, uint64_t seq, uint8_t dst_mask,
                      uint32_t bytes)
 {
     CHECK(seq < TREE_CASTS_MAX);
-    c->cast[client][seq] = (struct cast){.dst_mask = dst_mask, .bytes = bytes};
-    c->casts[client] = (uint32_t)seq + 1;
+    c->cast[sender][seq] = (struct cast){.dst_mask = dst_mask, .bytes = bytes};
+    c->casts[sender] = (uint32_t)seq + 1;
 }
 
 /* Integrity: it was cast, to this group, with these destinations and bytes. */
 static bool genuine_delivery(struct tree_check *c, uint32_t host, const struct delivery *d)
 {
-    if (d->client >= TREE_CLIENTS_MAX || d->seq >= c->casts[d->client]) {
+    uint32_t sender = tree_sender(d->client, d->life);
+    if (d->client >= TREE_CLIENTS_MAX || d->life >= TREE_LIVES_MAX || d->seq >= c->casts[sender]) {
         tree_check_violated(c, "integrity", d->number, "host %u, group %u: nobody cast this", host,
                             d->group);
         return false;
     }
-    const struct cast *k = &c->cast[d->client][d->seq];
+    const struct cast *k = &c->cast[sender][d->seq];
     uint8_t mask = 0;
     for (uint32_t i = 0; i < d->dst.count; i++)
         mask |= (uint8_t)(1u << d->dst.group[i]);
     unsigned char body[4096];
     CHECK(k->bytes <= sizeof(body));
-    tree_check_fill(c->seed, d->client, d->seq, body, k->bytes);
+    tree_check_fill(c->seed, sender, d->seq, body, k->bytes);
     if (mask == k->dst_mask && k->dst_mask >> d->group & 1 && d->bytes == k->bytes &&
         memcmp(body, d->body, d->bytes) == 0)
         return true;
@@ -99,7 +100,8 @@ void tree_check_deliver(struct tree_check *c, uint32_t host, struct tree_state *
 {
     if (!genuine_delivery(c, host, d))
         return;
-    uint32_t id = d->client << 16 | (uint32_t)d->seq;
+    uint32_t sender = tree_sender(d->client, d->life);
+    uint32_t id = sender << 16 | (uint32_t)d->seq;
     uint64_t k = s->count++;
     s->hash = hash_mix(s->hash, id + 1);
     if (d->number != k)
@@ -114,7 +116,7 @@ void tree_check_deliver(struct tree_check *c, uint32_t host, struct tree_state *
                                 c->group[d->group].message[k] & 0xffff);
         return;
     }
-    struct cast *m = &c->cast[d->client][d->seq];
+    struct cast *m = &c->cast[sender][d->seq];
     if (k > c->group[d->group].count)
         tree_check_violated(c, "agreement", k, "host %u, group %u: messages were skipped", host,
                             d->group);
@@ -134,22 +136,22 @@ void tree_check_loaded(struct tree_check *c, uint32_t host, uint16_t group,
                             "host %u, group %u: loaded a state that never was", host, group);
 }
 
-void tree_check_done(struct tree_check *c, uint32_t client, uint64_t seq)
+void tree_check_done(struct tree_check *c, uint32_t sender, uint64_t seq)
 {
-    struct cast *m = &c->cast[client][seq];
+    struct cast *m = &c->cast[sender][seq];
     if (m->done)
-        tree_check_violated(c, "done once", seq, "client %u was told twice", client);
+        tree_check_violated(c, "done once", seq, "sender %u was told twice", sender);
     m->done = true;
     if (m->delivered != m->dst_mask)
         tree_check_violated(c, "done means delivered", seq,
-                            "client %u: destinations %#x, delivered at %#x", client, m->dst_mask,
+                            "sender %u: destinations %#x, delivered at %#x", sender, m->dst_mask,
                             m->delivered);
 }
 
 /* Kahn's algorithm over the messages; an edge from each delivery to the next of its group. */
 void tree_check_order(struct tree_check *c)
 {
-    enum { NODES = TREE_CLIENTS_MAX * TREE_CASTS_MAX };
+    enum { NODES = TREE_SENDERS_MAX * TREE_CASTS_MAX };
     static uint32_t before[NODES]; /* edges into it that are still there */
     static uint32_t at[TREE_GROUPS_MAX];
     static uint32_t queue[NODES];

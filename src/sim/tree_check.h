@@ -10,7 +10,19 @@
 #include "mcast/tree.h"
 #include "sim/run.h"
 
-enum { TREE_GROUPS_MAX = 8, TREE_CLIENTS_MAX = 4, TREE_CASTS_MAX = 512 /* of one client */ };
+enum {
+    TREE_GROUPS_MAX = 8,
+    TREE_CLIENTS_MAX = 4, /* places */
+    TREE_LIVES_MAX = 4,   /* processes in one place, one after the other */
+    TREE_SENDERS_MAX = TREE_CLIENTS_MAX * TREE_LIVES_MAX,
+    TREE_CASTS_MAX = 512, /* of one sender */
+};
+
+/* Who cast a message: the process that had the place then. */
+static inline uint32_t tree_sender(uint32_t place, uint32_t life)
+{
+    return place * TREE_LIVES_MAX + life;
+}
 
 /* A message as it was cast. */
 struct cast {
@@ -29,10 +41,10 @@ struct tree_check {
     struct run_result *result;
     uint64_t now_ns;
     uint64_t seed;
-    struct cast cast[TREE_CLIENTS_MAX][TREE_CASTS_MAX];
-    uint32_t casts[TREE_CLIENTS_MAX];
+    struct cast cast[TREE_SENDERS_MAX][TREE_CASTS_MAX];
+    uint32_t casts[TREE_SENDERS_MAX];
     struct {
-        uint32_t *message; /* client << 16 | seq, in order */
+        uint32_t *message; /* sender << 16 | seq, in order */
         uint64_t *hash;    /* of the state after it */
         uint32_t count, max;
     } group[TREE_GROUPS_MAX];
@@ -42,10 +54,10 @@ void tree_check_init(struct tree_check *, struct run_result *, uint64_t seed);
 void tree_check_fini(struct tree_check *);
 
 /* The body that a client casts as its seq-th message. */
-void tree_check_fill(uint64_t seed, uint32_t client, uint64_t seq, unsigned char *out,
+void tree_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned char *out,
                      uint32_t bytes);
 
-void tree_check_cast(struct tree_check *, uint32_t client, uint64_t seq, uint8_t dst_mask,
+void tree_check_cast(struct tree_check *, uint32_t sender, uint64_t seq, uint8_t dst_mask,
                      uint32_t bytes);
 
 /* Integrity, agreement, order within the group, state equality. */
@@ -57,7 +69,7 @@ void tree_check_loaded(struct tree_check *, uint32_t host, uint16_t group,
                        const struct tree_state *);
 
 /* The client was told that all destinations have replied. */
-void tree_check_done(struct tree_check *, uint32_t client, uint64_t seq);
+void tree_check_done(struct tree_check *, uint32_t sender, uint64_t seq);
 
 /* Acyclic order over all groups. */
 void tree_check_order(struct tree_check *);

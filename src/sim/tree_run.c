@@ -42,6 +42,8 @@ struct client {
     uint32_t slot;
     struct mem *mem;
     struct caster *caster; /* NULL while dead */
+    uint32_t sender;       /* place and life, as the checker counts them */
+    uint64_t lives;        /* counts starts, so that events of an earlier one are ignored */
     uint32_t quota;
 };
 
@@ -255,14 +257,14 @@ static void host_step_event(void *ctx, uint64_t life)
 
 /* ---- clients ---- */
 
-static void client_step_event(void *ctx, uint64_t arg);
+static void client_step_event(void *ctx, uint64_t life);
 
 static void schedule_client(struct client *c)
 {
     struct run *r = c->run;
     uint32_t node = r->hosts + c->slot;
     uint64_t when = sim_now(r->sim) + rng_range(&r->rng, 200, 4 * r->step_ns_max);
-    sim_at(r->sim, chaos_not_before(&r->chaos, node, when), client_step_event, c, 0);
+    sim_at(r->sim, chaos_not_before(&r->chaos, node, when), client_step_event, c, c->lives);
 }
 
 static void client_done(void *ctx, uint64_t seq, bool refused)
@@ -270,7 +272,7 @@ static void client_done(void *ctx, uint64_t seq, bool refused)
     struct client *c = ctx;
     if (refused)
         tree_check_violated(&c->run->check, "accepted", seq, "client %u was refused", c->slot);
-    tree_check_done(&c->run->check, c->slot, seq);
+    tree_check_done(&c->run->check, c->sender, seq);
 }
 
 static void client_reply(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,
@@ -292,10 +294,10 @@ static void client_cast(struct client *c)
     struct run *r = c->run;
     unsigned char body[BODY_MAX];
     uint64_t burst = rng_below(&r->rng, 4) ? 1 : rng_range(&r->rng, 1, 8);
-    for (; burst > 0 && r->check.casts[c->slot] < c->quota; burst--) {
+    for (; burst > 0 && r->check.casts[c->sender] < c->quota; burst--) {
         uint16_t list[TREE_GROUPS_MAX];
         uint32_t count = 0, bytes = (uint32_t)rng_below(&r->rng, r->sizes.body_max + 1);
-        uint64_t seq = r->check.casts[c->slot];
+        uint64_t seq = r->check.casts[c->sender];
         uint64_t bits = rng_u64(&r->rng);
         /* Often one group, often a few, sometimes all. */
         uint64_t shape = rng_below(&r->rng, 3);
@@ -307,24 +309,23 @@ static void client_cast(struct client *c)
         uint8_t mask = 0;
         for (uint32_t i = 0; i < count; i++)
             mask |= (uint8_t)(1u << list[i]);
-        tree_check_fill(r->check.seed, c->slot, seq, body, bytes);
+        tree_check_fill(r->check.seed, c->sender, seq, body, bytes);
         uint64_t got;
         if (caster_cast(c->caster, (struct dst_set){list, count}, body, bytes, &got) != 0)
             break;
         CHECK(got == seq);
-        tree_check_cast(&r->check, c->slot, seq, mask, bytes);
+        tree_check_cast(&r->check, c->sender, seq, mask, bytes);
         chaos_trace(&r->chaos, "client %u casts %llu to %#x", c->slot, (unsigned long long)seq,
                     mask);
     }
     caster_flush(c->caster);
 }
 
-static void client_step_event(void *ctx, uint64_t arg)
+static void client_step_event(void *ctx, uint64_t life)
 {
     struct client *c = ctx;
     struct run *r = c->run;
-    (void)arg;
-    if (c->caster == NULL)
+    if (c->caster == NULL || c->lives != life)
         return;
     uint64_t now = sim_now(r->sim);
     r->check.now_ns = now;
@@ -336,32 +337,39 @@ static void client_step_event(void *ctx, uint64_t arg)
     schedule_client(c);
 }
 
-static void clients_open(struct run *r)
+static void client_start(struct client *c)
 {
-    for (uint32_t s = 0; s < r->clients; s++) {
-        struct client *c = &r->client[s];
-        struct err e = {""};
-        *c = (struct client){.run = r, .slot = s};
-        c->quota = rng_below(&r->rng, 4) ? (uint32_t)rng_range(&r->rng, 20, TREE_CASTS_MAX) : 2;
-        c->mem = sim_node_start(r->sim, r->hosts + s);
-        struct caster_options o = {
-            .mem = c->mem,
-            .overlay = r->overlay,
-            .groups = r->group,
-            .sizes = r->sizes,
-            .slot = s,
-            .retry_ns = 100 * US,
-            .reply = client_reply,
-            .done = client_done,
-            .ctx = c,
-        };
-        int rc = caster_open(&o, &c->caster, &e);
-        for (uint16_t g = 0; rc == 0 && g < r->groups; g++)
-            rc = caster_group_open(c->caster, g, &e);
-        if (rc != 0)
-            tree_check_violated(&r->check, "opens", 0, "client %u: %s", s, e.text);
-        schedule_client(c);
-    }
+    struct run *r = c->run;
+    struct err e = {""};
+    c->mem = sim_node_start(r->sim, r->hosts + c->slot);
+    c->sender = tree_sender(c->slot, c->mem->incarnation);
+    c->lives++;
+    c->quota = rng_below(&r->rng, 4) ? (uint32_t)rng_range(&r->rng, 20, TREE_CASTS_MAX) : 2;
+    struct caster_options o = {
+        .mem = c->mem,
+        .overlay = r->overlay,
+        .groups = r->group,
+        .sizes = r->sizes,
+        .slot = c->slot,
+        .retry_ns = 100 * US,
+        .reply = client_reply,
+        .done = client_done,
+        .ctx = c,
+    };
+    int rc = caster_open(&o, &c->caster, &e);
+    for (uint16_t g = 0; rc == 0 && g < r->groups; g++)
+        rc = caster_group_open(c->caster, g, &e);
+    if (rc != 0)
+        tree_check_violated(&r->check, "opens", 0, "client %u: %s", c->slot, e.text);
+    chaos_trace(&r->chaos, "client %u starts, life %u", c->slot, c->mem->incarnation);
+    schedule_client(c);
+}
+
+static void client_restart_event(void *ctx, uint64_t lives)
+{
+    struct client *c = ctx;
+    if (c->caster == NULL && c->lives == lives && !c->run->chaos.calm)
+        client_start(c);
 }
 
 /* ---- faults ---- */
@@ -431,13 +439,18 @@ static void client_crash(void *ctx, uint32_t client)
 {
     struct run *r = ctx;
     struct client *c = &r->client[client];
-    if (c->caster == NULL || r->clients == 1)
+    if (c->caster == NULL)
         return;
     chaos_trace(&r->chaos, "client %u dies", client);
     caster_close(c->caster);
     c->caster = NULL;
-    sim_node_crash(r->sim, r->hosts + client, true);
+    bool keep = rng_below(&r->rng, 2);
+    sim_node_crash(r->sim, r->hosts + client, keep);
     r->chaos.faults++;
+    /* Often somebody else takes the place. */
+    if (c->mem->incarnation + 1 < TREE_LIVES_MAX && rng_below(&r->rng, 4) != 0)
+        sim_at(r->sim, sim_now(r->sim) + rng_range(&r->rng, 1 * US, 200 * US), client_restart_event,
+               c, c->lives);
 }
 
 static const struct chaos_calls chaos_calls = {
@@ -537,7 +550,7 @@ static bool all_delivered(const struct run *r)
         if (r->client[s].caster && caster_outstanding(r->client[s].caster) > 0)
             return false;
     /* A message that reached one of its groups must reach all of them, its client alive or not. */
-    for (uint32_t s = 0; s < r->clients; s++)
+    for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)
         for (uint32_t i = 0; i < r->check.casts[s]; i++)
             if (r->check.cast[s][i].delivered != 0 &&
                 r->check.cast[s][i].delivered != r->check.cast[s][i].dst_mask)
@@ -647,7 +660,10 @@ void run_tree(const struct run_options *opt, struct run_result *result)
             r->host[h].member[g] = (struct member){.run = r, .host = h, .group = g};
         host_start(&r->host[h]);
     }
-    clients_open(r);
+    for (uint32_t s = 0; s < r->clients; s++) {
+        r->client[s] = (struct client){.run = r, .slot = s};
+        client_start(&r->client[s]);
+    }
     chaos_init(&r->chaos);
     run_phases(r);
 

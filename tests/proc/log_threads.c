@@ -1,7 +1,7 @@
 /* Three hosts and a client as threads of one process, on shared memory. Again and again the thread
  * that leads stops polling for as long as it takes the others to replace it, once between two rounds,
  * once with entries written and not yet judged, and then comes back. Every replica must apply
- * every message once and in order. */
+ * every message once and in order. And with nothing to do, they sleep. */
 #include "../shm_fixture.h"
 #include "../tsan_maps.h"
 
@@ -322,29 +322,45 @@ static void tell(void)
     }
 }
 
+static void start(struct client *c)
+{
+    memset(workers, 0, sizeof workers);
+    for (unsigned q = 0; q < HOSTS; q++) {
+        workers[q].rank = q;
+        must(pthread_create(&workers[q].thread, NULL, worker_main, &workers[q]) == 0, "thread");
+    }
+    client_open(c);
+}
+
+/* Ends everything; the last to leave has tidied up. */
+static void stop(struct client *c)
+{
+    char path[512];
+
+    feed_close(c->feed);
+    shm_close_node(c->mem);
+    for (unsigned q = 0; q < HOSTS; q++) {
+        atomic_store(&workers[q].stop, true);
+        pthread_join(workers[q].thread, NULL);
+    }
+    fixture_path(path, sizeof path, "");
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 static void log__survives_leaders_that_stop_and_come_back(void **state)
 {
     struct client c = {0};
     bool good = true;
     (void)state;
 
-    memset(workers, 0, sizeof workers);
-    for (unsigned q = 0; q < HOSTS; q++) {
-        workers[q].rank = q;
-        must(pthread_create(&workers[q].thread, NULL, worker_main, &workers[q]) == 0, "thread");
-    }
-    client_open(&c);
+    start(&c);
     for (unsigned i = 0; good && i < PAUSES; i++)
         good = pause_leader(&c, i % 2 ? PAUSE_BEFORE_POLL : PAUSE_BETWEEN_ROUNDS);
     good = good && wait_equal(&c);
     tell();
-
-    feed_close(c.feed);
-    shm_close_node(c.mem);
+    stop(&c);
     uint64_t terms = 0, snapshots = 0;
     for (unsigned q = 0; q < HOSTS; q++) {
-        atomic_store(&workers[q].stop, true);
-        pthread_join(workers[q].thread, NULL);
         terms += workers[q].last.terms;
         snapshots += workers[q].last.snapshots_loaded;
     }
@@ -353,9 +369,43 @@ static void log__survives_leaders_that_stop_and_come_back(void **state)
     assert_true(good);
     assert_false(failed());
     assert_true(terms > PAUSES);
-    char path[512];
-    fixture_path(path, sizeof path, "");
-    assert_int_not_equal(access(path, F_OK), 0); /* the last to leave has tidied up */
+}
+
+static uint64_t cpu_ns(pthread_t thread)
+{
+    clockid_t clock;
+    struct timespec t = {0};
+
+    must(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &t) == 0, "clock");
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void log__hosts_of_an_idle_group_use_no_processor(void **state)
+{
+    struct client c = {0};
+    uint64_t cpu[HOSTS];
+    (void)state;
+
+    start(&c);
+    bool good = client_send(&c, 100) && wait_equal(&c);
+    nap(SECOND / 2);
+    uint64_t begin = clock_now_ns();
+    for (unsigned q = 0; q < HOSTS; q++)
+        cpu[q] = cpu_ns(workers[q].thread);
+    nap(2 * SECOND);
+    uint64_t wall = clock_now_ns() - begin;
+    for (unsigned q = 0; q < HOSTS; q++) {
+        cpu[q] = cpu_ns(workers[q].thread) - cpu[q];
+        print_message("# h%u: %.2f %% of a core\n", q, (double)cpu[q] * 100 / (double)wall);
+    }
+    good = good && client_send(&c, 100) && wait_equal(&c);
+    stop(&c);
+    assert_true(good);
+    assert_false(failed());
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    for (unsigned q = 0; q < HOSTS; q++)
+        assert_true(cpu[q] < wall / 100);
+#endif
 }
 
 int main(void)
@@ -363,6 +413,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(log__survives_leaders_that_stop_and_come_back,
                                         cluster_setup, cluster_teardown),
+        cmocka_unit_test_setup_teardown(log__hosts_of_an_idle_group_use_no_processor, cluster_setup,
+                                        cluster_teardown),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

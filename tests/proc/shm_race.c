@@ -154,26 +154,21 @@ static void shm__no_done_write_is_missing_after_a_raise(void **state)
 static void shm__the_test_sees_a_missing_fence(void **state)
 {
     (void)state;
-#if TRAM_PLANTED
-    if (SLOW || !two_cores())
-        skip();
     uint64_t until = clock_now_ns() + PLANTED_BUDGET_NS;
     struct outcome out = run(1ull << PLANTED_no_fence, UINT64_MAX, until);
     print_message("# without the fence: first missing write after %lu raises\n", out.raises);
     assert_true(out.missing > 0);
-#else
-    (void)two_cores;
-    skip();
-#endif
 }
 
 int main(void)
 {
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test_setup_teardown(shm__no_done_write_is_missing_after_a_raise, cluster_setup,
-                                        cluster_teardown),
-        cmocka_unit_test_setup_teardown(shm__the_test_sees_a_missing_fence, cluster_setup,
-                                        cluster_teardown),
-    };
-    return cmocka_run_group_tests(cases, NULL, NULL);
+#define CASE(name) cmocka_unit_test_setup_teardown(name, cluster_setup, cluster_teardown)
+    const struct CMUnitTest sound[] = {CASE(shm__no_done_write_is_missing_after_a_raise)};
+    const struct CMUnitTest both[] = {CASE(shm__no_done_write_is_missing_after_a_raise),
+                                      CASE(shm__the_test_sees_a_missing_fence)};
+    if (!SLOW && two_cores())
+        return cmocka_run_group_tests(both, NULL, NULL);
+    /* Not cmocka's skip(): it prints "not ok # SKIP", which meson counts as a failure. */
+    print_message("# left out: the missing fence shows only on two cores at full speed\n");
+    return cmocka_run_group_tests(sound, NULL, NULL);
 }

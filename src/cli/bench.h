@@ -1,0 +1,83 @@
+/* What the measurements of `tram bench` share: options, figures, and the rig of two pinned threads.
+ *
+ * One thread serves (polls all hosts), the other is the clients and measures. The rig also times the
+ * round trip of a cache line between the two, in turns with what is measured: a virtual machine may
+ * move a core away from the other at any time, and that changes both by a factor of three. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "base/err.h"
+#include "base/hist.h"
+#include "mcast/overlay.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    BENCH_STARTS_WITHIN_S = 10,
+    BENCH_TURNS = 20,
+    BENCH_CLIENTS_MAX = 64,
+    BENCH_HOSTS_MAX = 16,
+};
+
+struct bench_args {
+    bool tree;  /* or the log of one group */
+    bool procs; /* tree: hosts are processes of their own */
+    bool json;
+    uint32_t replicas, payload, seconds;
+    uint32_t log_bytes; /* 0: as the protocol has it */
+    uint32_t groups, dst, clients, hosts;
+    enum overlay_shape shape;
+    const char *serve; /* we are a host of the bench with this cluster name; or NULL */
+    uint32_t serve_host;
+};
+
+struct bench_figures {
+    struct hist line, latency;
+    struct hist turn[2];
+    double ratio[BENCH_TURNS]; /* of their medians, sorted */
+    uint64_t messages;         /* of the saturated part */
+    double seconds;
+    double batch; /* messages in one, when saturated; 0: not known */
+};
+
+enum bench_phase {
+    BENCH_LINE,  /* answers on the cache line */
+    BENCH_SERVE, /* polls the hosts; or leaves its core to their processes */
+    BENCH_STOP,
+};
+
+struct bench_rig {
+    _Alignas(128) _Atomic uint64_t ping;
+    _Alignas(128) _Atomic uint64_t pong;
+    _Alignas(128) atomic_int phase;
+    atomic_int entered; /* the phase that the serving thread is in */
+    int core[2];        /* the client's, the server's */
+    pthread_t thread;
+    void (*round)(void *ctx,
+                  uint64_t now_ns); /* one round of all hosts; NULL: they are processes */
+    void *ctx;
+};
+
+/* Chooses the cores, pins the caller to the first and starts the other thread, in BENCH_SERVE. */
+int rig_start(struct bench_rig *, struct err *);
+void rig_stop(struct bench_rig *);
+
+/* Returns when the other thread is there; outside BENCH_SERVE the hosts are the caller's. */
+void rig_enter(struct bench_rig *, enum bench_phase);
+
+/* Measures the round trip of a cache line, and returns to BENCH_SERVE. */
+void rig_measure_line(struct bench_rig *, struct hist *);
+
+/* Line and latency in turns: `latency` is to fill the histogram for that long. */
+int rig_measure_turns(struct bench_rig *, struct bench_figures *, uint64_t turn_ns,
+                      int (*latency)(void *ctx, struct hist *, uint64_t turn_ns), void *ctx);
+
+/* The measurements. 0, or an error with its text. */
+int bench_log(const struct bench_args *, struct bench_figures *, struct err *);
+int bench_tree(const struct bench_args *, struct bench_figures *, struct err *);
+
+/* A host process of bench_tree with processes: serves until its standard input is closed. */
+int bench_tree_serve(const struct bench_args *, struct err *);
+
+#endif

@@ -1,0 +1,568 @@
+/* Multicast to groups in a tree, in one of two layouts: all hosts polled by one pinned thread, or
+ * every host a process of its own. The clients are always one thread of this process. */
+#include "base/clock.h"
+#include "base/rng.h"
+#include "cli/bench.h"
+#include "host/host.h"
+#include "mcast/caster.h"
+#include "mem/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    SLOTS = BENCH_CLIENTS_MAX,
+    REPLY_MAX = 16,
+    WARM_UP_CASTS = 1000,
+    SETS = 1024,         /* destination sets, drawn before anything is timed */
+    IDLE_POLLS = 64,     /* with processes: polls without a reply before others may have the core */
+    CASTS_A_TURN = 32,   /* of one client before the next one's turn */
+    LOOK_EVERY = 1 << 12 /* polls without a reply between two looks at the clock */
+};
+
+/* Stands in for a state machine: what it does is cheap and not optimised away. */
+struct machine {
+    uint64_t messages, sum;
+};
+
+/* A host with its replicas. */
+struct server {
+    struct mem *mem;
+    struct host *host;
+    struct tree **tree; /* one for each group; NULL where it has no replica */
+    struct machine *machine;
+    pid_t pid; /* with processes */
+    int stop;  /* closed to end it */
+};
+
+struct user {
+    struct mem *mem;
+    struct caster *caster;
+    uint64_t done;
+};
+
+struct bench {
+    struct bench_rig rig;
+    struct bench_args args;
+    char cluster[64];
+    char names[BENCH_HOSTS_MAX][8];
+    struct shm_node hosts[BENCH_HOSTS_MAX];
+    struct overlay *overlay;
+    struct tree_group *groups;
+    struct tree_sizes sizes;
+    struct server server[BENCH_HOSTS_MAX];
+    struct user user[BENCH_CLIENTS_MAX];
+    unsigned char *payload;
+    uint16_t *set; /* SETS times dst groups */
+    uint32_t set_next;
+};
+
+/* ---- the machine ---- */
+
+static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply,
+                                uint32_t reply_max)
+{
+    struct machine *m = ctx;
+    uint64_t word = 0;
+    memcpy(&word, d->body, d->bytes < 8 ? d->bytes : 8);
+    m->messages++;
+    m->sum += word;
+    memcpy(reply, &m->messages, 8 < reply_max ? 8 : reply_max);
+    return 8 < reply_max ? 8 : reply_max;
+}
+
+static uint64_t machine_save_open(void *ctx)
+{
+    (void)ctx;
+    return sizeof(struct machine);
+}
+
+static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+{
+    memcpy(out, (const unsigned char *)ctx + offset, bytes);
+}
+
+static void machine_nothing(void *ctx)
+{
+    (void)ctx;
+}
+
+static void machine_load_open(void *ctx, uint64_t bytes)
+{
+    (void)ctx;
+    (void)bytes;
+}
+
+static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+{
+    memcpy(ctx, data, bytes <= sizeof(struct machine) ? bytes : sizeof(struct machine));
+}
+
+static const struct tree_machine machine_calls = {
+    .deliver = machine_deliver,
+    .save_open = machine_save_open,
+    .save_read = machine_save_read,
+    .save_close = machine_nothing,
+    .load_open = machine_load_open,
+    .load_write = machine_load_write,
+    .load_close = machine_nothing,
+};
+
+/* ---- opening ---- */
+
+/* What every process of the run derives from the same options. */
+static int plan_open(struct bench *b, struct err *e)
+{
+    const struct bench_args *a = &b->args;
+    uint16_t parent[OVERLAY_GROUPS_MAX];
+    for (uint32_t h = 0; h < a->hosts; h++) {
+        snprintf(b->names[h], sizeof(b->names[h]), "h%u", h + 1);
+        b->hosts[h] = (struct shm_node){.name = b->names[h], .node = h, .role = SHM_HOST};
+    }
+    overlay_shape_fill(a->shape, a->groups, parent);
+    int rc = overlay_open(&b->overlay, parent, a->groups, e);
+    if (rc != 0)
+        return rc;
+    b->groups = calloc(a->groups, sizeof(*b->groups));
+    if (b->groups == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for %u groups", a->groups);
+    /* As `tram init` places them: the groups' first leaders are spread over the hosts. */
+    for (uint32_t g = 0; g < a->groups; g++) {
+        b->groups[g].replicas = a->replicas;
+        for (uint32_t q = 0; q < a->replicas; q++)
+            b->groups[g].nodes[q] = (g + q) % a->hosts;
+    }
+    b->sizes = (struct tree_sizes){
+        .clients = SLOTS,
+        .client_node = a->hosts,
+        .body_max = a->payload < 1024 ? 1024 : a->payload,
+        .reply_max = REPLY_MAX,
+        .log_bytes = a->log_bytes,
+    };
+    return tree_sizes_settle(&b->sizes, e);
+}
+
+static int node_open(struct bench *b, struct shm_node self, struct mem **out, struct err *e)
+{
+    struct shm_options so = {
+        .cluster = b->cluster, .hosts = b->hosts, .hosts_count = b->args.hosts, .self = self};
+    return shm_open_node(&so, out, e);
+}
+
+static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct err *e)
+{
+    const struct bench_args *a = &b->args;
+    struct server *s = &b->server[h];
+    int rc = node_open(b, b->hosts[h], &s->mem, e);
+    if (rc != 0)
+        return rc;
+    s->host = calloc(1, sizeof(*s->host));
+    s->tree = calloc(a->groups, sizeof(*s->tree));
+    s->machine = calloc(a->groups, sizeof(*s->machine));
+    if (!s->host || !s->tree || !s->machine)
+        return err_set(e, ERR_NOMEM, "no memory for %u groups", a->groups);
+    struct host_options ho = {.mem = s->mem, .wait = wait};
+    host_init(s->host, &ho);
+    for (uint32_t g = 0; g < a->groups; g++)
+        for (uint32_t q = 0; q < a->replicas; q++) {
+            if (b->groups[g].nodes[q] != h)
+                continue;
+            struct tree_options to = {
+                .mem = s->mem,
+                .overlay = b->overlay,
+                .groups = b->groups,
+                .group = (uint16_t)g,
+                .rank = q,
+                .sizes = b->sizes,
+                .machine = &machine_calls,
+                .ctx = &s->machine[g],
+            };
+            rc = tree_open(&to, &s->tree[g], e);
+            if (rc != 0)
+                return rc;
+            host_add_tree(s->host, s->tree[g]);
+        }
+    return 0;
+}
+
+static void server_close(struct bench *b, uint32_t h)
+{
+    struct server *s = &b->server[h];
+    for (uint32_t g = 0; s->tree && g < b->args.groups; g++)
+        tree_close(s->tree[g]);
+    free(s->host);
+    free(s->tree);
+    free(s->machine);
+    if (s->mem)
+        shm_close_node(s->mem);
+}
+
+static void plan_close(struct bench *b)
+{
+    overlay_close(b->overlay);
+    free(b->groups);
+}
+
+/* ---- hosts as processes ---- */
+
+int bench_tree_serve(const struct bench_args *a, struct err *e)
+{
+    struct bench *b = aligned_alloc(128, sizeof(*b));
+    if (b == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    memset(b, 0, sizeof(*b));
+    b->args = *a;
+    snprintf(b->cluster, sizeof(b->cluster), "%s", a->serve);
+    signal(SIGINT, SIG_IGN); /* the terminal's ^C ends the parent, and that ends us */
+    int rc = plan_open(b, e);
+    if (rc == 0)
+        rc = server_open(b, a->serve_host, HOST_AUTO, e);
+    uint64_t look_ns = 0;
+    while (rc == 0) {
+        host_step(b->server[a->serve_host].host);
+        uint64_t now = clock_now_ns();
+        if (now < look_ns)
+            continue;
+        look_ns = now + 10 * UINT64_C(1000000);
+        struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+        if (poll(&in, 1, 0) != 0)
+            break;
+    }
+    server_close(b, a->serve_host);
+    plan_close(b);
+    free(b);
+    return rc;
+}
+
+static int server_start(struct bench *b, uint32_t h, struct err *e)
+{
+    const struct bench_args *a = &b->args;
+    struct server *s = &b->server[h];
+    char number[8][16];
+    const uint32_t values[] = {h, a->groups, a->replicas, a->hosts, a->payload, a->log_bytes};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+        snprintf(number[i], sizeof(number[i]), "%u", values[i]);
+    const char *argv[] = {"tram",
+                          "bench",
+                          "--serve-cluster",
+                          b->cluster,
+                          "--serve-host",
+                          number[0],
+                          "--groups",
+                          number[1],
+                          "--replicas",
+                          number[2],
+                          "--hosts",
+                          number[3],
+                          "--payload",
+                          number[4],
+                          "--tree",
+                          overlay_shape_name(a->shape),
+                          a->log_bytes ? "--log-bytes" : NULL,
+                          number[5],
+                          NULL};
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC) != 0)
+        return err_sys(e, "start host %s", b->names[h]);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *args[sizeof(argv) / sizeof(argv[0])];
+        memcpy(args, argv, sizeof(args));
+        dup2(pipes[0], STDIN_FILENO);
+        execv("/proc/self/exe", args);
+        _exit(127);
+    }
+    close(pipes[0]);
+    if (pid < 0) {
+        close(pipes[1]);
+        return err_sys(e, "start host %s", b->names[h]);
+    }
+    s->pid = pid;
+    s->stop = pipes[1];
+    return 0;
+}
+
+static void server_stop(struct server *s)
+{
+    if (s->pid <= 0)
+        return;
+    close(s->stop);
+    while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- clients ---- */
+
+static void on_done(void *ctx, uint64_t seq, bool refused)
+{
+    struct user *u = ctx;
+    (void)seq;
+    CHECK(!refused);
+    u->done++;
+}
+
+static int user_open(struct bench *b, uint32_t slot, struct err *e)
+{
+    struct user *u = &b->user[slot];
+    char name[16];
+    snprintf(name, sizeof(name), "c%u", slot + 1);
+    struct shm_node self = {.name = name, .node = b->args.hosts + slot, .role = SHM_CLIENT};
+    int rc = node_open(b, self, &u->mem, e);
+    if (rc != 0)
+        return rc;
+    struct caster_options co = {
+        .mem = u->mem,
+        .overlay = b->overlay,
+        .groups = b->groups,
+        .sizes = b->sizes,
+        .slot = slot,
+        .done = on_done,
+        .ctx = u,
+    };
+    rc = caster_open(&co, &u->caster, e);
+    for (uint32_t g = 0; rc == 0 && g < b->args.groups; g++)
+        rc = caster_group_open(u->caster, (uint16_t)g, e);
+    return rc;
+}
+
+static void user_close(struct user *u)
+{
+    caster_close(u->caster);
+    if (u->mem)
+        shm_close_node(u->mem);
+}
+
+/* Draws the destination sets, so that drawing is not in the figures. */
+static int sets_open(struct bench *b, struct err *e)
+{
+    uint32_t n = b->args.groups, k = b->args.dst;
+    struct rng rng;
+    uint16_t order[OVERLAY_GROUPS_MAX];
+    b->set = calloc((size_t)SETS * k, sizeof(*b->set));
+    if (b->set == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    rng_init(&rng, 1);
+    for (uint32_t i = 0; i < SETS; i++) {
+        for (uint32_t g = 0; g < n; g++)
+            order[g] = (uint16_t)g;
+        for (uint32_t g = 0; g < k; g++) {
+            uint32_t other = g + (uint32_t)rng_below(&rng, n - g);
+            uint16_t drawn = order[other];
+            order[other] = order[g];
+            order[g] = drawn;
+        }
+        struct dst_set set;
+        int rc = dst_normalise(order, k, n, &set, e);
+        if (rc != 0)
+            return rc;
+        memcpy(b->set + (size_t)i * k, order, k * sizeof(*order));
+    }
+    return 0;
+}
+
+static int cast_next(struct bench *b, struct user *u)
+{
+    uint32_t i = b->set_next % SETS;
+    struct dst_set set = {b->set + (size_t)i * b->args.dst, b->args.dst};
+    uint64_t seq;
+    int rc = caster_cast(u->caster, set, b->payload, b->args.payload, &seq);
+    b->set_next += rc == 0;
+    return rc;
+}
+
+/* ---- measuring ---- */
+
+static void serve_round(void *ctx, uint64_t now_ns)
+{
+    struct bench *b = ctx;
+    for (uint32_t h = 0; h < b->args.hosts; h++)
+        host_turn(b->server[h].host, now_ns);
+}
+
+/* Waits until the client has nothing under way; false if that is not so at the deadline. */
+static bool await(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
+{
+    for (uint32_t polls = 1; caster_outstanding(u->caster) > 0; polls++) {
+        if (caster_poll(u->caster, now) > 0)
+            continue;
+        if (b->args.procs && polls % IDLE_POLLS == 0)
+            sched_yield();
+        if (polls % LOOK_EVERY == 0) {
+            now = clock_now_ns();
+            mem_poll(u->mem);
+            if (now > deadline_ns)
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool send_one(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
+{
+    if (cast_next(b, u) != 0)
+        return false;
+    caster_flush(u->caster);
+    return await(b, u, now, deadline_ns);
+}
+
+static int measure_latency(void *ctx, struct hist *latency, uint64_t turn_ns)
+{
+    struct bench *b = ctx;
+    uint64_t now = clock_now_ns(), end = now + turn_ns;
+    uint64_t give_up = end + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+    while (now < end) {
+        if (!send_one(b, &b->user[0], now, give_up))
+            return ERR_TIMEOUT;
+        hist_add(latency, clock_now_ns() - now);
+        now = clock_now_ns();
+    }
+    return 0;
+}
+
+static uint64_t done_in_all(const struct bench *b)
+{
+    uint64_t done = 0;
+    for (uint32_t c = 0; c < b->args.clients; c++)
+        done += b->user[c].done;
+    return done;
+}
+
+static void measure_throughput(struct bench *b, struct bench_figures *f)
+{
+    uint64_t first = done_in_all(b), start = clock_now_ns(), now = start;
+    uint64_t stop = start + b->args.seconds * UINT64_C(1000000000);
+    for (uint32_t idle = 0; now < stop; now = clock_now_ns()) {
+        int work = 0;
+        for (uint32_t c = 0; c < b->args.clients; c++) {
+            struct user *u = &b->user[c];
+            int sent = 0;
+            work += mem_poll(u->mem);
+            work += caster_poll(u->caster, now);
+            while (sent < CASTS_A_TURN && cast_next(b, u) == 0)
+                sent++;
+            if (sent > 0)
+                caster_flush(u->caster);
+            work += sent;
+        }
+        idle = work > 0 ? 0 : idle + 1;
+        if (b->args.procs && idle % IDLE_POLLS == IDLE_POLLS - 1)
+            sched_yield();
+    }
+    f->messages = done_in_all(b) - first;
+    f->seconds = (double)(now - start) / 1e9;
+}
+
+struct counts {
+    uint64_t messages, batches;
+};
+
+/* Of all leaders; the hosts are ours meanwhile. */
+static struct counts count_batches(struct bench *b)
+{
+    struct counts c = {0};
+    struct log_stats s;
+    rig_enter(&b->rig, BENCH_LINE);
+    for (uint32_t h = 0; h < b->args.hosts; h++)
+        for (uint32_t g = 0; g < b->args.groups; g++) {
+            if (b->server[h].tree[g] == NULL)
+                continue;
+            log_stats(tree_log(b->server[h].tree[g]), &s);
+            if (s.state != LOG_LEADER)
+                continue;
+            c.messages += s.messages;
+            c.batches += s.batches;
+        }
+    rig_enter(&b->rig, BENCH_SERVE);
+    return c;
+}
+
+/* The client reaches every group, and every page is touched, before a clock runs. */
+static int warm_up(struct bench *b, struct user *u)
+{
+    uint64_t give_up = clock_now_ns() + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+    for (int i = 0; i < WARM_UP_CASTS; i++) {
+        mem_poll(u->mem);
+        if (!send_one(b, u, clock_now_ns(), give_up))
+            return ERR_TIMEOUT;
+    }
+    return 0;
+}
+
+static int measure(struct bench *b, struct bench_figures *f, struct err *e)
+{
+    int rc = warm_up(b, &b->user[0]);
+    if (rc == 0)
+        rc = rig_measure_turns(&b->rig, f, b->args.seconds * UINT64_C(1000000000) / BENCH_TURNS,
+                               measure_latency, b);
+    /* The others come only now: alone means that nobody else is connected. */
+    for (uint32_t c = 1; rc == 0 && c < b->args.clients; c++) {
+        rc = user_open(b, c, e);
+        if (rc != 0)
+            return rc;
+        rc = warm_up(b, &b->user[c]);
+    }
+    if (rc != 0)
+        return err_set(e, rc, "the groups did not answer within %d s", BENCH_STARTS_WITHIN_S);
+    struct counts before = {0}, after = {0};
+    if (!b->args.procs)
+        before = count_batches(b);
+    measure_throughput(b, f);
+    if (!b->args.procs)
+        after = count_batches(b);
+    if (after.batches > before.batches)
+        f->batch =
+            (double)(after.messages - before.messages) / (double)(after.batches - before.batches);
+    return 0;
+}
+
+static int open_all(struct bench *b, struct err *e)
+{
+    const struct bench_args *a = &b->args;
+    int rc = plan_open(b, e);
+    if (rc == 0)
+        rc = sets_open(b, e);
+    for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
+        rc = a->procs ? server_start(b, h, e) : server_open(b, h, HOST_SPIN, e);
+    return rc == 0 ? user_open(b, 0, e) : rc;
+}
+
+int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *e)
+{
+    struct bench *b = aligned_alloc(128, sizeof(*b));
+    if (b == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    memset(b, 0, sizeof(*b));
+    b->args = *a;
+    b->rig.round = a->procs ? NULL : serve_round;
+    b->rig.ctx = b;
+    snprintf(b->cluster, sizeof(b->cluster), "bench-%d", (int)getpid());
+    b->payload = malloc(a->payload + 8);
+    int rc = b->payload ? open_all(b, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (rc == 0) {
+        memset(b->payload, 0x5a, a->payload);
+        rc = rig_start(&b->rig, e);
+    }
+    if (rc == 0) {
+        rc = measure(b, f, e);
+        rig_stop(&b->rig);
+    }
+    for (uint32_t c = 0; c < a->clients; c++)
+        user_close(&b->user[c]);
+    for (uint32_t h = 0; h < a->hosts; h++) {
+        server_stop(&b->server[h]);
+        server_close(b, h);
+    }
+    plan_close(b);
+    free(b->set);
+    free(b->payload);
+    free(b);
+    return rc;
+}

@@ -1,0 +1,228 @@
+/* tram host: one host in the foreground, with a journal as its state machine. */
+#include "api/api.h"
+#include "base/hash.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+#include "cli/running.h"
+#include "cli/tail_ring.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: tram host NAME [OPTIONS]\n"
+    "\n"
+    "Runs one host of the cluster file in the foreground, as a service manager would, until SIGINT "
+    "or\n"
+    "SIGTERM. Its replicas keep a journal: a count and a hash of all that was delivered; the reply "
+    "to a\n"
+    "message is the number of its delivery. `tram tail` shows what it delivers.\n"
+    "\n" RUNNING_USAGE "  --trace DIR       write what is delivered there, for `tram check`\n"
+    "  --quiet           do not print a line when it is up\n"
+    "\n"
+    "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage.\n";
+
+struct host_args {
+    struct running_args running;
+    const char *name;
+    const char *trace;
+    bool quiet;
+};
+
+/* ---- the journal ---- */
+
+/* The state of a group's replica. */
+struct journal_group {
+    uint64_t count; /* of messages delivered */
+    uint64_t hash;  /* of their bodies, in order */
+};
+
+struct journal {
+    struct journal_group group[CLUSTER_GROUPS_MAX];
+    struct tail_ring *tail;
+};
+
+static uint32_t journal_deliver(void *ctx, const struct tram_delivery *d, void *reply,
+                                uint32_t reply_max)
+{
+    struct journal *j = ctx;
+    struct journal_group *g = &j->group[d->group];
+
+    g->count++;
+    g->hash = hash_bytes(g->hash, d->body, d->bytes);
+    tail_ring_write(j->tail, d);
+    if (reply_max < sizeof d->number)
+        return 0;
+    memcpy(reply, &d->number, sizeof d->number);
+    return sizeof d->number;
+}
+
+static int journal_save(void *ctx, uint32_t group, void **data, size_t *bytes)
+{
+    struct journal *j = ctx;
+
+    *bytes = sizeof j->group[group];
+    *data = malloc(*bytes);
+    if (*data == NULL)
+        return -1;
+    memcpy(*data, &j->group[group], *bytes);
+    return 0;
+}
+
+static int journal_load(void *ctx, uint32_t group, const void *data, size_t bytes)
+{
+    struct journal *j = ctx;
+
+    if (bytes != sizeof j->group[group])
+        return -1;
+    memcpy(&j->group[group], data, bytes);
+    return 0;
+}
+
+/* ---- running ---- */
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    asked_to_stop = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+/* For ps and top: all hosts are the same program. */
+static void name_process(const char *host)
+{
+    char name[16]; /* the kernel keeps no more */
+
+    snprintf(name, sizeof name, "tram-%s", host);
+    prctl(PR_SET_NAME, name);
+}
+
+static int complain(const struct host_args *a, const char *text)
+{
+    fprintf(stderr, "tram host: %s: %s\n", a->name, text);
+    return CMD_FAILED;
+}
+
+static int serve(const struct host_args *a, struct tram_host *h)
+{
+    struct tram_error e = {""};
+    struct tram_replica_stats s;
+    uint32_t replicas = 0;
+
+    while (tram_host_replica(h, replicas, &s) == 0)
+        replicas++;
+    /* The first step writes the page, by which others see that this host is there. */
+    if (tram_host_step(h, &e) < 0)
+        return complain(a, e.text);
+    if (!a->quiet)
+        printf("%s is up with %u replica%s, as process %d\n", a->name, replicas,
+               replicas == 1 ? "" : "s", (int)getpid());
+    fflush(stdout);
+    while (!asked_to_stop)
+        if (tram_host_step(h, &e) < 0)
+            return complain(a, e.text);
+    return CMD_DONE;
+}
+
+static int run(const struct host_args *a, const struct tram_cluster *c, struct journal *j)
+{
+    char dir[RUNNING_DIR_BYTES];
+    struct tram_error error = {""};
+    struct err e = {""};
+    struct tram_host *h;
+    struct tram_host_options o = {
+        .name = a->name,
+        .machine = {.deliver = journal_deliver, .save = journal_save, .load = journal_load},
+        .ctx = j,
+        .trace_dir = a->trace,
+    };
+
+    int code = running_directory(c, "host", dir);
+    if (code != CMD_DONE)
+        return code;
+    catch_signals();
+    name_process(a->name);
+    int rc = tram_host_open(c, &o, &h, &error);
+    if (rc < 0)
+        return complain(a, error.text);
+    if (tail_ring_create(dir, a->name, &j->tail, &e) < 0) {
+        code = complain(a, e.text);
+    } else {
+        code = serve(a, h);
+        tail_ring_close(j->tail);
+        tail_ring_remove(dir, a->name);
+    }
+    tram_host_close(h);
+    return code;
+}
+
+static int start(const struct host_args *a)
+{
+    struct tram_cluster *c;
+
+    int code = running_load(&a->running, "host", &c);
+    if (code != CMD_DONE)
+        return code;
+    struct journal *j = calloc(1, sizeof(*j));
+    if (tram_cluster_host(c, a->name) < 0) {
+        fprintf(stderr, "tram host: %s: there is no such host in %s; it has", a->name,
+                running_file(&a->running));
+        for (uint32_t h = 0; h < tram_cluster_hosts(c) && h < 10; h++)
+            fprintf(stderr, " %s", tram_cluster_host_name(c, h));
+        fprintf(stderr, "%s\n", tram_cluster_hosts(c) > 10 ? " ..." : "");
+        code = CMD_USAGE;
+    } else {
+        code = j ? run(a, c, j) : complain(a, "no memory");
+    }
+    free(j);
+    tram_cluster_free(c);
+    return code;
+}
+
+int cmd_host(int argc, char **argv)
+{
+    struct host_args a = {0};
+
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        int code = CMD_DONE;
+        if (args_is_help(o)) {
+            fputs(usage, stdout);
+            return CMD_DONE;
+        } else if (strcmp(o, "--quiet") == 0) {
+            a.quiet = true;
+            continue;
+        } else if (o[0] != '-') {
+            if (a.name != NULL)
+                return args_bad("host", o, "a second host; a process is one");
+            a.name = o;
+            continue;
+        } else if (running_is_option(o)) {
+            code = running_take(&a.running, "host", o, value);
+        } else if (strcmp(o, "--trace") == 0) {
+            a.trace = value;
+            code = value ? CMD_DONE : args_bad("host", o, "it needs a directory");
+        } else {
+            code = args_unknown("host", o);
+        }
+        if (code != CMD_DONE)
+            return code;
+        i++;
+    }
+    if (a.name == NULL)
+        return args_bad("host", "NAME", "which host of the cluster file?");
+    return start(&a);
+}

@@ -1,0 +1,122 @@
+/* tram status: groups, leaders, replicas and rates, once. */
+#include "base/clock.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+#include "cli/status_view.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const char usage[] =
+    "usage: tram status [OPTIONS]\n"
+    "\n"
+    "Shows for each group who leads it, under which ballot, how far its log was applied and "
+    "decided,\n"
+    "how many of its replicas take part, how much it delivered, and how much it delivers a second\n"
+    "(over 200 ms); and which replicas are in trouble: down, silent (stopped or hung), starting,\n"
+    "joining, behind (waits for a snapshot), late (200 ms or more).\n"
+    "\n" RUNNING_USAGE "  --json            print one JSON object\n"
+    "  --wait SECONDS    wait until all replicas of all groups take part, 1 to 3600; exit code 1 "
+    "if "
+    "they\n"
+    "                    do not by then\n"
+    "\n"
+    "Exit code: 0 every group has a leader, 1 not, 2 wrong usage.\n";
+
+enum { SAMPLE_MS = 200, LOOK_MS = 20 };
+
+struct status_args {
+    struct running_args running;
+    uint64_t wait_s;
+    bool json;
+};
+
+static void pause_ms(uint32_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* Whether all replicas took part before the time was over. */
+static bool wait_all(struct running *r, uint64_t seconds)
+{
+    uint64_t until = r->now_ns + seconds * UINT64_C(1000000000);
+
+    while (!running_all_attached(r) && r->now_ns < until) {
+        pause_ms(LOOK_MS);
+        running_sample(r);
+    }
+    return running_all_attached(r);
+}
+
+static int show(const struct status_args *a, struct running *r, const char *cluster)
+{
+    struct status_view v = {0};
+    bool well = a->wait_s == 0 || wait_all(r, a->wait_s);
+
+    if (running_hosts_alive(r) == 0 && !a->json) {
+        fprintf(stderr, "tram status: no host of %s is running; `tram up` starts them\n", cluster);
+        return CMD_FAILED;
+    }
+    if (!status_view_open(&v, r)) {
+        fprintf(stderr, "tram status: no memory\n");
+        status_view_close(&v);
+        return CMD_FAILED;
+    }
+    running_sample(r);
+    status_view_update(&v);
+    pause_ms(SAMPLE_MS);
+    running_sample(r);
+    status_view_update(&v);
+    if (a->json)
+        status_view_json(&v, stdout);
+    else
+        status_view_print(&v, stdout, 0);
+    status_view_close(&v);
+    return well && running_all_led(r) ? CMD_DONE : CMD_FAILED;
+}
+
+static int start(const struct status_args *a)
+{
+    struct tram_cluster *c;
+    struct running r = {0};
+
+    int code = running_load(&a->running, "status", &c);
+    if (code != CMD_DONE)
+        return code;
+    code = running_open(&r, c, "status");
+    if (code == CMD_DONE)
+        code = show(a, &r, running_file(&a->running));
+    running_close(&r);
+    tram_cluster_free(c);
+    return code;
+}
+
+int cmd_status(int argc, char **argv)
+{
+    struct status_args a = {0};
+
+    for (int i = 1; i < argc; i++) {
+        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        int code = CMD_DONE;
+        if (args_is_help(o)) {
+            fputs(usage, stdout);
+            return CMD_DONE;
+        } else if (strcmp(o, "--json") == 0) {
+            a.json = true;
+            continue;
+        } else if (running_is_option(o)) {
+            code = running_take(&a.running, "status", o, value);
+        } else if (strcmp(o, "--wait") == 0) {
+            code = args_number("status", o, value, 1, 3600, &a.wait_s);
+        } else {
+            code = args_unknown("status", o);
+        }
+        if (code != CMD_DONE)
+            return code;
+        i++;
+    }
+    return start(&a);
+}

@@ -1,0 +1,265 @@
+#include "cli/running.h"
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SILENT_NS = 1000000000, PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8 };
+
+/* ---- options ---- */
+
+bool running_is_option(const char *o)
+{
+    return strcmp(o, "-c") == 0 || strcmp(o, "--file") == 0 || strcmp(o, "--cluster") == 0;
+}
+
+int running_take(struct running_args *a, const char *command, const char *option, const char *value)
+{
+    bool is_name = strcmp(option, "--cluster") == 0;
+
+    if (value == NULL)
+        return args_bad(command, option, is_name ? "it needs a name" : "it needs a file");
+    if (is_name)
+        a->cluster = value;
+    else
+        a->file = value;
+    return CMD_DONE;
+}
+
+const char *running_file(const struct running_args *a)
+{
+    return a->file ? a->file : "cluster.yaml";
+}
+
+int running_load(const struct running_args *a, const char *command, struct tram_cluster **out)
+{
+    struct tram_error e = {""};
+
+    int rc = tram_cluster_load(running_file(a), out, &e);
+    if (rc < 0) {
+        fprintf(stderr, "%s%s\n", e.text,
+                rc == TRAM_NOTFOUND ? "; `tram init` writes a cluster file, -c FILE names one"
+                                    : "");
+        return rc == TRAM_NOTFOUND ? CMD_USAGE : CMD_FAILED;
+    }
+    if (a->cluster == NULL || tram_cluster_rename(*out, a->cluster, &e) == 0)
+        return CMD_DONE;
+    tram_cluster_free(*out);
+    *out = NULL;
+    return args_bad(command, "--cluster", e.text);
+}
+
+int running_directory(const struct tram_cluster *c, const char *command,
+                      char out[RUNNING_DIR_BYTES])
+{
+    const struct cluster *f = c->conf;
+    struct err e = {""};
+
+    if (shm_directory_of(f->runtime_dir[0] ? f->runtime_dir : NULL, f->name, out, RUNNING_DIR_BYTES,
+                         &e) == 0)
+        return CMD_DONE;
+    fprintf(stderr, "tram %s: %s\n", command, e.text);
+    return CMD_FAILED;
+}
+
+/* ---- samples ---- */
+
+int running_open(struct running *r, const struct tram_cluster *c, const char *command)
+{
+    int code = running_directory(c, command, r->dir);
+    if (code != CMD_DONE)
+        return code;
+    r->cluster = c;
+    r->host = calloc(c->conf->hosts, sizeof(*r->host));
+    r->replica = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->replica));
+    if (r->host == NULL || r->replica == NULL) {
+        fprintf(stderr, "tram %s: no memory\n", command);
+        running_close(r);
+        return CMD_FAILED;
+    }
+    running_sample(r);
+    return CMD_DONE;
+}
+
+void running_close(struct running *r)
+{
+    free(r->host);
+    free(r->replica);
+    r->host = NULL;
+    r->replica = NULL;
+}
+
+/* A process keeps its node's lock file locked for life, so a number that was given to another
+ * process meanwhile does not mislead. */
+static bool is_alive(const struct running *r, const char *host)
+{
+    char path[PATH_BYTES];
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    snprintf(path, sizeof path, "%s/%s.lock", r->dir, host);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return false;
+    bool locked = fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+    close(fd);
+    return locked;
+}
+
+static struct api_page *page_map(const struct running *r, const char *host, size_t *bytes)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    void *p = MAP_FAILED;
+
+    snprintf(path, sizeof path, "%s/%s.page", r->dir, host);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(struct api_page)) {
+        *bytes = (size_t)st.st_size;
+        p = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+    }
+    close(fd);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void replica_read(struct running *r, uint32_t host, const struct api_page_replica *p)
+{
+    const struct cluster *f = r->cluster->conf;
+    uint64_t group = p->group, rank = p->rank;
+
+    /* A host that runs with another version of the file. */
+    if (group >= f->groups || rank >= f->group[group].replicas ||
+        f->group[group].replica[rank] != host)
+        return;
+    r->replica[group * CLUSTER_REPLICAS_MAX + rank] = (struct tram_replica_stats){
+        .group = (uint32_t)group,
+        .rank = (uint32_t)rank,
+        .role = (enum tram_role)p->role,
+        .leader = (uint32_t)p->leader,
+        .ballot = p->ballot,
+        .applied = p->applied,
+        .commit = p->commit,
+        .tail = p->tail,
+        .attached = (uint32_t)p->attached,
+        .behind = p->behind,
+        .delivered = p->delivered,
+        .terms = p->terms,
+    };
+}
+
+static void host_sample(struct running *r, uint32_t h)
+{
+    const char *name = r->cluster->conf->host[h].name;
+    size_t bytes = 0;
+
+    r->host[h] = (struct running_host){0};
+    bool alive = is_alive(r, name);
+    struct api_page *p = page_map(r, name, &bytes);
+    if (alive)
+        r->host[h].state = RUNNING_STARTING;
+    if (p == NULL)
+        return;
+    uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]);
+    /* Acquire: pairs with the release of the host's page_fill. */
+    uint64_t updated = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
+    if (p->magic == PAGE_MAGIC && p->replicas <= room) {
+        r->host[h].pid = (pid_t)p->pid;
+        r->host[h].life = (uint32_t)p->life;
+        r->host[h].replicas = (uint32_t)p->replicas;
+        for (uint64_t i = 0; i < p->replicas; i++)
+            replica_read(r, h, &p->replica[i]);
+        if (alive && updated != 0)
+            r->host[h].state = r->now_ns > updated + SILENT_NS ? RUNNING_SILENT : RUNNING_UP;
+    }
+    munmap(p, bytes);
+}
+
+void running_sample(struct running *r)
+{
+    r->now_ns = clock_now_ns();
+    memset(r->replica, 0,
+           (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->replica));
+    for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
+        host_sample(r, h);
+}
+
+/* ---- questions ---- */
+
+const struct tram_replica_stats *running_replica(const struct running *r, uint32_t group,
+                                                 uint32_t rank)
+{
+    return &r->replica[(size_t)group * CLUSTER_REPLICAS_MAX + rank];
+}
+
+uint32_t running_host_of(const struct running *r, uint32_t group, uint32_t rank)
+{
+    return r->cluster->conf->group[group].replica[rank];
+}
+
+uint32_t running_replicas(const struct running *r, uint32_t group)
+{
+    return r->cluster->conf->group[group].replicas;
+}
+
+int running_leader(const struct running *r, uint32_t group)
+{
+    int best = -1;
+
+    for (uint32_t q = 0; q < running_replicas(r, group); q++) {
+        const struct tram_replica_stats *s = running_replica(r, group, q);
+        if (s->role != TRAM_LEADER || r->host[running_host_of(r, group, q)].state != RUNNING_UP)
+            continue;
+        /* One that was deposed and has not noticed has the lower ballot. */
+        if (best < 0 || s->ballot > running_replica(r, group, (uint32_t)best)->ballot)
+            best = (int)q;
+    }
+    return best;
+}
+
+uint32_t running_hosts_alive(const struct running *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
+        n += r->host[h].state != RUNNING_DOWN;
+    return n;
+}
+
+bool running_all_led(const struct running *r)
+{
+    for (uint32_t g = 0; g < r->cluster->conf->groups; g++)
+        if (running_leader(r, g) < 0)
+            return false;
+    return true;
+}
+
+bool running_all_attached(const struct running *r)
+{
+    for (uint32_t g = 0; g < r->cluster->conf->groups; g++) {
+        int q = running_leader(r, g);
+        if (q < 0 || running_replica(r, g, (uint32_t)q)->attached < running_replicas(r, g))
+            return false;
+        for (uint32_t i = 0; i < running_replicas(r, g); i++)
+            if (r->host[running_host_of(r, g, i)].state != RUNNING_UP ||
+                running_replica(r, g, i)->behind)
+                return false;
+    }
+    return true;
+}
+
+const char *running_state_name(enum running_state s)
+{
+    static const char *const name[] = {"down", "starting", "silent", "up"};
+
+    return name[s];
+}

@@ -1,0 +1,95 @@
+/* Commands that meet a running cluster: which file it is, where its runtime directory is, and what its
+ * hosts show of themselves there.
+ *
+ * Every host maps a page, HOST.page, and renews it every few milliseconds (api/api.h). A sample of all
+ * pages is taken without joining the cluster, so looking never disturbs it. */
+#ifndef CLI_RUNNING_H
+#define CLI_RUNNING_H
+
+#include "tram.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { RUNNING_DIR_BYTES = 320 };
+
+/* ---- options that all these commands have ---- */
+
+struct running_args {
+    const char *file;    /* NULL: cluster.yaml */
+    const char *cluster; /* a name instead of the file's; NULL: the file's */
+};
+
+/* The lines of --help for them. */
+#define RUNNING_USAGE                                                                              \
+    "  -c, --file FILE   the cluster file (default cluster.yaml)\n"                                \
+    "  --cluster NAME    the cluster's name, if it runs under another than the file's\n"
+
+bool running_is_option(const char *option);
+
+/* Takes one of them; CMD_DONE, or CMD_USAGE after a message. value may be NULL. */
+int running_take(struct running_args *, const char *command, const char *option, const char *value);
+
+const char *running_file(const struct running_args *);
+
+/* Loads the file; CMD_DONE, or the exit code after a message. */
+int running_load(const struct running_args *, const char *command, struct tram_cluster **);
+
+/* The runtime directory; CMD_DONE, or CMD_FAILED after a message. */
+int running_directory(const struct tram_cluster *, const char *command,
+                      char out[RUNNING_DIR_BYTES]);
+
+/* ---- what the hosts show ---- */
+
+enum running_state {
+    RUNNING_DOWN,     /* no process has the host */
+    RUNNING_STARTING, /* one has, and shows nothing yet */
+    RUNNING_SILENT,   /* it has not renewed its page for a second: stopped, or hung */
+    RUNNING_UP,
+};
+
+struct running_host {
+    enum running_state state;
+    pid_t pid;         /* of the page; 0 if there is none */
+    uint32_t life;     /* processes that were this host before */
+    uint32_t replicas; /* that it carries */
+};
+
+/* The samples of all hosts, at one time. */
+struct running {
+    const struct tram_cluster *cluster;
+    char dir[RUNNING_DIR_BYTES];
+    uint64_t now_ns;
+    struct running_host *host;          /* by number */
+    struct tram_replica_stats *replica; /* by group and rank; see running_replica */
+};
+
+/* Zeroed memory is needed. CMD_DONE, or CMD_FAILED after a message; the first sample is taken. */
+int running_open(struct running *, const struct tram_cluster *, const char *command);
+void running_close(struct running *);
+
+void running_sample(struct running *);
+
+/* What the replica showed last; of a host that is not up it is old, or all zero. */
+const struct tram_replica_stats *running_replica(const struct running *, uint32_t group,
+                                                 uint32_t rank);
+
+/* The number of the host that carries the replica. */
+uint32_t running_host_of(const struct running *, uint32_t group, uint32_t rank);
+uint32_t running_replicas(const struct running *, uint32_t group);
+
+/* The rank of the replica that leads, on a host that is up; -1: none does. */
+int running_leader(const struct running *, uint32_t group);
+
+/* Hosts that are not down. */
+uint32_t running_hosts_alive(const struct running *);
+
+/* Every group has a leader; and every replica takes part, too. */
+bool running_all_led(const struct running *);
+bool running_all_attached(const struct running *);
+
+const char *running_state_name(enum running_state);
+
+#endif

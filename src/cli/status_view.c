@@ -1,0 +1,208 @@
+#include "cli/status_view.h"
+
+#include "conf/cluster.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool status_view_open(struct status_view *v, const struct running *now)
+{
+    uint32_t groups = tram_cluster_groups(now->cluster);
+
+    v->now = now;
+    v->before = calloc(groups, sizeof(*v->before));
+    v->position = calloc(groups, sizeof(*v->position));
+    v->rate = calloc(groups, sizeof(*v->rate));
+    v->late = calloc((size_t)groups * CLUSTER_REPLICAS_MAX, sizeof(*v->late));
+    return v->before && v->position && v->rate && v->late;
+}
+
+void status_view_close(struct status_view *v)
+{
+    free(v->before);
+    free(v->position);
+    free(v->rate);
+    free(v->late);
+}
+
+/* ---- numbers ---- */
+
+/* Of the replica on a live host that has come furthest: a leader may just be missing. */
+static uint64_t delivered(const struct running *r, uint32_t g)
+{
+    uint64_t most = 0;
+
+    for (uint32_t q = 0; q < running_replicas(r, g); q++) {
+        uint64_t n = running_replica(r, g, q)->delivered;
+        if (r->host[running_host_of(r, g, q)].state != RUNNING_DOWN && n > most)
+            most = n;
+    }
+    return most;
+}
+
+void status_view_update(struct status_view *v)
+{
+    const struct running *r = v->now;
+    double seconds = (double)(r->now_ns - v->before_ns) / 1e9;
+
+    for (uint32_t g = 0; g < tram_cluster_groups(r->cluster); g++) {
+        uint64_t count = delivered(r, g);
+        bool known = v->before_ns != 0 && count >= v->before[g];
+        v->rate[g] = known ? (double)(count - v->before[g]) / seconds : 0;
+        v->before[g] = count;
+        for (uint32_t q = 0; q < running_replicas(r, g); q++)
+            v->late[g * CLUSTER_REPLICAS_MAX + q] =
+                v->before_ns != 0 && running_replica(r, g, q)->applied < v->position[g];
+        int leader = running_leader(r, g);
+        v->position[g] = leader < 0 ? 0 : running_replica(r, g, (uint32_t)leader)->applied;
+    }
+    v->before_ns = r->now_ns;
+}
+
+/* What is wrong with a replica, in one word; NULL if nothing is. */
+static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
+{
+    const struct running *r = v->now;
+    const struct tram_replica_stats *s = running_replica(r, g, q);
+    enum running_state state = r->host[running_host_of(r, g, q)].state;
+
+    if (state != RUNNING_UP)
+        return running_state_name(state);
+    if (s->behind)
+        return "behind";
+    if (s->role == TRAM_JOINING)
+        return "joining";
+    return v->late[g * CLUSTER_REPLICAS_MAX + q] ? "late" : NULL;
+}
+
+static const char *role_name(enum tram_role role)
+{
+    static const char *const name[] = {
+        [TRAM_JOINING] = "joining", [TRAM_FOLLOWER] = "follower", [TRAM_CANDIDATE] = "candidate",
+        [TRAM_SYNC] = "sync",       [TRAM_LEADER] = "leader",
+    };
+
+    return (unsigned)role < sizeof name / sizeof name[0] ? name[role] : "unknown";
+}
+
+/* ---- for a person ---- */
+
+static void print_group(const struct status_view *v, FILE *to, uint32_t g)
+{
+    const struct running *r = v->now;
+    int leader = running_leader(r, g);
+    char attached[16] = "-", positions[48] = "-", ballot[24] = "-";
+
+    if (leader >= 0) {
+        const struct tram_replica_stats *s = running_replica(r, g, (uint32_t)leader);
+        snprintf(attached, sizeof attached, "%u/%u", s->attached, running_replicas(r, g));
+        snprintf(positions, sizeof positions, "%" PRIu64 "/%" PRIu64, s->applied, s->commit);
+        snprintf(ballot, sizeof ballot, "%" PRIu64, s->ballot);
+    }
+    fprintf(
+        to, "%-12s %-12s %8s %23s %9s %12" PRIu64 " %11.0f", tram_cluster_group_name(r->cluster, g),
+        leader < 0 ? "none"
+                   : tram_cluster_host_name(r->cluster, running_host_of(r, g, (uint32_t)leader)),
+        ballot, positions, attached, delivered(r, g), v->rate[g]);
+    const char *between = "  ";
+    for (uint32_t q = 0; q < running_replicas(r, g); q++) {
+        const char *what = trouble(v, g, q);
+        if (what == NULL)
+            continue;
+        fprintf(to, "%s%s %s", between,
+                tram_cluster_host_name(r->cluster, running_host_of(r, g, q)), what);
+        between = ", ";
+    }
+    fputc('\n', to);
+}
+
+static void print_hosts(const struct status_view *v, FILE *to)
+{
+    const struct running *r = v->now;
+    uint32_t hosts = tram_cluster_hosts(r->cluster), up = 0;
+    const char *between = ": ";
+
+    for (uint32_t h = 0; h < hosts; h++)
+        up += r->host[h].state == RUNNING_UP;
+    fprintf(to, "%u of %u hosts up", up, hosts);
+    for (uint32_t h = 0; h < hosts; h++)
+        if (r->host[h].state != RUNNING_UP) {
+            fprintf(to, "%s%s %s", between, tram_cluster_host_name(r->cluster, h),
+                    running_state_name(r->host[h].state));
+            between = ", ";
+        }
+    fputc('\n', to);
+}
+
+void status_view_print(const struct status_view *v, FILE *to, uint32_t groups_max)
+{
+    uint32_t groups = tram_cluster_groups(v->now->cluster);
+    uint32_t shown = groups_max && groups_max < groups ? groups_max : groups;
+    double sum = 0;
+
+    print_hosts(v, to);
+    fprintf(to, "%-12s %-12s %8s %23s %9s %12s %11s  %s\n", "GROUP", "LEADER", "BALLOT",
+            "APPLIED/COMMIT", "ATTACHED", "DELIVERED", "PER SECOND", "TROUBLE");
+    for (uint32_t g = 0; g < shown; g++)
+        print_group(v, to, g);
+    if (shown < groups)
+        fprintf(to, "and %u more groups\n", groups - shown);
+    for (uint32_t g = 0; g < groups; g++)
+        sum += v->rate[g];
+    fprintf(to, "all groups: %.0f deliveries a second\n", sum);
+}
+
+/* ---- for a program ---- */
+
+/* Names have no character that JSON would need escaped. */
+static void json_group(const struct status_view *v, FILE *to, uint32_t g)
+{
+    const struct running *r = v->now;
+    int leader = running_leader(r, g);
+    static const struct tram_replica_stats none;
+    const struct tram_replica_stats *s =
+        leader < 0 ? &none : running_replica(r, g, (uint32_t)leader);
+
+    fprintf(to, "%s\n  {\"group\": \"%s\", \"leader\": ", g ? "," : "",
+            tram_cluster_group_name(r->cluster, g));
+    if (leader < 0)
+        fprintf(to, "null");
+    else
+        fprintf(to, "\"%s\"",
+                tram_cluster_host_name(r->cluster, running_host_of(r, g, (uint32_t)leader)));
+    fprintf(to,
+            ", \"ballot\": %" PRIu64 ", \"applied\": %" PRIu64 ", \"commit\": %" PRIu64
+            ", \"tail\": %" PRIu64 ", \"attached\": %u, \"replicas\": %u, \"delivered\": %" PRIu64
+            ", \"rate\": %.1f,\n   \"members\": [",
+            s->ballot, s->applied, s->commit, s->tail, s->attached, running_replicas(r, g),
+            delivered(r, g), v->rate[g]);
+    for (uint32_t q = 0; q < running_replicas(r, g); q++) {
+        const struct tram_replica_stats *m = running_replica(r, g, q);
+        const char *what = trouble(v, g, q);
+        uint32_t host = running_host_of(r, g, q);
+        fprintf(to,
+                "%s{\"host\": \"%s\", \"role\": \"%s\", \"applied\": %" PRIu64
+                ", \"delivered\": %" PRIu64 ", \"trouble\": ",
+                q ? ", " : "", tram_cluster_host_name(r->cluster, host),
+                r->host[host].state == RUNNING_UP ? role_name(m->role) : "unknown", m->applied,
+                m->delivered);
+        fprintf(to, what ? "\"%s\"}" : "null}", what);
+    }
+    fprintf(to, "]}");
+}
+
+void status_view_json(const struct status_view *v, FILE *to)
+{
+    const struct running *r = v->now;
+
+    fprintf(to, "{\"hosts\": [");
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++)
+        fprintf(to, "%s\n  {\"host\": \"%s\", \"state\": \"%s\", \"pid\": %d, \"life\": %u}",
+                h ? "," : "", tram_cluster_host_name(r->cluster, h),
+                running_state_name(r->host[h].state), (int)r->host[h].pid, r->host[h].life);
+    fprintf(to, "],\n \"groups\": [");
+    for (uint32_t g = 0; g < tram_cluster_groups(r->cluster); g++)
+        json_group(v, to, g);
+    fprintf(to, "]}\n");
+}

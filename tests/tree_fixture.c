@@ -1,0 +1,416 @@
+#include "tree_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool forest_failed(const struct forest *f)
+{
+    return f->result.property != NULL;
+}
+
+void forest_violated(struct forest *f, const char *property, int line, const char *what)
+{
+    tree_check_violated(&f->check, property, 0, "line %d: %s", line, what);
+}
+
+uint64_t forest_now(const struct forest *f)
+{
+    return sim_now(f->sim);
+}
+
+uint32_t forest_node(const struct forest *f, uint16_t group, uint32_t rank)
+{
+    return group * f->opt.replicas + rank;
+}
+
+static uint32_t client_node(const struct forest *f, uint32_t client)
+{
+    return f->sizes.client_node + client;
+}
+
+/* ---- the machine ---- */
+
+/* Replies have every length there is. */
+static uint32_t reply_bytes(uint64_t seq)
+{
+    return (uint32_t)(seq * 8 % (FOREST_REPLY_MAX + 8));
+}
+
+static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t max)
+{
+    struct forest_replica *p = ctx;
+    tree_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank), &p->state, d);
+    CHECK(reply_bytes(d->seq) <= max);
+    memset(reply, (int)(d->seq & 0xff), reply_bytes(d->seq));
+    return reply_bytes(d->seq);
+}
+
+static uint64_t machine_save_open(void *ctx)
+{
+    struct forest_replica *p = ctx;
+    p->saved = p->state;
+    return sizeof(p->saved);
+}
+
+static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+{
+    const struct forest_replica *p = ctx;
+    memcpy(out, (const unsigned char *)&p->saved + offset, bytes);
+}
+
+static void machine_save_close(void *ctx)
+{
+    (void)ctx;
+}
+
+static void machine_load_open(void *ctx, uint64_t bytes)
+{
+    struct forest_replica *p = ctx;
+    p->load_at = 0;
+    if (bytes != sizeof(p->loaded))
+        forest_violated(p->forest, "snapshot bytes", __LINE__, "not as many as were saved");
+}
+
+static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+{
+    struct forest_replica *p = ctx;
+    if (p->load_at + bytes <= sizeof(p->loaded))
+        memcpy((unsigned char *)&p->loaded + p->load_at, data, bytes);
+    p->load_at += bytes;
+}
+
+static void machine_load_close(void *ctx)
+{
+    struct forest_replica *p = ctx;
+    p->state = p->loaded;
+    tree_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
+                      &p->state);
+}
+
+static const struct tree_machine machine = {
+    .deliver = machine_deliver,
+    .save_open = machine_save_open,
+    .save_read = machine_save_read,
+    .save_close = machine_save_close,
+    .load_open = machine_load_open,
+    .load_write = machine_load_write,
+    .load_close = machine_load_close,
+};
+
+/* ---- replicas ---- */
+
+void forest_start(struct forest *f, uint16_t group, uint32_t rank)
+{
+    struct forest_replica *p = &f->replica[group][rank];
+    struct err e = {""};
+    *p = (struct forest_replica){.forest = f, .group = group, .rank = rank, .held = p->held};
+    p->mem = sim_node_start(f->sim, forest_node(f, group, rank));
+    struct tree_options o = {
+        .mem = p->mem,
+        .overlay = f->overlay,
+        .groups = f->group,
+        .group = group,
+        .rank = rank,
+        .sizes = f->sizes,
+        .heartbeat_ns = FOREST_HEARTBEAT_NS,
+        .suspect_ns = FOREST_SUSPECT_NS,
+        .stagger_ns = 10 * US,
+        .detach_ns = 100 * US,
+        .seed = f->opt.seed + forest_node(f, group, rank),
+        .machine = &machine,
+        .ctx = p,
+    };
+    if (tree_open(&o, &p->tree, &e) != 0)
+        forest_violated(f, "opens", __LINE__, e.text);
+}
+
+void forest_crash(struct forest *f, uint16_t group, uint32_t rank, bool keep_memory)
+{
+    struct forest_replica *p = &f->replica[group][rank];
+    if (p->mem == NULL)
+        return;
+    tree_close(p->tree);
+    p->tree = NULL;
+    p->mem = NULL;
+    sim_node_crash(f->sim, forest_node(f, group, rank), keep_memory);
+}
+
+void forest_start_all(struct forest *f)
+{
+    for (uint16_t g = 0; g < f->opt.groups; g++)
+        for (uint32_t q = 0; q < f->opt.replicas; q++)
+            if (f->replica[g][q].mem == NULL)
+                forest_start(f, g, q);
+}
+
+void forest_hold(struct forest *f, uint16_t group, bool held)
+{
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        f->replica[group][q].held = held;
+}
+
+struct log_stats forest_stats(const struct forest *f, uint16_t group, uint32_t rank)
+{
+    struct log_stats s = {0};
+    if (f->replica[group][rank].tree)
+        log_stats(tree_log(f->replica[group][rank].tree), &s);
+    return s;
+}
+
+uint32_t forest_leader(const struct forest *f, uint16_t group)
+{
+    uint32_t best = f->opt.replicas;
+    uint64_t ballot = 0;
+    for (uint32_t q = 0; q < f->opt.replicas; q++) {
+        struct log_stats s = forest_stats(f, group, q);
+        if (f->replica[group][q].tree && s.state == LOG_LEADER && s.ballot > ballot) {
+            best = q;
+            ballot = s.ballot;
+        }
+    }
+    return best;
+}
+
+/* ---- clients ---- */
+
+static void client_done(void *ctx, uint64_t seq, bool refused)
+{
+    struct forest_client *c = ctx;
+    if (refused)
+        forest_violated(c->forest, "accepted", __LINE__, "a good message was refused");
+    tree_check_done(&c->forest->check, forest_sender(c->forest, c->place), seq);
+}
+
+static void client_reply(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,
+                         uint32_t bytes)
+{
+    struct forest_client *c = ctx;
+    const unsigned char *b = body;
+    (void)group;
+    (void)status;
+    bool same = bytes == reply_bytes(seq);
+    for (uint32_t i = 0; i < bytes; i++)
+        same &= b[i] == (seq & 0xff);
+    if (!same)
+        forest_violated(c->forest, "reply bytes", __LINE__, "not what the machine replied");
+    c->empty_replies += bytes == 0;
+    c->full_replies += bytes == FOREST_REPLY_MAX;
+}
+
+void forest_client_start(struct forest *f, uint32_t client)
+{
+    struct forest_client *c = &f->client[client];
+    struct err e = {""};
+    *c = (struct forest_client){.forest = f, .place = client};
+    c->mem = sim_node_start(f->sim, client_node(f, client));
+    if (f->opt.raw_clients >> client & 1)
+        return;
+    struct caster_options o = {
+        .mem = c->mem,
+        .overlay = f->overlay,
+        .groups = f->group,
+        .sizes = f->sizes,
+        .slot = client,
+        .retry_ns = 100 * US,
+        .reply = client_reply,
+        .done = client_done,
+        .ctx = c,
+    };
+    int rc = caster_open(&o, &c->caster, &e);
+    for (uint16_t g = 0; rc == 0 && g < f->opt.groups; g++)
+        rc = caster_group_open(c->caster, g, &e);
+    if (rc != 0)
+        forest_violated(f, "opens", __LINE__, e.text);
+}
+
+void forest_client_crash(struct forest *f, uint32_t client)
+{
+    struct forest_client *c = &f->client[client];
+    caster_close(c->caster);
+    feed_close(c->raw);
+    c->caster = NULL;
+    c->raw = NULL;
+    c->mem = NULL;
+    sim_node_crash(f->sim, client_node(f, client), true);
+}
+
+uint32_t forest_sender(const struct forest *f, uint32_t client)
+{
+    return tree_sender(client, f->client[client].mem->incarnation);
+}
+
+bool forest_cast(struct forest *f, uint32_t client, uint8_t mask, uint32_t bytes)
+{
+    struct forest_client *c = &f->client[client];
+    unsigned char body[FOREST_BODY_MAX];
+    uint16_t list[TREE_GROUPS_MAX];
+    uint32_t count = 0, sender = forest_sender(f, client);
+    uint64_t seq = f->check.casts[sender], got;
+    for (uint16_t g = 0; g < f->opt.groups; g++)
+        if (mask >> g & 1)
+            list[count++] = g;
+    if (seq >= TREE_CASTS_MAX)
+        return false;
+    tree_check_fill(f->check.seed, sender, seq, body, bytes);
+    if (caster_cast(c->caster, (struct dst_set){list, count}, body, bytes, &got) != 0)
+        return false;
+    CHECK(got == seq);
+    tree_check_cast(&f->check, sender, seq, mask, bytes);
+    caster_flush(c->caster);
+    return true;
+}
+
+/* ---- time ---- */
+
+static void nothing(void *ctx, uint64_t arg)
+{
+    (void)ctx;
+    (void)arg;
+}
+
+void forest_pass(struct forest *f, uint64_t ns)
+{
+    uint64_t end = forest_now(f) + ns;
+    sim_at(f->sim, end, nothing, NULL, 0);
+    while (forest_now(f) < end && sim_step(f->sim))
+        ;
+    f->check.now_ns = forest_now(f);
+}
+
+static void replica_step(struct forest_replica *p)
+{
+    struct forest *f = p->forest;
+    tree_post(p->tree, forest_now(f));
+    mem_poll(p->mem);
+    tree_settle(p->tree, forest_now(f));
+    if (log_broken(tree_log(p->tree)))
+        forest_violated(f, "self-check", __LINE__, log_broken(tree_log(p->tree)));
+}
+
+void forest_tick(struct forest *f)
+{
+    for (uint32_t g = 0; g < f->opt.groups; g++)
+        for (uint32_t q = 0; q < f->opt.replicas; q++)
+            if (f->replica[g][q].tree && !f->replica[g][q].held)
+                replica_step(&f->replica[g][q]);
+    for (uint32_t i = 0; i < f->opt.clients; i++) {
+        struct forest_client *c = &f->client[i];
+        if (c->mem == NULL || c->held)
+            continue;
+        mem_poll(c->mem);
+        if (c->caster)
+            caster_poll(c->caster, forest_now(f));
+    }
+    forest_pass(f, FOREST_TICK_NS);
+}
+
+void forest_run(struct forest *f, uint64_t ns)
+{
+    uint64_t end = forest_now(f) + ns;
+    while (forest_now(f) < end && !forest_failed(f))
+        forest_tick(f);
+}
+
+/* ---- looking ---- */
+
+bool forest_led(const struct forest *f)
+{
+    for (uint16_t g = 0; g < f->opt.groups; g++)
+        if (forest_leader(f, g) == f->opt.replicas)
+            return false;
+    return true;
+}
+
+bool forest_even(const struct forest *f)
+{
+    for (uint16_t g = 0; g < f->opt.groups; g++)
+        for (uint32_t q = 0; q < f->opt.replicas; q++) {
+            const struct forest_replica *p = &f->replica[g][q];
+            struct log_stats s = forest_stats(f, g, q);
+            if (p->tree && !p->held &&
+                (s.behind || s.state == LOG_JOINING || p->state.count != f->check.group[g].count))
+                return false;
+        }
+    for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)
+        for (uint32_t i = 0; i < f->check.casts[s]; i++) {
+            const struct cast *k = &f->check.cast[s][i];
+            if (k->delivered != 0 && k->delivered != k->dst_mask)
+                return false;
+        }
+    return true;
+}
+
+bool forest_delivered(const struct forest *f)
+{
+    for (uint32_t i = 0; i < f->opt.clients; i++)
+        if (f->client[i].caster && caster_outstanding(f->client[i].caster) > 0)
+            return false;
+    return forest_even(f);
+}
+
+/* ---- opening and closing ---- */
+
+struct forest *forest_open(const struct forest_options *options)
+{
+    struct forest *f = calloc(1, sizeof(*f));
+    struct err e = {""};
+    uint16_t below_first[TREE_GROUPS_MAX] = {OVERLAY_NONE};
+    CHECK(f != NULL);
+    f->opt = *options;
+    f->opt.replicas = f->opt.replicas ? f->opt.replicas : 3;
+    f->opt.clients = f->opt.clients ? f->opt.clients : 1;
+    const struct forest_options *o = &f->opt;
+    CHECK(overlay_open(&f->overlay, o->parent ? o->parent : below_first, o->groups, &e) == 0);
+    f->sizes = (struct tree_sizes){
+        .clients = o->clients,
+        .client_node = o->groups * o->replicas,
+        .body_max = FOREST_BODY_MAX,
+        .reply_max = FOREST_REPLY_MAX,
+        .source_bytes = 4096,
+        .reply_bytes = 4096,
+        .edge_bytes = 4096,
+        .log_bytes = 16384,
+    };
+    struct sim_options so = {
+        .seed = o->seed,
+        .nodes_max = f->sizes.client_node + o->clients,
+        .delay_ns_min = o->rough ? 100 : 400,
+        .delay_ns_max = o->rough ? 4000 : 400,
+        .tear_per_million = o->rough ? 200000 : 0,
+        .lost_after_ns = 100 * US,
+    };
+    f->sim = sim_open(&so, &e);
+    CHECK(f->sim != NULL);
+    tree_check_init(&f->check, &f->result, o->seed);
+    for (uint16_t g = 0; g < o->groups; g++) {
+        f->group[g].replicas = o->replicas;
+        for (uint32_t q = 0; q < o->replicas; q++)
+            f->group[g].nodes[q] = forest_node(f, g, q);
+    }
+    forest_start_all(f);
+    for (uint32_t i = 0; i < o->clients; i++)
+        forest_client_start(f, i);
+    return f;
+}
+
+const char *forest_close(struct forest *f)
+{
+    tree_check_order(&f->check);
+    const char *property = f->result.property;
+    if (property != NULL)
+        printf("# violation of '%s' at %.3f us, seed %llu: %s\n", property,
+               (double)f->result.time_ns / 1e3, (unsigned long long)f->opt.seed, f->result.text);
+    for (uint16_t g = 0; g < f->opt.groups; g++)
+        for (uint32_t q = 0; q < f->opt.replicas; q++)
+            tree_close(f->replica[g][q].tree);
+    for (uint32_t i = 0; i < f->opt.clients; i++) {
+        caster_close(f->client[i].caster);
+        feed_close(f->client[i].raw);
+    }
+    sim_close(f->sim);
+    overlay_close(f->overlay);
+    tree_check_fini(&f->check);
+    free(f);
+    return property;
+}

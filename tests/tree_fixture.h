@@ -1,0 +1,125 @@
+/* For tests of the tree: groups and clients in a simulated memory, stepped by hand.
+ *
+ * Every replica has a node of its own: replica q of group g is node g * replicas + q, the clients come
+ * after them. Nothing moves unless a test makes it: a tick gives everyone who is up and not held one
+ * round and lets a little time pass. By default every way takes the same time and nothing tears.
+ *
+ * The checkers of the simulator run all along, and the order over all groups is checked at the end.
+ * The first violation is kept, and nothing is waited for after it; forest_close says what it was. */
+#ifndef TESTS_TREE_FIXTURE_H
+#define TESTS_TREE_FIXTURE_H
+
+#include "agree/feed.h"
+#include "mcast/caster.h"
+#include "mcast/tree.h"
+#include "mem/sim.h"
+#include "sim/tree_check.h"
+
+#define US UINT64_C(1000)
+#define FOREST_TICK_NS UINT64_C(500)
+#define FOREST_HEARTBEAT_NS (15 * US)
+#define FOREST_SUSPECT_NS (60 * US)
+#define FOREST_LONG_NS (5000 * US) /* within this everything comes right again */
+
+enum { FOREST_REPLICAS_MAX = 5, FOREST_BODY_MAX = 300, FOREST_REPLY_MAX = 40 };
+
+struct forest;
+
+struct forest_replica {
+    struct forest *forest;
+    uint16_t group;
+    uint32_t rank;
+    struct mem *mem; /* NULL while down */
+    struct tree *tree;
+    struct tree_state state, saved, loaded;
+    uint64_t load_at;
+    bool held;
+};
+
+struct forest_client {
+    struct forest *forest;
+    uint32_t place;
+    struct mem *mem; /* NULL while down */
+    struct caster *caster;
+    struct feed *raw; /* of a test that writes by itself; ends with the client */
+    uint32_t empty_replies, full_replies;
+    bool held;
+};
+
+struct forest_options {
+    uint32_t groups;        /* at most TREE_GROUPS_MAX */
+    const uint16_t *parent; /* NULL: all below the first */
+    uint32_t replicas;      /* 0: 3 */
+    uint32_t clients;       /* 0: 1 */
+    uint32_t raw_clients;   /* mask: these have a node and no caster, the test writes for them */
+    uint64_t seed;
+    bool rough; /* ways of different lengths, torn writes */
+};
+
+struct forest {
+    struct forest_options opt;
+    struct sim *sim;
+    struct run_result result;
+    struct tree_check check;
+    struct overlay *overlay;
+    struct tree_group group[TREE_GROUPS_MAX];
+    struct tree_sizes sizes;
+    struct forest_replica replica[TREE_GROUPS_MAX][FOREST_REPLICAS_MAX];
+    struct forest_client client[TREE_CLIENTS_MAX];
+};
+
+struct forest *forest_open(const struct forest_options *);
+/* Ends it; returns the property that was violated and prints what was seen, or NULL. */
+const char *forest_close(struct forest *);
+
+uint64_t forest_now(const struct forest *);
+void forest_tick(struct forest *);
+void forest_run(struct forest *, uint64_t ns);  /* ticks for so long */
+void forest_pass(struct forest *, uint64_t ns); /* time passes, nobody is stepped */
+
+void forest_crash(struct forest *, uint16_t group, uint32_t rank, bool keep_memory);
+void forest_start(struct forest *, uint16_t group, uint32_t rank);
+void forest_start_all(struct forest *);                       /* all that are down */
+void forest_hold(struct forest *, uint16_t group, bool held); /* all its replicas */
+uint32_t forest_node(const struct forest *, uint16_t group, uint32_t rank);
+
+void forest_client_crash(struct forest *, uint32_t client);
+void forest_client_start(struct forest *, uint32_t client);
+/* The sender's number, as the checker has it, of the client in its present life. */
+uint32_t forest_sender(const struct forest *, uint32_t client);
+/* Casts to the groups of the mask and flushes; false if that has to wait. */
+bool forest_cast(struct forest *, uint32_t client, uint8_t mask, uint32_t bytes);
+
+/* Rank of the leader with the highest ballot; the number of replicas if there is none. */
+uint32_t forest_leader(const struct forest *, uint16_t group);
+struct log_stats forest_stats(const struct forest *, uint16_t group, uint32_t rank);
+/* Every group has a leader that serves. */
+bool forest_led(const struct forest *);
+/* Every replica that is up and not held has all that its group has, and every message that reached one
+ * of its groups has reached all of them. */
+bool forest_even(const struct forest *);
+/* forest_even, and every client that is up has all its answers. */
+bool forest_delivered(const struct forest *);
+
+bool forest_failed(const struct forest *);
+void forest_violated(struct forest *, const char *property, int line, const char *what);
+
+/* Ticks until the condition holds; after ns it is a violation of liveness. */
+#define FOREST_WAIT(f, cond, ns)                                                                   \
+    do {                                                                                           \
+        uint64_t wait_end_ = forest_now(f) + (ns);                                                 \
+        while (!forest_failed(f) && !(cond)) {                                                     \
+            if (forest_now(f) >= wait_end_)                                                        \
+                forest_violated(f, "liveness", __LINE__, "not in time: " #cond);                   \
+            forest_tick(f);                                                                        \
+        }                                                                                          \
+    } while (0)
+
+/* What a scenario takes for granted, or is about. */
+#define FOREST_MUST(f, cond)                                                                       \
+    do {                                                                                           \
+        if (!forest_failed(f) && !(cond))                                                          \
+            forest_violated(f, "scenario", __LINE__, "does not hold: " #cond);                     \
+    } while (0)
+
+#endif
