@@ -296,9 +296,14 @@ void lead_send_batch(struct log *l, uint64_t end)
     uint64_t from = l->tail;
     l->tail = end;
     l->tail_max = max_u64(l->tail_max, end);
-    for (uint32_t q = 0; q < l->n; q++)
-        if (l->peer[q].phase == PEER_LIVE && l->peer[q].next == from)
-            peer_write(l, q, end);
+    for (uint32_t q = 0; q < l->n; q++) {
+        if (l->peer[q].phase != PEER_LIVE || l->peer[q].next != from)
+            continue;
+        peer_write(l, q, end);
+        /* A follower wakes by itself, unless its ring fills up before that. */
+        if (q != l->me && end - row_applied(l, q) > l->opt.log_bytes / 4)
+            mem_bell_later(l->mem, l->opt.nodes[q]);
+    }
     l->stats.batches++;
 }
 

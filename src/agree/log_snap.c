@@ -16,7 +16,11 @@
 
 #define SNAP_MAGIC UINT64_C(0x74726d736e617031)
 
-enum { SNAP_HEAD_WORDS = 4, SNAP_PATIENCE = 4 /* times detach_ns without progress */ };
+enum {
+    SNAP_HEAD_WORDS = 4,
+    SNAP_PATIENCE = 4,  /* times detach_ns without progress */
+    LOSS_PATIENCE = 20, /* times suspect_ns with too few who remember anything */
+};
 
 uint32_t snap_head_size(const struct log_options *o)
 {
@@ -71,6 +75,7 @@ static void offer(struct log *l, uint32_t q)
     uint64_t words[] = {row_word(l, q, ROW_INCARNATION), l->applied, l->snap_total};
     mem_set(l->mem, &p->open, l->snap_out[q], SNAP_LIFE, words, 3);
     mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, p->snap_id);
+    mem_bell(l->mem, l->opt.nodes[q]);
 }
 
 /* True if the replica can be offered a snapshot now. One that lost its memory is first taken back
@@ -116,6 +121,7 @@ static int send_more(struct log *l, struct peer *p, struct mem_lane *lane)
                                   (uint32_t)(end - at - fill));
     mem_put(l->mem, &p->open, lane, at, l->batch, (uint32_t)(end - at));
     mem_set1(l->mem, &p->open, lane, SNAP_GUARD, end);
+    mem_bell(l->mem, lane->spec.owner); /* the log is held for it meanwhile */
     p->snap_sent = end;
     return 1;
 }
@@ -146,6 +152,7 @@ int snap_send(struct log *l)
             p->snap_id = 0;
             if (p->phase == PEER_LIVE)
                 p->hold = UINT64_MAX;
+            p->retry_ns = l->now_ns; /* at once: the log fills up behind what is held for it */
             l->snap_to = l->n;
             return 1;
         }
@@ -255,6 +262,7 @@ int snap_take(struct log *l)
         log_row_push(l);
         l->row[ROW_SNAP_ID] = l->load_id;
         log_row_push(l);
+        mem_bell(l->mem, l->opt.nodes[from]);
         work++;
     }
     if (!l->loading)
@@ -280,14 +288,32 @@ int snap_take(struct log *l)
      * read none. */
     for (uint32_t q = 0; q < l->n; q++)
         mem_mark(l->mem, &l->peer[q].open, ++l->row_marks);
+    mem_bell(l->mem, l->opt.nodes[l->load_from]);
     return 1;
 }
 
 /* ---- joining ---- */
 
+/* So many have lost their memory that no quorum is left to take anybody back: this will not mend. */
+static void look_for_loss(struct log *l)
+{
+    uint32_t joining = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        joining += (row_word(l, q, ROW_FLAGS) & ROW_JOINING) != 0;
+    if (l->n - joining >= l->quorum)
+        l->loss_ns = 0;
+    else if (l->loss_ns == 0)
+        l->loss_ns = l->now_ns;
+    else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns)
+        log_stop(l,
+                 "the memory of a majority of the group is lost, and with it what the group had; "
+                 "stop all its hosts and start the cluster anew");
+}
+
 /* With state from after the return, take on the highest promise of a quorum of the others. */
 int join_step(struct log *l)
 {
+    look_for_loss(l);
     if (l->behind)
         return 0;
     if (l->joined[l->me] < l->mem->incarnation) {

@@ -16,7 +16,7 @@ void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
 void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
 {
     for (uint32_t r = 0; r < o->n; r++)
-        if (view[r].beat != o->beat[r] || r == o->me || o->beat_ns[r] == 0) {
+        if (view[r].beat != o->beat[r] || r == o->me) {
             o->beat[r] = view[r].beat;
             o->beat_ns[r] = now_ns;
         }
@@ -24,13 +24,21 @@ void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now
 
 bool oracle_silent(const struct oracle *o, uint32_t rank, uint64_t now_ns)
 {
-    return now_ns - o->beat_ns[rank] > o->suspect_ns;
+    return o->beat_ns[rank] == 0 || now_ns - o->beat_ns[rank] > o->suspect_ns;
 }
 
 /* How long to hold back once the place is vacant: by rank among those who could lead, and by
  * chance, in a range that doubles with each failure. */
-static uint64_t draw_wait(struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
+static uint64_t draw_wait(struct oracle *o, const struct oracle_view *view, uint64_t promised,
+                          uint64_t now_ns)
 {
+    /* At the very beginning the ranks before us are given time to appear. */
+    if (promised == 0 && o->failures == 0) {
+        uint32_t awaited = 0;
+        for (uint32_t r = 0; r < o->me; r++)
+            awaited += view[r].fit && !view[r].dead;
+        return awaited * o->suspect_ns;
+    }
     uint32_t before = 0;
     for (uint32_t r = 0; r < o->me; r++)
         before += view[r].fit && !view[r].dead && !oracle_silent(o, r, now_ns);
@@ -65,7 +73,7 @@ bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t 
     if (o->vacant_ns == 0 || seat != o->seat) {
         o->seat = seat;
         o->vacant_ns = now_ns;
-        o->wait_ns = draw_wait(o, view, now_ns);
+        o->wait_ns = draw_wait(o, view, promised, now_ns);
         if (seat == SEAT_UNCLAIMED)
             o->wait_ns += o->suspect_ns;
     }

@@ -48,7 +48,7 @@ void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, 
 /* Notes which counters have moved; called at least once per heartbeat in every state. */
 void oracle_watch(struct oracle *, const struct oracle_view *, uint64_t now_ns);
 
-/* True if nothing was heard of the rank for suspect_ns. */
+/* True if nothing was heard of the rank for suspect_ns, or ever. */
 bool oracle_silent(const struct oracle *, uint32_t rank, uint64_t now_ns);
 
 /* True if this replica should try to lead now. promised is the promise of its own memory. */

@@ -55,8 +55,8 @@ static void leads(struct watch *w, uint32_t rank)
     w->view[rank].ballot = w->promised;
 }
 
-/* At the very start nobody leads: rank 0 runs at once, and each further rank waits a little longer.
- * */
+/* At the very start nobody leads: rank 0 runs at once, and each further rank gives the ones before it the
+ * time in which they would be suspected. */
 static void oracle__ranks_run_one_after_the_other(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static void oracle__ranks_run_one_after_the_other(void **state)
         for (uint32_t me = 0; me < n; me++) {
             struct watch w;
             watch_init(&w, n, me, 1);
-            assert_int_equal(runs_after(&w), 1 + me * STAGGER);
+            assert_int_equal(runs_after(&w), 1 + me * SUSPECT);
         }
 }
 
