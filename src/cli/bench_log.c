@@ -80,7 +80,7 @@ static const struct log_machine machine_ops = {
 static int bench_open(struct bench *b, struct err *e)
 {
     uint32_t n = b->args.replicas;
-    char cluster[64], names[LOG_REPLICAS_MAX][8];
+    char cluster[64], names[LOG_REPLICAS_MAX][16];
     struct shm_node hosts[LOG_REPLICAS_MAX];
     uint32_t nodes[LOG_REPLICAS_MAX], client = n;
     snprintf(cluster, sizeof(cluster), "bench-%d", (int)getpid());

@@ -53,7 +53,7 @@ struct bench {
     struct bench_rig rig;
     struct bench_args args;
     char cluster[64];
-    char names[BENCH_HOSTS_MAX][8];
+    char names[BENCH_HOSTS_MAX][16];
     struct shm_node hosts[BENCH_HOSTS_MAX];
     struct overlay *overlay;
     struct tree_group *groups;
