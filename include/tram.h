@@ -30,16 +30,17 @@ extern "C" {
 
 enum tram_code {
     TRAM_OK = 0,
-    TRAM_INVALID = -1,  /* an argument, or the cluster file, is wrong */
-    TRAM_NOMEM = -2,    /* heap or shared memory is used up */
-    TRAM_SYSTEM = -3,   /* a system call failed */
-    TRAM_EXISTS = -4,   /* another live process is this host, or all client places are taken */
-    TRAM_NOTFOUND = -5, /* no such file, host or group */
-    TRAM_TOOBIG = -6,   /* a message larger than the cluster file allows */
-    TRAM_AGAIN = -7,    /* too many messages under way: poll, then try again */
-    TRAM_REFUSED = -8,  /* not allowed: another user's cluster, another version */
-    TRAM_TIMEOUT = -9,  /* the time given is over; the message may still be delivered */
-    TRAM_BROKEN = -10,  /* a replica saw what cannot be, and has stopped */
+    TRAM_INVALID = -1,    /* an argument, or the cluster file, is wrong */
+    TRAM_NOMEM = -2,      /* heap or shared memory is used up */
+    TRAM_SYSTEM = -3,     /* a system call failed */
+    TRAM_EXISTS = -4,     /* another live process is this host, or all client places are taken */
+    TRAM_NOTFOUND = -5,   /* no such file, host or group */
+    TRAM_TOOBIG = -6,     /* a message larger than the cluster file allows */
+    TRAM_AGAIN = -7,      /* too many messages under way: poll, then try again */
+    TRAM_REFUSED = -8,    /* not allowed: another user's cluster, another version */
+    TRAM_TIMEOUT = -9,    /* the time given is over; the message may still be delivered */
+    TRAM_DATA_LOST = -11, /* a group lost the memory of its majority: what it had is gone */
+    TRAM_BROKEN = -10,    /* a replica saw what cannot be, and has stopped */
 };
 
 enum { TRAM_ERROR_BYTES = 320 };

@@ -532,6 +532,11 @@ const char *log_broken(const struct log *l)
     return l->broken;
 }
 
+bool log_lost(const struct log *l)
+{
+    return l->broken != NULL && l->lost;
+}
+
 uint64_t log_source_taken(const struct log *l, uint32_t source)
 {
     return l->source[source].taken;

@@ -128,6 +128,9 @@ void log_stats(const struct log *, struct log_stats *);
  * good: it applies nothing, promises only through its memory, and must be started anew. */
 const char *log_broken(const struct log *);
 
+/* True if what it saw is that so many replicas lost their memory that the group is gone. */
+bool log_lost(const struct log *);
+
 /* The region, at the nodes of the group above, in which a group acknowledges the parent's stream. */
 enum { LOG_EDGE_REGION = 1 << 30 };
 

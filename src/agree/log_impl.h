@@ -173,6 +173,7 @@ struct log {
     bool loading;
     struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
     bool peeking;
+    bool lost;        /* what is broken is that */
     uint64_t loss_ns; /* joining: since when no quorum could take us back; 0: one could */
 
     struct log_stats stats;

@@ -304,10 +304,12 @@ static void look_for_loss(struct log *l)
         l->loss_ns = 0;
     else if (l->loss_ns == 0)
         l->loss_ns = l->now_ns;
-    else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns)
+    else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns) {
+        l->lost = true;
         log_stop(l,
                  "the memory of a majority of the group is lost, and with it what the group had; "
                  "stop all its hosts and start the cluster anew");
+    }
 }
 
 /* With state from after the return, take on the highest promise of a quorum of the others. */

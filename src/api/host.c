@@ -332,11 +332,12 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
     for (uint32_t i = 0; i < h->places; i++) {
         const char *broken = log_broken(tree_log(h->place[i].tree));
         if (broken)
-            return api_error(error,
-                             err_set(&e, ERR_CORRUPT, "group %s at host %s: %s",
-                                     h->cluster->conf->group[h->place[i].group].name,
-                                     h->cluster->conf->host[h->index].name, broken),
-                             &e);
+            return api_error(
+                error,
+                err_set(&e, log_lost(tree_log(h->place[i].tree)) ? ERR_DATA_LOST : ERR_CORRUPT,
+                        "group %s at host %s: %s", h->cluster->conf->group[h->place[i].group].name,
+                        h->cluster->conf->host[h->index].name, broken),
+                &e);
     }
     return work;
 }

@@ -8,6 +8,7 @@ enum {
     CMD_DONE = 0,
     CMD_FAILED = 1, /* it ran, and found or met a failure */
     CMD_USAGE = 2,  /* it was asked for something that does not exist */
+    CMD_LOST = 3, /* host: a group lost the memory of its majority; starting again would hide it */
 };
 
 int cmd_bench(int argc, char **argv);

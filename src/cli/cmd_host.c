@@ -24,7 +24,7 @@ static const char usage[] =
     "\n" RUNNING_USAGE "  --trace DIR       write what is delivered there, for `tram check`\n"
     "  --quiet           do not print a line when it is up\n"
     "\n"
-    "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage.\n";
+    "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage, 3 a group is lost.\n";
 
 struct host_args {
     struct running_args running;
@@ -131,9 +131,13 @@ static int serve(const struct host_args *a, struct tram_host *h)
         printf("%s is up with %u replica%s, as process %d\n", a->name, replicas,
                replicas == 1 ? "" : "s", (int)getpid());
     fflush(stdout);
-    while (!asked_to_stop)
-        if (tram_host_step(h, &e) < 0)
-            return complain(a, e.text);
+    while (!asked_to_stop) {
+        int rc = tram_host_step(h, &e);
+        if (rc < 0) {
+            complain(a, e.text);
+            return rc == TRAM_DATA_LOST ? CMD_LOST : CMD_FAILED;
+        }
+    }
     return CMD_DONE;
 }
 

@@ -142,6 +142,11 @@ static void child_ended(struct up *u, uint32_t h, int status)
 
     describe_end(status, end, sizeof end);
     c->pid = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CMD_LOST) {
+        fprintf(stderr, "tram up: all are stopped; the next start begins with an empty cluster\n");
+        u->failed = true;
+        return;
+    }
     if (now - c->started_ns >= QUICK_NS)
         c->quick = 0;
     else if (!c->was_up && WIFEXITED(status)) {
