@@ -276,7 +276,9 @@ static void on_reply(void *ctx, uint64_t ticket, uint32_t group, const void *bod
     uint64_t gap = now - t->reply_ns[group];
     (void)body;
     (void)bytes;
-    if (!t->answered[group] && gap > t->group_gap_ns)
+    /* A group that has never answered before the fault has not waited because of it. */
+    bool waited = t->reply_ns[group] != 0 && !t->answered[group];
+    if (waited && gap > t->group_gap_ns)
         t->group_gap_ns = gap;
     t->answered[group] |= ticket >= t->mark;
     t->reply_ns[group] = now;
