@@ -41,6 +41,18 @@ struct bench_figures {
     double batch; /* messages in one, when saturated; 0: not known */
 };
 
+/* Stands in for a state machine: what it does is cheap and not optimised away. The calls below are its
+ * part of a struct log_machine or tree_machine. */
+struct bench_machine {
+    uint64_t messages, sum;
+};
+
+uint64_t bench_save_open(void *machine);
+void bench_save_read(void *machine, uint64_t offset, void *out, uint32_t bytes);
+void bench_load_open(void *machine, uint64_t bytes);
+void bench_load_write(void *machine, const void *data, uint32_t bytes);
+void bench_nothing(void *machine);
+
 enum bench_phase {
     BENCH_LINE,  /* answers on the cache line */
     BENCH_SERVE, /* polls the hosts; or leaves its core to their processes */

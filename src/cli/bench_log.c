@@ -12,18 +12,13 @@
 
 enum { REGION = 1, LOG_BYTES_DEFAULT = 1 << 20 };
 
-/* A counter that stands in for a state machine: what it does is cheap and not optimised away. */
-struct machine {
-    uint64_t messages, sum;
-};
-
 struct bench {
     struct bench_rig rig;
     struct bench_args args;
     struct mem *mem[LOG_REPLICAS_MAX];
     struct log *log[LOG_REPLICAS_MAX];
     struct host *host[LOG_REPLICAS_MAX];
-    struct machine machine[LOG_REPLICAS_MAX];
+    struct bench_machine machine[LOG_REPLICAS_MAX];
     struct mem *client_mem;
     struct feed *feed;
     unsigned char *payload;
@@ -31,48 +26,21 @@ struct bench {
 
 static void machine_apply(void *ctx, const struct entry *e)
 {
-    struct machine *m = ctx;
+    struct bench_machine *m = ctx;
     uint64_t word = 0;
     memcpy(&word, e->payload, e->bytes < 8 ? e->bytes : 8);
     m->messages++;
     m->sum += word;
 }
 
-static uint64_t machine_save_open(void *ctx)
-{
-    (void)ctx;
-    return sizeof(struct machine);
-}
-
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    memcpy(out, (const unsigned char *)ctx + offset, bytes);
-}
-
-static void machine_nothing(void *ctx)
-{
-    (void)ctx;
-}
-
-static void machine_load_open(void *ctx, uint64_t bytes)
-{
-    (void)ctx;
-    (void)bytes;
-}
-
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
-{
-    memcpy(ctx, data, bytes <= sizeof(struct machine) ? bytes : sizeof(struct machine));
-}
-
 static const struct log_machine machine_ops = {
     .apply = machine_apply,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_nothing,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
-    .load_close = machine_nothing,
+    .save_open = bench_save_open,
+    .save_read = bench_save_read,
+    .save_close = bench_nothing,
+    .load_open = bench_load_open,
+    .load_write = bench_load_write,
+    .load_close = bench_nothing,
 };
 
 /* ---- opening ---- */

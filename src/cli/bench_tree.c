@@ -28,17 +28,12 @@ enum {
     LOOK_EVERY = 1 << 12 /* polls without a reply between two looks at the clock */
 };
 
-/* Stands in for a state machine: what it does is cheap and not optimised away. */
-struct machine {
-    uint64_t messages, sum;
-};
-
 /* A host with its replicas. */
 struct server {
     struct mem *mem;
     struct host *host;
     struct tree **tree; /* one for each group; NULL where it has no replica */
-    struct machine *machine;
+    struct bench_machine *machine;
     pid_t pid; /* with processes */
     int stop;  /* closed to end it */
 };
@@ -70,7 +65,7 @@ struct bench {
 static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply,
                                 uint32_t reply_max)
 {
-    struct machine *m = ctx;
+    struct bench_machine *m = ctx;
     uint64_t word = 0;
     memcpy(&word, d->body, d->bytes < 8 ? d->bytes : 8);
     m->messages++;
@@ -79,41 +74,14 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return 8 < reply_max ? 8 : reply_max;
 }
 
-static uint64_t machine_save_open(void *ctx)
-{
-    (void)ctx;
-    return sizeof(struct machine);
-}
-
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    memcpy(out, (const unsigned char *)ctx + offset, bytes);
-}
-
-static void machine_nothing(void *ctx)
-{
-    (void)ctx;
-}
-
-static void machine_load_open(void *ctx, uint64_t bytes)
-{
-    (void)ctx;
-    (void)bytes;
-}
-
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
-{
-    memcpy(ctx, data, bytes <= sizeof(struct machine) ? bytes : sizeof(struct machine));
-}
-
 static const struct tree_machine machine_calls = {
     .deliver = machine_deliver,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_nothing,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
-    .load_close = machine_nothing,
+    .save_open = bench_save_open,
+    .save_read = bench_save_read,
+    .save_close = bench_nothing,
+    .load_open = bench_load_open,
+    .load_write = bench_load_write,
+    .load_close = bench_nothing,
 };
 
 /* ---- opening ---- */

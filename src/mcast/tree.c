@@ -74,7 +74,7 @@ struct tree {
     /* Snapshots: our part goes before the machine's. */
     unsigned char *part;
     uint64_t part_max, part_bytes, machine_bytes;
-    uint64_t load_at, load_total;
+    uint64_t load_at;
 };
 
 /* ---- opening ---- */
@@ -520,7 +520,7 @@ static void on_save_close(void *ctx)
 static void on_load_open(void *ctx, uint64_t bytes)
 {
     struct tree *t = ctx;
-    t->load_total = bytes;
+    (void)bytes; /* our part says how it divides */
     t->load_at = 0;
     t->part_bytes = UINT64_MAX;
 }

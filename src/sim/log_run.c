@@ -34,7 +34,7 @@ struct replica {
     struct check_state state;
     struct check_state saved;  /* copy being sent */
     struct check_state loaded; /* what came so far */
-    uint64_t load_bytes, load_at;
+    uint64_t load_at;
     uint64_t steps;
     uint64_t life; /* counts starts, so that events of an earlier life are ignored */
     enum log_state shown;
@@ -113,7 +113,7 @@ static void machine_save_close(void *ctx)
 static void machine_load_open(void *ctx, uint64_t bytes)
 {
     struct replica *p = ctx;
-    p->load_bytes = bytes;
+    (void)bytes;
     p->load_at = 0;
 }
 
