@@ -88,7 +88,7 @@ static void machine_load_close(void *ctx)
                       &p->state);
 }
 
-static const struct tree_machine machine = {
+static const struct mcast_machine machine = {
     .deliver = machine_deliver,
     .save_open = machine_save_open,
     .save_read = machine_save_read,
@@ -362,7 +362,7 @@ struct forest *forest_open(const struct forest_options *options)
     f->opt.clients = f->opt.clients ? f->opt.clients : 1;
     const struct forest_options *o = &f->opt;
     CHECK(overlay_open(&f->overlay, o->parent ? o->parent : below_first, o->groups, &e) == 0);
-    f->sizes = (struct tree_sizes){
+    f->sizes = (struct mcast_sizes){
         .clients = o->clients,
         .client_node = o->groups * o->replicas,
         .body_max = FOREST_BODY_MAX,

@@ -62,8 +62,8 @@ struct forest {
     struct run_result result;
     struct tree_check check;
     struct overlay *overlay;
-    struct tree_group group[TREE_GROUPS_MAX];
-    struct tree_sizes sizes;
+    struct mcast_group group[TREE_GROUPS_MAX];
+    struct mcast_sizes sizes;
     struct forest_replica replica[TREE_GROUPS_MAX][FOREST_REPLICAS_MAX];
     struct forest_client client[TREE_CLIENTS_MAX];
 };

@@ -15,8 +15,8 @@ struct trace_writer;
 struct tram_cluster {
     struct cluster *conf;
     struct overlay *overlay;
-    struct tree_group group[CLUSTER_GROUPS_MAX];
-    struct tree_sizes sizes;
+    struct mcast_group group[CLUSTER_GROUPS_MAX];
+    struct mcast_sizes sizes;
     struct shm_node host[CLUSTER_HOSTS_MAX];
 };
 

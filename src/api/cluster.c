@@ -57,7 +57,7 @@ static int settle(struct tram_cluster *c, struct err *e)
     }
     for (uint32_t h = 0; h < f->hosts; h++)
         c->host[h] = (struct shm_node){.name = f->host[h].name, .node = h, .role = SHM_HOST};
-    c->sizes = (struct tree_sizes){
+    c->sizes = (struct mcast_sizes){
         .clients = f->clients,
         .client_node = f->hosts,
         .body_max = f->payload_max ? f->payload_max : 8, /* 0 would mean the default */
@@ -65,7 +65,7 @@ static int settle(struct tram_cluster *c, struct err *e)
         .source_bytes = f->source_bytes,
         .log_bytes = f->log_bytes,
     };
-    int rc = tree_sizes_settle(&c->sizes, e);
+    int rc = mcast_sizes_settle(&c->sizes, e);
     return rc ? rc : overlay_open(&c->overlay, parent, f->groups, e);
 }
 

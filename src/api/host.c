@@ -198,7 +198,7 @@ static void on_load_close(void *ctx)
     }
 }
 
-static const struct tree_machine machine_calls = {
+static const struct mcast_machine machine_calls = {
     .deliver = on_deliver,
     .save_open = on_save_open,
     .save_read = on_save_read,

@@ -42,7 +42,7 @@ struct bench_figures {
 };
 
 /* Stands in for a state machine: what it does is cheap and not optimised away. The calls below are its
- * part of a struct log_machine or tree_machine. */
+ * part of a struct log_machine or mcast_machine. */
 struct bench_machine {
     uint64_t messages, sum;
 };

@@ -51,8 +51,8 @@ struct bench {
     char names[BENCH_HOSTS_MAX][16];
     struct shm_node hosts[BENCH_HOSTS_MAX];
     struct overlay *overlay;
-    struct tree_group *groups;
-    struct tree_sizes sizes;
+    struct mcast_group *groups;
+    struct mcast_sizes sizes;
     struct server server[BENCH_HOSTS_MAX];
     struct user user[BENCH_CLIENTS_MAX];
     unsigned char *payload;
@@ -74,7 +74,7 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return 8 < reply_max ? 8 : reply_max;
 }
 
-static const struct tree_machine machine_calls = {
+static const struct mcast_machine machine_calls = {
     .deliver = machine_deliver,
     .save_open = bench_save_open,
     .save_read = bench_save_read,
@@ -108,14 +108,14 @@ static int plan_open(struct bench *b, struct err *e)
         for (uint32_t q = 0; q < a->replicas; q++)
             b->groups[g].nodes[q] = (g + q) % a->hosts;
     }
-    b->sizes = (struct tree_sizes){
+    b->sizes = (struct mcast_sizes){
         .clients = SLOTS,
         .client_node = a->hosts,
         .body_max = a->payload < 1024 ? 1024 : a->payload,
         .reply_max = REPLY_MAX,
         .log_bytes = a->log_bytes,
     };
-    return tree_sizes_settle(&b->sizes, e);
+    return mcast_sizes_settle(&b->sizes, e);
 }
 
 static int node_open(struct bench *b, struct shm_node self, struct mem **out, struct err *e)

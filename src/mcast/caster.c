@@ -44,7 +44,7 @@ struct caster {
 int caster_open(const struct caster_options *options, struct caster **out, struct err *e)
 {
     struct caster_options o = *options;
-    int rc = tree_sizes_settle(&o.sizes, e);
+    int rc = mcast_sizes_settle(&o.sizes, e);
     if (rc != 0)
         return rc;
     if (o.slot >= o.sizes.clients)
@@ -97,7 +97,7 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
         return err_set(e, ERR_NOTFOUND, "client: there is no group %u", group);
     if (c->port[group])
         return 0;
-    const struct tree_group *g = &o->groups[group];
+    const struct mcast_group *g = &o->groups[group];
     struct port *p = calloc(1, sizeof(*p));
     if (p == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");

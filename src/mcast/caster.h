@@ -8,13 +8,14 @@
 #ifndef MCAST_CASTER_H
 #define MCAST_CASTER_H
 
-#include "mcast/tree.h"
+#include "mcast/mcast.h"
+#include "mcast/overlay.h"
 
 struct caster_options {
     struct mem *mem; /* node sizes.client_node + slot */
     const struct overlay *overlay;
-    const struct tree_group *groups;
-    struct tree_sizes sizes;
+    const struct mcast_group *groups;
+    struct mcast_sizes sizes;
     uint32_t slot;
     uint64_t retry_ns; /* 0: 20 ms */
     /* A group's reply to a message; may be NULL. */

@@ -21,6 +21,20 @@ static inline uint32_t message_bytes(uint32_t destinations, uint32_t body)
     return (uint32_t)sizeof(struct message) + dst_bytes(destinations) + body;
 }
 
+/* A message taken apart. Header and body stay where they are; the list is a copy. */
+struct message_view {
+    const struct message *m;
+    uint16_t list[DST_GROUPS_MAX];
+    struct dst_set dst;
+    const unsigned char *body;
+    uint32_t bytes; /* of body */
+};
+
+/* False for what no correct client sends: cut short, from a client that there is not, or to
+ * destinations that are no set of the groups that there are. */
+bool message_read(const void *payload, uint32_t bytes, uint32_t clients, uint32_t groups,
+                  struct message_view *);
+
 /* Replies of one group to one client are a stream of frames (agree/entry.h) too, with this payload. */
 struct reply {
     uint64_t seq;    /* of the message */

@@ -56,10 +56,10 @@ struct run {
     struct chaos chaos;
     uint32_t groups, hosts, clients;
     struct overlay *overlay;
-    struct tree_group group[TREE_GROUPS_MAX];
+    struct mcast_group group[TREE_GROUPS_MAX];
     struct host host[HOSTS_MAX];
     struct client client[TREE_CLIENTS_MAX];
-    struct tree_sizes sizes;
+    struct mcast_sizes sizes;
     struct tree_options tree_opt;
     uint64_t snap_pad;
     uint64_t step_ns_max;
@@ -132,7 +132,7 @@ static void machine_load_close(void *ctx)
                 (unsigned long long)m->state.count);
 }
 
-static const struct tree_machine machine = {
+static const struct mcast_machine machine = {
     .deliver = machine_deliver,
     .save_open = machine_save_open,
     .save_read = machine_save_read,
@@ -521,7 +521,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     r->step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 300 * US, 1500 * US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 500) : rng_below(g, SNAP_PAD_MAX);
-    r->sizes = (struct tree_sizes){
+    r->sizes = (struct mcast_sizes){
         .clients = r->clients,
         .client_node = r->hosts,
         .body_max = (uint32_t)rng_range(g, 8, BODY_MAX),

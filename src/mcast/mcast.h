@@ -1,0 +1,55 @@
+/* What every multicast protocol has in common with its clients and with who opens it: where groups
+ * are, how large things are, and the user's state machine. */
+#ifndef MCAST_MCAST_H
+#define MCAST_MCAST_H
+
+#include "agree/log.h"
+#include "mcast/dst.h"
+
+/* Where the replicas of a group are. */
+struct mcast_group {
+    uint32_t nodes[LOG_REPLICAS_MAX]; /* by rank */
+    uint32_t replicas;
+};
+
+struct delivery {
+    uint16_t group;
+    uint32_t client;
+    uint16_t life;
+    uint64_t seq;
+    uint64_t number; /* of messages delivered in this group before this one */
+    struct dst_set dst;
+    const void *body;
+    uint32_t bytes;
+};
+
+/* The user's state machine. All calls come from within the settling of its replica. */
+struct mcast_machine {
+    /* Delivers a message; writes at most reply_max bytes of reply and returns how many. */
+    uint32_t (*deliver)(void *ctx, const struct delivery *, void *reply, uint32_t reply_max);
+
+    /* As in struct log_machine. */
+    uint64_t (*save_open)(void *ctx);
+    void (*save_read)(void *ctx, uint64_t offset, void *out, uint32_t bytes);
+    void (*save_close)(void *ctx);
+    void (*load_open)(void *ctx, uint64_t bytes);
+    void (*load_write)(void *ctx, const void *data, uint32_t bytes);
+    void (*load_close)(void *ctx);
+};
+
+/* Sizes that clients and replicas must have in common. */
+struct mcast_sizes {
+    uint32_t clients;     /* slots */
+    uint32_t client_node; /* the node of slot 0; the others follow */
+    uint32_t body_max;    /* largest message, without its header */
+    uint32_t reply_max;
+    uint32_t source_bytes; /* a client's ring at a replica */
+    uint32_t reply_bytes;  /* ring of replies to one client */
+    uint32_t edge_bytes;   /* a parent's ring at a child's replica */
+    uint32_t log_bytes;
+};
+
+/* Fills in what is 0, and checks the rest: ERR_INVALID says what would be right. */
+int mcast_sizes_settle(struct mcast_sizes *, struct err *);
+
+#endif

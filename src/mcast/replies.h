@@ -1,0 +1,55 @@
+/* The replies of one group to its clients, at one replica: a stream for every client slot.
+ *
+ * A stream is a function of the group's log: every replica adds the same replies, and only who leads
+ * writes them out, into a ring of its own at the client. Its positions begin where the client's life
+ * does (agree/entry.h), so that a process that takes over a slot gets none of its predecessor's
+ * replies. What the ring holds is kept here too, and in snapshots: after a change of the leader, or
+ * on a way that broke, it is written again byte for byte, and the client goes on where it was.
+ *
+ * Nothing waits for a client. A client has no more messages under way than the ring holds replies
+ * (caster.c), so what is overwritten is older than all that it waits for.
+ *
+ * Belongs to one replica and its thread; after replies_open it never allocates. */
+#ifndef MCAST_REPLIES_H
+#define MCAST_REPLIES_H
+
+#include "base/err.h"
+#include "mcast/message.h"
+#include "mem/mem.h"
+
+struct replies_options {
+    struct mem *mem;
+    uint32_t region;      /* number of the group */
+    uint32_t clients;     /* slots */
+    uint32_t client_node; /* the node of slot 0; the others follow */
+    uint32_t reply_max;   /* largest reply, without its header */
+    uint32_t ring_bytes;  /* for one client; a power of two */
+};
+
+struct replies;
+
+int replies_open(const struct replies_options *, struct replies **, struct err *);
+void replies_close(struct replies *);
+
+/* Where the next reply to a client in that life is to be written: header and up to reply_max bytes.
+ * Then replies_end, before anything else is done here, adds it. A reply to a life that is over goes
+ * nowhere. */
+struct reply *replies_begin(struct replies *, uint32_t client, uint16_t life);
+void replies_end(struct replies *, uint32_t client, struct reply *);
+
+/* Writes out what was added and rings for those who get it. Returns how many clients have all. */
+int replies_flush(struct replies *);
+
+/* Now and then: what was written on a way that broke is written again. */
+void replies_step(struct replies *);
+
+/* The next flush writes all that there is to everybody: for who begins to lead. */
+void replies_rewind(struct replies *);
+
+/* What a snapshot has to carry. save writes at most save_bytes_max and returns how many; load takes
+ * exactly those, or says that they cannot be right. */
+uint64_t replies_save_bytes_max(const struct replies *);
+uint64_t replies_save(const struct replies *, unsigned char *out);
+bool replies_load(struct replies *, const unsigned char *in, uint64_t bytes);
+
+#endif

@@ -1,0 +1,58 @@
+/* Snapshots of a multicast replica: what its protocol derives from the log goes before what the user's
+ * machine has.
+ *
+ *      | bytes of the part | bytes of the machine's state | part ... | machine's state ... |
+ *
+ * The functions are those of struct log_machine, for a protocol to pass on to: the part is assembled
+ * in a buffer and read from there; the machine's state is only passed through. Belongs to one replica
+ * and its thread; nothing is allocated after snap_open. */
+#ifndef MCAST_SNAP_H
+#define MCAST_SNAP_H
+
+#include "mcast/mcast.h"
+
+#include <string.h>
+
+struct snap_options {
+    const struct mcast_machine *machine;
+    void *machine_ctx;
+    uint64_t part_max; /* bytes */
+    /* The protocol's part: save writes it as it is now and returns its bytes, at most part_max; load
+     * takes it back whole, false if that cannot be one. */
+    uint64_t (*save)(void *ctx, unsigned char *out);
+    bool (*load)(void *ctx, const unsigned char *in, uint64_t bytes);
+    void *ctx;
+};
+
+struct snap {
+    struct snap_options opt;
+    unsigned char *head;    /* the two words and the part */
+    uint64_t head_bytes;    /* of it; UINT64_MAX while a load has not come that far */
+    uint64_t machine_bytes; /* what follows it */
+    uint64_t load_at;       /* bytes loaded so far */
+};
+
+int snap_open(struct snap *, const struct snap_options *, struct err *);
+void snap_close(struct snap *);
+
+uint64_t snap_save_open(struct snap *);
+void snap_save_read(struct snap *, uint64_t offset, void *out, uint32_t bytes);
+void snap_save_close(struct snap *);
+void snap_load_open(struct snap *);
+void snap_load_write(struct snap *, const void *data, uint32_t bytes);
+void snap_load_close(struct snap *);
+
+/* Words of a part. */
+static inline unsigned char *snap_put(unsigned char *at, uint64_t word)
+{
+    memcpy(at, &word, 8);
+    return at + 8;
+}
+
+static inline const unsigned char *snap_get(const unsigned char *at, uint64_t *word)
+{
+    memcpy(word, at, 8);
+    return at + 8;
+}
+
+#endif
