@@ -106,7 +106,7 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
     struct err e = {""};
     *p = (struct forest_replica){.forest = f, .group = group, .rank = rank, .held = p->held};
     p->mem = sim_node_start(f->sim, forest_node(f, group, rank));
-    struct tree_options o = {
+    struct replica_options o = {
         .mem = p->mem,
         .overlay = f->overlay,
         .groups = f->group,
@@ -121,7 +121,7 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
         .machine = &machine,
         .ctx = p,
     };
-    if (tree_open(&o, &p->tree, &e) != 0)
+    if (replica_open(&o, &p->tree, &e) != 0)
         forest_violated(f, "opens", __LINE__, e.text);
 }
 
@@ -130,7 +130,7 @@ void forest_crash(struct forest *f, uint16_t group, uint32_t rank, bool keep_mem
     struct forest_replica *p = &f->replica[group][rank];
     if (p->mem == NULL)
         return;
-    tree_close(p->tree);
+    replica_close(p->tree);
     p->tree = NULL;
     p->mem = NULL;
     sim_node_crash(f->sim, forest_node(f, group, rank), keep_memory);
@@ -154,7 +154,7 @@ struct log_stats forest_stats(const struct forest *f, uint16_t group, uint32_t r
 {
     struct log_stats s = {0};
     if (f->replica[group][rank].tree)
-        log_stats(tree_log(f->replica[group][rank].tree), &s);
+        log_stats(replica_log(f->replica[group][rank].tree), &s);
     return s;
 }
 
@@ -281,11 +281,11 @@ void forest_pass(struct forest *f, uint64_t ns)
 static void replica_step(struct forest_replica *p)
 {
     struct forest *f = p->forest;
-    tree_post(p->tree, forest_now(f));
+    replica_post(p->tree, forest_now(f));
     mem_poll(p->mem);
-    tree_settle(p->tree, forest_now(f));
-    if (log_broken(tree_log(p->tree)))
-        forest_violated(f, "self-check", __LINE__, log_broken(tree_log(p->tree)));
+    replica_settle(p->tree, forest_now(f));
+    if (log_broken(replica_log(p->tree)))
+        forest_violated(f, "self-check", __LINE__, log_broken(replica_log(p->tree)));
 }
 
 void forest_tick(struct forest *f)
@@ -403,7 +403,7 @@ const char *forest_close(struct forest *f)
                (double)f->result.time_ns / 1e3, (unsigned long long)f->opt.seed, f->result.text);
     for (uint16_t g = 0; g < f->opt.groups; g++)
         for (uint32_t q = 0; q < f->opt.replicas; q++)
-            tree_close(f->replica[g][q].tree);
+            replica_close(f->replica[g][q].tree);
     for (uint32_t i = 0; i < f->opt.clients; i++) {
         caster_close(f->client[i].caster);
         feed_close(f->client[i].raw);

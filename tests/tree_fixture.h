@@ -11,7 +11,7 @@
 
 #include "agree/feed.h"
 #include "mcast/caster.h"
-#include "mcast/tree.h"
+#include "mcast/replica.h"
 #include "mem/sim.h"
 #include "sim/tree_check.h"
 
@@ -30,7 +30,7 @@ struct forest_replica {
     uint16_t group;
     uint32_t rank;
     struct mem *mem; /* NULL while down */
-    struct tree *tree;
+    struct replica *tree;
     struct tree_state state, saved, loaded;
     uint64_t load_at;
     bool held;

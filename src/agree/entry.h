@@ -3,7 +3,7 @@
  * A log is one endless string of bytes; the *position* of an entry in it is its index: absolute, a
  * multiple of 8, never wrapping. The size of an entry follows from its length, so the
  * positions follow from the decided entries alone and are the same at every replica and in every
- * lane. A source (a client, a parent group) is numbered the same way: the position of a message in
+ * lane. A source (a client, another group) is numbered the same way: the position of a message in
  * the source's own stream is its sequence number.
  *
  *      entry   | position 8 | ballot 8 | bytes 4 | source 4 | source position 8 | payload, padded |
@@ -53,6 +53,7 @@ static inline bool stream_next(uint64_t taken, uint64_t pos)
 enum entry_kind {
     ENTRY_START = 1, /* a leader's first entry: what precedes it under this ballot is recovered */
     ENTRY_JOIN = 2,  /* payload: struct entry_join; a replica that lost its memory is back */
+    ENTRY_NOTE = 3,  /* of the machine above, proposed by its leader */
 };
 
 struct entry_join {

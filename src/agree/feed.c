@@ -102,18 +102,16 @@ static uint64_t taken_so_far(const struct feed *f)
     return f->acked < f->tail ? f->acked : f->tail;
 }
 
-bool feed_room(struct feed *f, uint32_t bytes)
+bool feed_room(struct feed *f, uint64_t stream_bytes)
 {
-    uint64_t end = f->tail + frame_size(bytes);
-    if (PLANTED(credit_over))
-        return true;
-    return end <= taken_so_far(f) + f->opt.source_bytes ||
+    uint64_t end = f->tail + stream_bytes;
+    return PLANTED(credit_over) || end <= taken_so_far(f) + f->opt.source_bytes ||
            end <= feed_taken(f) + f->opt.source_bytes;
 }
 
 void *feed_reserve(struct feed *f, uint32_t bytes, uint64_t *end)
 {
-    if (bytes > f->opt.payload_max || !feed_room(f, bytes))
+    if (bytes > f->opt.payload_max || !feed_room(f, frame_size(bytes)))
         return NULL;
     struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
     *frame = (struct frame){.pos = f->tail, .bytes = bytes};
@@ -190,7 +188,7 @@ uint64_t feed_end(const struct feed *f)
 
 void feed_rewind(struct feed *f)
 {
-    uint64_t taken = PLANTED(edge_forgets) ? f->tail : feed_taken(f);
+    uint64_t taken = PLANTED(edge_forgets) || PLANTED(stamps_forgotten) ? f->tail : feed_taken(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++)
         f->way[q].sent = taken;
 }
@@ -212,7 +210,8 @@ void feed_step(struct feed *f, uint64_t now_ns)
         f->moved_ns = now_ns;
         return;
     }
-    if (now_ns - f->moved_ns < f->opt.retry_ns || PLANTED(edge_forgets))
+    if (now_ns - f->moved_ns < f->opt.retry_ns || PLANTED(edge_forgets) ||
+        PLANTED(stamps_forgotten))
         return;
     f->moved_ns = now_ns;
     feed_rewind(f);

@@ -39,8 +39,8 @@ int feed_send(struct feed *, const void *payload, uint32_t bytes, uint64_t *end)
  * the feed. NULL if there is no room (or never will be). */
 void *feed_reserve(struct feed *, uint32_t bytes, uint64_t *end);
 
-/* Is there room for a message of this size? */
-bool feed_room(struct feed *, uint32_t bytes);
+/* Is there room for so many bytes of stream? A message takes frame_size of its payload. */
+bool feed_room(struct feed *, uint64_t stream_bytes);
 
 /* Writes out what was added, and wakes the leader. */
 void feed_flush(struct feed *);

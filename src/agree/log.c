@@ -138,20 +138,17 @@ static int settle_options(struct log_options *o, struct err *e)
                     e, ERR_INVALID,
                     "log: replicas %u and %u are both on node %u; one of a group on each", p, q,
                     o->nodes[q]);
-    if (o->parents > LOG_REPLICAS_MAX)
-        return err_set(e, ERR_INVALID, "log: %u replicas of the parent group; at most %d",
-                       o->parents, LOG_REPLICAS_MAX);
-    if (o->sources > SOURCES_MAX)
-        return err_set(e, ERR_INVALID, "log: %u sources; at most %d", o->sources, SOURCES_MAX);
+    if ((uint64_t)o->sources + o->streams > SOURCES_MAX)
+        return err_set(e, ERR_INVALID, "log: %u sources and %u streams; at most %d together",
+                       o->sources, o->streams, SOURCES_MAX);
     if (o->nodes[o->rank] != o->mem->self)
         return err_set(e, ERR_INVALID, "log: replica %u is on node %u, this is node %u", o->rank,
                        o->nodes[o->rank], o->mem->self);
     o->log_bytes = o->log_bytes ? o->log_bytes : LOG_BYTES_DEFAULT;
     o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
-    o->parent_bytes = o->parent_bytes ? o->parent_bytes : o->source_bytes;
     o->snap_bytes = o->snap_bytes ? o->snap_bytes : SNAP_BYTES_DEFAULT;
     if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
-        !ring_size_ok(o->snap_bytes) || !ring_size_ok(o->parent_bytes))
+        !ring_size_ok(o->snap_bytes))
         return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
     if (o->payload_max == 0)
         o->payload_max = (uint32_t)min_u64(o->log_bytes / 16, o->source_bytes / 4);
@@ -159,8 +156,16 @@ static int settle_options(struct log_options *o, struct err *e)
     o->window_bytes = o->window_bytes ? o->window_bytes : o->log_bytes / 2;
     if (entry_size(o->payload_max) > o->log_bytes / 4 || o->batch_bytes > o->log_bytes / 4)
         return bad_option(e, "payload_max and batch_bytes are at most a quarter of log_bytes");
-    if (frame_size(o->payload_max) > min_u64(o->source_bytes, o->parent_bytes))
+    if (frame_size(o->payload_max) > o->source_bytes)
         return bad_option(e, "a source's ring is smaller than its largest message");
+    for (uint32_t i = 0; i < o->streams; i++) {
+        uint32_t ring_bytes = o->stream[i].ring_bytes;
+        if (o->stream[i].writers > LOG_REPLICAS_MAX)
+            return err_set(e, ERR_INVALID, "log: stream %u has %u writers; at most %d", i,
+                           o->stream[i].writers, LOG_REPLICAS_MAX);
+        if (ring_bytes != 0 && !ring_size_ok(ring_bytes))
+            return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
+    }
     if (o->window_bytes > o->log_bytes / 2)
         return bad_option(e, "window_bytes is at most half of log_bytes");
     o->heartbeat_ns = o->heartbeat_ns ? o->heartbeat_ns : 10 * UINT64_C(1000000);
@@ -177,7 +182,7 @@ static int lanes_open(struct log *l, struct err *e)
 {
     const struct log_options *o = &l->opt;
     uint32_t n = l->n, count = 0;
-    size_t most = (size_t)n * n + 4 * n + 2 * ((size_t)o->sources + o->parents);
+    size_t most = (size_t)n * n + 4 * n + 2 * (size_t)l->ways;
     struct mem_lane_spec *specs = calloc(most, sizeof(*specs));
     struct mem_lane **lanes = calloc(most, sizeof(*lanes));
     struct mem_lane ***where = calloc(most, sizeof(*where));
@@ -251,9 +256,12 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     /* The node numbers are the caller's; keep what is needed after this call. */
     uint32_t *nodes = calloc(l->n, sizeof(*nodes));
     l->opt.nodes = nodes;
-    l->sources = o.sources + (o.parents > 0);
+    l->sources = o.sources + o.streams;
+    l->ways = o.sources;
+    for (uint32_t i = 0; i < o.streams; i++)
+        l->ways += o.stream[i].writers;
     l->source = calloc(l->sources + 1, sizeof(*l->source));
-    l->way = calloc(o.sources + o.parents + 1, sizeof(*l->way));
+    l->way = calloc(l->ways + 1, sizeof(*l->way));
     l->dirty = calloc(l->sources + 1, sizeof(*l->dirty));
     l->chain = malloc(o.log_bytes);
     l->side = malloc(o.log_bytes);
@@ -275,12 +283,13 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         log_close(l);
         return rc;
     }
-    l->opt.source_nodes = l->opt.parent_nodes = NULL;
+    l->opt.source_nodes = NULL;
+    l->opt.stream = NULL;
     for (uint32_t q = 0; q < l->n; q++) {
         l->peer[q].hold = UINT64_MAX;
         mem_flow_open(l->mem, &l->peer[q].open, nodes[q], o.region, 0);
     }
-    for (uint32_t i = 0; i < o.sources + o.parents; i++)
+    for (uint32_t i = 0; i < l->ways; i++)
         mem_flow_open(l->mem, &l->way[i].flow, l->way[i].node, l->way[i].region, 0);
     oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
 
@@ -358,6 +367,16 @@ static bool apply_message(struct log *l, const struct entry *e)
     return true;
 }
 
+/* A note has no source that could send it twice. */
+static bool apply_note(struct log *l, const struct entry *e)
+{
+    if (l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
+        return false;
+    observe(l, e, true);
+    l->opt.machine->apply(l->opt.ctx, e);
+    return true;
+}
+
 static int apply_decided(struct log *l)
 {
     if (l->behind || l->broken)
@@ -376,8 +395,15 @@ static int apply_decided(struct log *l)
         if (e->pos == l->applied && e->ballot != 0 && e->bytes <= l->opt.payload_max)
             end = max_u64(end, l->applied + entry_size(e->bytes));
     }
-    if (PLANTED(forward_early) && w == l->me)
+    if ((PLANTED(forward_early) || PLANTED(stamp_early)) && w == l->me)
         end = max_u64(end, min_u64(mem_word(lane, LOG_GUARD), l->tail));
+    if (PLANTED(body_unreplicated) && w == l->me && end <= l->applied &&
+        l->applied < min_u64(mem_word(lane, LOG_GUARD), l->tail)) {
+        /* R12: of a message to one group alone, as its header says. */
+        const struct entry *e = log_entry(l, w, l->applied);
+        if (e->source < l->opt.sources && e->bytes >= 16 && e->payload[14] == 1)
+            end = l->applied + entry_size(e->bytes);
+    }
     if (end <= l->applied)
         return 0;
     bool overrun =
@@ -397,9 +423,10 @@ static int apply_decided(struct log *l)
             log_stop(l, "a decided entry is not in the log");
             break;
         }
-        if (e->source == SOURCE_LOG)
+        bool own = e->source == SOURCE_LOG;
+        if (own && e->srcpos != ENTRY_NOTE)
             apply_control(l, e);
-        else if (!apply_message(l, e))
+        else if (!(own ? apply_note(l, e) : apply_message(l, e)))
             break;
         l->applied += entry_size(e->bytes);
         work++;
@@ -525,6 +552,13 @@ void log_stats(const struct log *l, struct log_stats *s)
     s->live = 0;
     for (uint32_t q = 0; q < l->n; q++)
         s->live += l->peer[q].phase == PEER_LIVE;
+}
+
+bool log_note(struct log *l, const void *payload, uint32_t bytes)
+{
+    return l->state == LOG_LEADER && l->serving && bytes <= l->opt.payload_max &&
+           l->tail + entry_size(bytes) <= l->commit + l->opt.window_bytes &&
+           lead_propose(l, ENTRY_NOTE, payload, bytes);
 }
 
 const char *log_broken(const struct log *l)

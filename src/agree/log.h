@@ -7,7 +7,7 @@
  * than a quorum fail, whatever else crashes, stops, is cut off or comes back.
  *
  * The machine above gets every message exactly once, in the same order at every replica. Messages
- * come from *sources*: streams that clients (or a parent group) write into rings at every
+ * come from *sources*: streams that clients (or other groups) write into rings at every
  * replica (agree/feed.h). What was taken from a source is derived from the log.
  *
  * A host's round: log_post of all its logs, one mem_poll, log_settle of all its logs. */
@@ -21,12 +21,22 @@ enum { LOG_REPLICAS_MAX = 9 };
 
 /* The state machine above. All calls come from within log_settle. */
 struct log_machine {
-    /* A message, in order, once. The bytes are valid during the call. */
+    /* A message, in order, once; or, with source SOURCE_LOG, a note (log_note). The bytes are valid
+     * during the call. */
     void (*apply)(void *ctx, const struct entry *);
 
     /* Is there room for what applying this message will produce? If not, it is asked again in the
      * next round, and the log fills up behind it. May be NULL. */
     bool (*ready)(void *ctx, const struct entry *);
+
+    /* As leader, before a message is proposed: may it enter the log now? If not, its source waits.
+     * What it will need when it is applied can be reserved here, until serve says that another
+     * leadership begins. May be NULL. */
+    bool (*admit)(void *ctx, uint32_t source, const void *payload, uint32_t bytes);
+
+    /* A leadership begins to take messages: all that was proposed before is applied or void. May be
+     * NULL. */
+    void (*serve)(void *ctx);
 
     /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
     void (*observe)(void *ctx, const struct entry *, bool effective);
@@ -44,6 +54,14 @@ struct log_machine {
     void (*load_close)(void *ctx);
 };
 
+/* A source that several nodes write alike: the replicas of another group, each into a ring of its own.
+ * The next message is taken from any of them, once. */
+struct log_stream {
+    const uint32_t *nodes;
+    uint32_t writers;    /* 0: nobody; only its number is taken */
+    uint32_t ring_bytes; /* 0: as source_bytes */
+};
+
 struct log_options {
     struct mem *mem;
     uint32_t region;       /* number of the group: its region at every replica */
@@ -55,11 +73,9 @@ struct log_options {
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
 
-    /* One more source, number `sources`, that several nodes write alike: the replicas of the group
-     * above, each into a ring of its own. The next message is taken from any of them, once. */
-    const uint32_t *parent_nodes;
-    uint32_t parents;      /* 0: there is none */
-    uint32_t parent_bytes; /* ring of the parent's stream; 0: as source_bytes */
+    /* More sources, numbered on from `sources`: the streams of other groups. */
+    const struct log_stream *stream;
+    uint32_t streams;
 
     uint32_t log_bytes; /* ring of a log lane; 0: 256 KiB */
     uint32_t
@@ -131,7 +147,11 @@ const char *log_broken(const struct log *);
 /* True if what it saw is that so many replicas lost their memory that the group is gone. */
 bool log_lost(const struct log *);
 
-/* The region, at the nodes of the group above, in which a group acknowledges the parent's stream. */
+/* Proposes an entry of the machine's own, as leader; it is applied once, or never if the leadership ends.
+ * False: not now. Notes count towards payload_max. */
+bool log_note(struct log *, const void *payload, uint32_t bytes);
+
+/* The region, at the nodes of another group, in which a group acknowledges that one's stream. */
 enum { LOG_EDGE_REGION = 1 << 30 };
 
 /* Position in the source's stream up to which the applied log has taken it. */

@@ -70,7 +70,7 @@ struct source_way {
 };
 
 struct source {
-    struct source_way *way; /* a client has one; the group above one per replica */
+    struct source_way *way; /* a client has one; another group one per replica */
     uint32_t ways;
     uint32_t ring_mask;
     uint64_t taken;  /* derived from the applied log: the next position expected */
@@ -178,13 +178,14 @@ struct log {
 
     struct log_stats stats;
     uint32_t source_turn;
-    uint32_t sources;  /* the parent's stream included */
+    uint32_t sources;  /* the streams included */
     uint32_t links;    /* way[0..links) have a link */
     uint32_t links_of; /* lanes_moved when they were made, plus 1 */
     struct source *source;
     struct source_way *way;
     uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
+    uint32_t ways; /* of all sources */
 };
 
 static inline const struct entry *entry_at(const unsigned char *bytes)
@@ -239,6 +240,7 @@ uint64_t lead_room_end(const struct log *, uint32_t *who);
 void lead_send_batch(struct log *, uint64_t end);
 void lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
                const void *payload, uint32_t bytes);
+const struct entry *lead_filled(const struct log *, uint64_t pos);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 

@@ -24,7 +24,7 @@ enum {
 
 uint32_t snap_head_size(const struct log_options *o)
 {
-    return (SNAP_HEAD_WORDS + o->replicas + o->sources + (o->parents > 0)) * 8;
+    return (SNAP_HEAD_WORDS + o->replicas + o->sources + o->streams) * 8;
 }
 
 /* ---- sending ---- */

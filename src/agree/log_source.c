@@ -9,13 +9,16 @@ void sources_init(struct log *l)
         l->source[s] =
             (struct source){.way = &l->way[s], .ways = 1, .ring_mask = o->source_bytes - 1};
     }
-    if (o->parents == 0)
-        return;
-    for (uint32_t i = 0; i < o->parents; i++)
-        l->way[o->sources + i] =
-            (struct source_way){.node = o->parent_nodes[i], .region = o->region | LOG_EDGE_REGION};
-    l->source[o->sources] = (struct source){
-        .way = &l->way[o->sources], .ways = o->parents, .ring_mask = o->parent_bytes - 1};
+    struct source_way *way = &l->way[o->sources];
+    for (uint32_t i = 0; i < o->streams; i++) {
+        const struct log_stream *s = &o->stream[i];
+        uint32_t ring_bytes = s->ring_bytes ? s->ring_bytes : o->source_bytes;
+        l->source[o->sources + i] =
+            (struct source){.way = way, .ways = s->writers, .ring_mask = ring_bytes - 1};
+        for (uint32_t w = 0; w < s->writers; w++)
+            *way++ =
+                (struct source_way){.node = s->nodes[w], .region = o->region | LOG_EDGE_REGION};
+    }
 }
 
 /* Notes that the source has to be told how far it was taken. */
@@ -31,6 +34,8 @@ void source_dirty(struct log *l, uint32_t source)
 void sources_serve(struct log *l)
 {
     l->serving = true;
+    if (l->opt.machine->serve)
+        l->opt.machine->serve(l->opt.ctx);
     for (uint32_t i = 0; i < l->sources; i++) {
         struct source *s = &l->source[i];
         if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
@@ -94,6 +99,10 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
          * the order of writes by one node. */
         atomic_thread_fence(memory_order_acquire);
         if (stream_life(mem_word(way->in, SOURCE_GUARD)) != stream_life(s->cursor))
+            return true;
+        const struct log_machine *machine = l->opt.machine;
+        const struct entry *e = lead_filled(l, b->end);
+        if (machine->admit && !machine->admit(l->opt.ctx, source, e->payload, e->bytes))
             return true;
         b->end += size;
         s->cursor += frame_size(f.bytes);

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "conf/cluster.h"
 #include "mcast/caster.h"
-#include "mcast/tree.h"
+#include "mcast/replica.h"
 #include "mem/shm.h"
 #include "tram.h"
 
@@ -14,6 +14,7 @@ struct trace_writer;
 /* A cluster as the layers below want it. */
 struct tram_cluster {
     struct cluster *conf;
+    enum mcast_protocol protocol;
     struct overlay *overlay;
     struct mcast_group group[CLUSTER_GROUPS_MAX];
     struct mcast_sizes sizes;

@@ -97,6 +97,7 @@ static int open_all(struct tram_client *c, struct err *e)
         return rc;
     struct caster_options o = {
         .mem = c->mem,
+        .protocol = c->cluster->protocol,
         .overlay = c->cluster->overlay,
         .groups = c->cluster->group,
         .sizes = c->cluster->sizes,

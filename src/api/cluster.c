@@ -45,9 +45,7 @@ static int settle(struct tram_cluster *c, struct err *e)
     if (f->transport != CLUSTER_SHM)
         return err_set(e, ERR_INVALID, "transport %s is not there yet; shm is",
                        cluster_transport_name(f->transport));
-    if (f->protocol != CLUSTER_TREE)
-        return err_set(e, ERR_INVALID, "protocol %s is not there yet; tree is",
-                       cluster_protocol_name(f->protocol));
+    c->protocol = f->protocol == CLUSTER_GENUINE ? MCAST_GENUINE : MCAST_TREE;
     for (uint32_t g = 0; g < f->groups; g++) {
         parent[g] =
             f->group[g].parent == CLUSTER_NONE ? OVERLAY_NONE : (uint16_t)f->group[g].parent;
@@ -65,6 +63,9 @@ static int settle(struct tram_cluster *c, struct err *e)
         .source_bytes = f->source_bytes,
         .log_bytes = f->log_bytes,
     };
+    /* Without a tree the file need not have one: parents may form anything, and are not used. */
+    if (c->protocol == MCAST_GENUINE)
+        overlay_shape_fill(OVERLAY_breadth, f->groups, parent);
     int rc = mcast_sizes_settle(&c->sizes, e);
     return rc ? rc : overlay_open(&c->overlay, parent, f->groups, e);
 }

@@ -18,7 +18,7 @@ struct place {
     struct tram_host *host;
     uint16_t group;
     uint32_t rank;
-    struct tree *tree;
+    struct replica *replica;
     void *saved; /* by the user's machine, while it is being sent */
     size_t saved_bytes;
     unsigned char *loading;
@@ -194,7 +194,7 @@ static void on_load_close(void *ctx)
     p->loading = NULL;
     if (p->trace) {
         struct trace_replica who = {p->group, h->index, h->mem->incarnation};
-        trace_start(p->trace, who, tree_delivered(p->tree));
+        trace_start(p->trace, who, replica_delivered(p->replica));
     }
 }
 
@@ -216,8 +216,9 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
     const struct tram_cluster *c = h->cluster;
     struct place *p = &h->place[h->places];
     *p = (struct place){.host = h, .group = group, .rank = rank};
-    struct tree_options o = {
+    struct replica_options o = {
         .mem = h->mem,
+        .protocol = c->protocol,
         .overlay = c->overlay,
         .groups = c->group,
         .group = group,
@@ -230,7 +231,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         .machine = &machine_calls,
         .ctx = p,
     };
-    int rc = tree_open(&o, &p->tree, e);
+    int rc = replica_open(&o, &p->replica, e);
     if (rc != 0)
         return rc;
     h->places++;
@@ -244,7 +245,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         if (h->mem->incarnation == 0)
             trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
     }
-    host_add_tree(&h->loop, p->tree);
+    host_add_replica(&h->loop, p->replica);
     return 0;
 }
 
@@ -306,7 +307,7 @@ void tram_host_close(struct tram_host *h)
         return;
     for (uint32_t i = 0; i < h->places; i++) {
         trace_close(h->place[i].trace, NULL);
-        tree_close(h->place[i].tree);
+        replica_close(h->place[i].replica);
         free(h->place[i].saved);
         free(h->place[i].loading);
     }
@@ -330,11 +331,12 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
                                  h->cluster->conf->host[h->index].name, h->failure),
                          &e);
     for (uint32_t i = 0; i < h->places; i++) {
-        const char *broken = log_broken(tree_log(h->place[i].tree));
+        const char *broken = log_broken(replica_log(h->place[i].replica));
         if (broken)
             return api_error(
                 error,
-                err_set(&e, log_lost(tree_log(h->place[i].tree)) ? ERR_DATA_LOST : ERR_CORRUPT,
+                err_set(&e,
+                        log_lost(replica_log(h->place[i].replica)) ? ERR_DATA_LOST : ERR_CORRUPT,
                         "group %s at host %s: %s", h->cluster->conf->group[h->place[i].group].name,
                         h->cluster->conf->host[h->index].name, broken),
                 &e);
@@ -358,19 +360,19 @@ int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica
         return TRAM_NOTFOUND;
     const struct place *p = &h->place[n];
     struct log_stats s;
-    log_stats(tree_log(p->tree), &s);
+    log_stats(replica_log(p->replica), &s);
     *out = (struct tram_replica_stats){
         .group = p->group,
         .rank = p->rank,
         .role = (enum tram_role)s.state,
-        .leader = log_leader_node(tree_log(p->tree)),
+        .leader = log_leader_node(replica_log(p->replica)),
         .ballot = s.promised,
         .applied = s.applied,
         .commit = s.commit,
         .tail = s.tail,
         .attached = s.live,
         .behind = s.behind,
-        .delivered = tree_delivered(p->tree),
+        .delivered = replica_delivered(p->replica),
         .terms = s.terms,
     };
     return TRAM_OK;

@@ -42,7 +42,19 @@
     X(credit_over, "F5", tree, "a sender writes one message more than there is room for")          \
     X(forward_all, "F5", tree, "a message is forwarded to children that have no destination")      \
     X(source_filter, "F2", tree, "what a source sent twice is delivered twice")                    \
-    X(snap_no_edges, "T13", tree, "a snapshot leaves out what children have not yet taken")
+    X(snap_no_edges, "T13", tree, "a snapshot leaves out what children have not yet taken")        \
+    X(blind_deliver, "R1", genuine, "a message that waits for stamps holds up no other")           \
+    X(ack_only, "R2", genuine, "that a group has stamped counts, which stamp it gave does not")    \
+    X(clock_own, "R3", genuine, "the clock is raised by the own stamps only")                      \
+    X(clock_volatile, "R5", genuine,                                                               \
+      "a snapshot leaves out what others' stamps raised the clock to")                             \
+    X(stamp_early, "R6", genuine, "a stamp is told before it is decided")                          \
+    X(stamps_forgotten, "R7", genuine, "a new leader does not tell again what waits for others")   \
+    X(relay_twice, "R10", genuine, "a relayed message is taken though it was delivered")           \
+    X(slot_stale, "R11", genuine, "a message inherits the stamps of the one before in its place")  \
+    X(body_unreplicated, "R12", genuine,                                                           \
+      "a message to one group is delivered when only its leader has it")                           \
+    X(tell_all, "genuine", genuine, "groups that are no destinations are told of a message")
 
 enum planted {
 #define PLANTED_ENUM_(name, tag, protocol, text) PLANTED_##name,

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/hist.h"
+#include "mcast/mcast.h"
 #include "mcast/overlay.h"
 
 #include <pthread.h>
@@ -21,7 +22,8 @@ enum {
 };
 
 struct bench_args {
-    bool tree;  /* or the log of one group */
+    bool mcast; /* or the log of one group */
+    enum mcast_protocol protocol;
     bool procs; /* tree: hosts are processes of their own */
     bool json;
     uint32_t replicas, payload, seconds;

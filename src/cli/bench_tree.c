@@ -32,7 +32,7 @@ enum {
 struct server {
     struct mem *mem;
     struct host *host;
-    struct tree **tree; /* one for each group; NULL where it has no replica */
+    struct replica **replica; /* one for each group; NULL where it has no replica */
     struct bench_machine *machine;
     pid_t pid; /* with processes */
     int stop;  /* closed to end it */
@@ -133,9 +133,9 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
     if (rc != 0)
         return rc;
     s->host = calloc(1, sizeof(*s->host));
-    s->tree = calloc(a->groups, sizeof(*s->tree));
+    s->replica = calloc(a->groups, sizeof(*s->replica));
     s->machine = calloc(a->groups, sizeof(*s->machine));
-    if (!s->host || !s->tree || !s->machine)
+    if (!s->host || !s->replica || !s->machine)
         return err_set(e, ERR_NOMEM, "no memory for %u groups", a->groups);
     struct host_options ho = {.mem = s->mem, .wait = wait};
     host_init(s->host, &ho);
@@ -143,8 +143,9 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
         for (uint32_t q = 0; q < a->replicas; q++) {
             if (b->groups[g].nodes[q] != h)
                 continue;
-            struct tree_options to = {
+            struct replica_options to = {
                 .mem = s->mem,
+                .protocol = a->protocol,
                 .overlay = b->overlay,
                 .groups = b->groups,
                 .group = (uint16_t)g,
@@ -153,10 +154,10 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
                 .machine = &machine_calls,
                 .ctx = &s->machine[g],
             };
-            rc = tree_open(&to, &s->tree[g], e);
+            rc = replica_open(&to, &s->replica[g], e);
             if (rc != 0)
                 return rc;
-            host_add_tree(s->host, s->tree[g]);
+            host_add_replica(s->host, s->replica[g]);
         }
     return 0;
 }
@@ -164,10 +165,10 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
 static void server_close(struct bench *b, uint32_t h)
 {
     struct server *s = &b->server[h];
-    for (uint32_t g = 0; s->tree && g < b->args.groups; g++)
-        tree_close(s->tree[g]);
+    for (uint32_t g = 0; s->replica && g < b->args.groups; g++)
+        replica_close(s->replica[g]);
     free(s->host);
-    free(s->tree);
+    free(s->replica);
     free(s->machine);
     if (s->mem)
         shm_close_node(s->mem);
@@ -232,6 +233,8 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
                           number[3],
                           "--payload",
                           number[4],
+                          "--protocol",
+                          mcast_protocol_name(a->protocol),
                           "--tree",
                           overlay_shape_name(a->shape),
                           a->log_bytes ? "--log-bytes" : NULL,
@@ -288,6 +291,7 @@ static int user_open(struct bench *b, uint32_t slot, struct err *e)
         return rc;
     struct caster_options co = {
         .mem = u->mem,
+        .protocol = b->args.protocol,
         .overlay = b->overlay,
         .groups = b->groups,
         .sizes = b->sizes,
@@ -440,9 +444,9 @@ static struct counts count_batches(struct bench *b)
     rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t h = 0; h < b->args.hosts; h++)
         for (uint32_t g = 0; g < b->args.groups; g++) {
-            if (b->server[h].tree[g] == NULL)
+            if (b->server[h].replica[g] == NULL)
                 continue;
-            log_stats(tree_log(b->server[h].tree[g]), &s);
+            log_stats(replica_log(b->server[h].replica[g]), &s);
             if (s.state != LOG_LEADER)
                 continue;
             c.messages += s.messages;

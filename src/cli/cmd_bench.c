@@ -17,15 +17,17 @@ static const char usage[] =
     "Measures on shared memory, in one run: the round trip of a cache line between two cores, the\n"
     "latency of single messages, and the saturated throughput.\n"
     "\n"
-    "  --protocol NAME   log: one replicated log; tree: multicast to groups in a tree\n"
-    "                    (default log, and tree if --groups is given)\n"
+    "  --protocol NAME   log: one replicated log; tree: multicast to groups in a tree; genuine:\n"
+    "                    multicast among the destinations alone (default log, and tree if --groups "
+    "is\n"
+    "                    given)\n"
     "  --replicas R      of a group, 1 to 9 (default 3)\n"
     "  --payload BYTES   of a message, 0 to 65536 (default 64)\n"
     "  --seconds S       length of each of the two measurements (default 2)\n"
     "  --log-bytes B     size of a log ring, a power of two (default: log 1048576, tree 262144)\n"
     "  --json            one JSON object instead of text\n"
     "\n"
-    "For the tree:\n"
+    "For multicast:\n"
     "  --groups G        1 to 64 (default 8)\n"
     "  --tree SHAPE      base, breadth or depth (default breadth)\n"
     "  --dst K           destinations of a message, drawn at random; all if K is G (default 1)\n"
@@ -53,11 +55,16 @@ static void print_hist(const char *name, const struct hist *h)
            (unsigned long long)hist_quantile(h, 0.999), (unsigned long long)hist_max(h));
 }
 
+static const char *protocol_name(const struct bench_args *a)
+{
+    return a->mcast ? mcast_protocol_name(a->protocol) : "log";
+}
+
 static void print_json(const struct bench_args *a, const struct bench_figures *f)
 {
     printf("{\"protocol\":\"%s\",\"transport\":\"shm\",\"replicas\":%u,\"payload\":%u,",
-           a->tree ? "tree" : "log", a->replicas, a->payload);
-    if (a->tree)
+           protocol_name(a), a->replicas, a->payload);
+    if (a->mcast)
         printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"clients\":%u,\"hosts\":%u,"
                "\"layout\":\"%s\",",
                a->groups, overlay_shape_name(a->shape), a->dst, a->clients, a->hosts,
@@ -78,20 +85,22 @@ static void print_json(const struct bench_args *a, const struct bench_figures *f
 static void print(const struct bench_args *a, const struct bench_figures *f)
 {
     double rate = (double)f->messages / f->seconds;
-    if (a->tree)
-        printf("%u groups of %u replicas, %s tree, %u hosts %s, %u-byte messages to %u %s\n",
-               a->groups, a->replicas, overlay_shape_name(a->shape), a->hosts,
+    if (a->mcast)
+        printf("%u groups of %u replicas, %s%s, %u hosts %s, %u-byte messages to %u %s\n",
+               a->groups, a->replicas,
+               a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
+               a->protocol == MCAST_TREE ? " tree" : "", a->hosts,
                a->procs ? "as processes" : "in one thread", a->payload, a->dst,
                a->dst == 1 ? "group" : "groups");
     else
         printf("replicated log, %u replicas, %u-byte messages, shared memory, 2 threads\n",
                a->replicas, a->payload);
     print_hist("cache line round trip", &f->line);
-    print_hist(a->tree ? "message done, one at a time" : "message committed, one at a time",
+    print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
                &f->latency);
     printf("%-34s %.2f\n", "  in cache line round trips", f->ratio[BENCH_TURNS / 2]);
     printf("%-34s %.2f million messages/s", "saturated", rate / 1e6);
-    if (a->tree)
+    if (a->mcast)
         printf(", %u clients", a->clients);
     if (f->batch > 0)
         printf(", %.1f in a batch", f->batch);
@@ -107,6 +116,16 @@ static int word_of_two(const char *o, const char *value, const char *no, const c
     if (value == NULL || (strcmp(value, no) != 0 && strcmp(value, yes) != 0))
         return args_bad("bench", o, what);
     *out = strcmp(value, yes) == 0;
+    return CMD_DONE;
+}
+
+static int parse_protocol(const char *o, const char *value, struct bench_args *a)
+{
+    if (value == NULL)
+        value = "";
+    a->mcast = strcmp(value, "log") != 0;
+    if (a->mcast && !mcast_protocol_named(value, &a->protocol))
+        return args_bad("bench", o, "the protocols are: log, tree, genuine");
     return CMD_DONE;
 }
 
@@ -152,7 +171,7 @@ static int check(struct bench_args *a)
 {
     if (a->log_bytes & (a->log_bytes - 1))
         return args_bad("bench", "--log-bytes", "needs a power of two");
-    if (!a->tree)
+    if (!a->mcast)
         return CMD_DONE;
     if (a->hosts == 0)
         a->hosts = a->replicas > 3 ? a->replicas : 3;
@@ -175,7 +194,7 @@ static int parse(int argc, char **argv, struct bench_args *a)
         const char *value = i + 1 < argc ? argv[++i] : NULL;
         int rc = CMD_DONE;
         if (strcmp(o, "--protocol") == 0) {
-            rc = word_of_two(o, value, "log", "tree", "the protocols are: log, tree", &a->tree);
+            rc = parse_protocol(o, value, a);
             chosen = true;
         } else if (strcmp(o, "--layout") == 0) {
             rc = word_of_two(o, value, "threads", "procs", "the layouts are: threads, procs",
@@ -186,7 +205,7 @@ static int parse(int argc, char **argv, struct bench_args *a)
             a->serve = value; /* with --serve-host: how bench_tree.c starts us as a host */
         } else {
             rc = parse_number(o, value, a);
-            a->tree |= !chosen && strcmp(o, "--groups") == 0;
+            a->mcast |= !chosen && strcmp(o, "--groups") == 0;
         }
         if (rc != CMD_DONE)
             return rc;
@@ -225,7 +244,7 @@ int cmd_bench(int argc, char **argv)
     }
     hist_init(&f->line);
     hist_init(&f->latency);
-    rc = a.tree ? bench_tree(&a, f, &e) : bench_log(&a, f, &e);
+    rc = a.mcast ? bench_tree(&a, f, &e) : bench_log(&a, f, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: %s\n", e.text);
     else if (a.json)

@@ -17,7 +17,8 @@ static const char usage[] =
     "Runs a protocol in virtual time under faults drawn from seeds, and checks every property on\n"
     "every run. The same seed gives the same run, to the byte.\n"
     "\n"
-    "  --protocol NAME   log: one replicated log; tree: groups in an overlay tree (default log)\n"
+    "  --protocol NAME   log: one replicated log; tree: groups in an overlay tree;\n"
+    "                    genuine: destinations only (default log)\n"
     "  --seeds N         run N seeds, from --first on (default 1000)\n"
     "  --first S         the first seed (default 1)\n"
     "  --seed S          run one seed and print what happens; see --quiet\n"
@@ -36,7 +37,7 @@ typedef void run_fn(const struct run_options *, struct run_result *);
 static const struct protocol {
     const char *name;
     run_fn *run;
-} protocols[] = {{"log", run_log}, {"tree", run_tree}};
+} protocols[] = {{"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}};
 
 struct sim_args {
     const struct protocol *protocol;
@@ -269,7 +270,7 @@ int cmd_sim(int argc, char **argv)
                 if (strcmp(value, protocols[p].name) == 0)
                     a.protocol = &protocols[p];
             if (a.protocol == NULL)
-                rc = args_bad("sim", o, "the protocols are: log, tree");
+                rc = args_bad("sim", o, "the protocols are: log, tree, genuine");
         } else if (strcmp(o, "--seeds") == 0) {
             rc = args_number("sim", o, value, 1, UINT64_C(1) << 40, &a.seeds);
         } else if (strcmp(o, "--first") == 0) {

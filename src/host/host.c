@@ -40,22 +40,22 @@ static bool leading_log(const void *of)
 
 static int post_tree(void *of, uint64_t now_ns)
 {
-    return tree_post(of, now_ns);
+    return replica_post(of, now_ns);
 }
 
 static int settle_tree(void *of, uint64_t now_ns)
 {
-    return tree_settle(of, now_ns);
+    return replica_settle(of, now_ns);
 }
 
 static uint64_t next_tree(const void *of)
 {
-    return tree_next_ns(of);
+    return replica_next_ns(of);
 }
 
 static bool leading_tree(const void *of)
 {
-    return log_leading(tree_log(of));
+    return log_leading(replica_log(of));
 }
 
 void host_add(struct host *h, struct log *l)
@@ -64,7 +64,7 @@ void host_add(struct host *h, struct log *l)
     h->unit[h->units++] = (struct host_unit){l, post_log, settle_log, next_log, leading_log, false};
 }
 
-void host_add_tree(struct host *h, struct tree *t)
+void host_add_replica(struct host *h, struct replica *t)
 {
     CHECK(h->units < HOST_UNITS_MAX);
     h->unit[h->units++] =

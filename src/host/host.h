@@ -8,7 +8,7 @@
 #define HOST_HOST_H
 
 #include "agree/log.h"
-#include "mcast/tree.h"
+#include "mcast/replica.h"
 #include "mem/mem.h"
 
 enum host_wait {
@@ -51,7 +51,7 @@ struct host {
 
 void host_init(struct host *, const struct host_options *);
 void host_add(struct host *, struct log *);
-void host_add_tree(struct host *, struct tree *);
+void host_add_replica(struct host *, struct replica *);
 
 /* One round of everything; returns work done. */
 int host_round(struct host *, uint64_t now_ns);

@@ -56,10 +56,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
         return err_set(e, ERR_NOMEM, "client: no memory");
     o.retry_ns = o.retry_ns ? o.retry_ns : RETRY_NS_DEFAULT;
     c->opt = o;
-    /* The replies of one group to all messages under way must fit its ring at once: then none can
-     * be overwritten before it was read. */
-    c->window = o.sizes.reply_bytes /
-                (uint32_t)frame_size((uint32_t)sizeof(struct reply) + o.sizes.reply_max);
+    c->window = mcast_window(&o.sizes);
     c->port = calloc(o.overlay->n, sizeof(struct port *));
     c->open = calloc(o.overlay->n, sizeof(*c->open));
     c->ticket = calloc(c->window, sizeof(*c->ticket));
@@ -137,23 +134,11 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     return 0;
 }
 
-int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t bytes,
-                uint64_t *seq)
+static void port_send(const struct caster *c, struct port *p, struct dst_set dst, const void *body,
+                      uint32_t bytes)
 {
-    if (bytes > c->opt.sizes.body_max)
-        return ERR_TOOBIG;
-    if (c->next - c->oldest >= c->window)
-        return ERR_AGAIN;
-    struct port *lca = c->port[overlay_lca(c->opt.overlay, dst)];
-    for (uint32_t i = 0; i < dst.count; i++)
-        if (c->port[dst.group[i]] == NULL)
-            return ERR_NOTFOUND;
-    if (lca == NULL)
-        return ERR_NOTFOUND;
     uint64_t end;
-    struct message *m = feed_reserve(lca->feed, message_bytes(dst.count, bytes), &end);
-    if (m == NULL)
-        return ERR_AGAIN;
+    struct message *m = feed_reserve(p->feed, message_bytes(dst.count, bytes), &end);
     *m = (struct message){.seq = c->next,
                           .client = c->opt.slot,
                           .life = (uint16_t)c->opt.mem->incarnation,
@@ -161,6 +146,32 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
     dst_write(m->rest, dst);
     if (bytes > 0)
         memcpy(m->rest + dst_bytes(dst.count), body, bytes);
+}
+
+int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t bytes,
+                uint64_t *seq)
+{
+    if (bytes > c->opt.sizes.body_max)
+        return ERR_TOOBIG;
+    if (c->next - c->oldest >= c->window)
+        return ERR_AGAIN;
+    for (uint32_t i = 0; i < dst.count; i++)
+        if (c->port[dst.group[i]] == NULL)
+            return ERR_NOTFOUND;
+    /* Whom it is written to: the group that orders it, or all that do. */
+    struct dst_set to = dst;
+    uint16_t lca;
+    if (c->opt.protocol == MCAST_TREE) {
+        lca = overlay_lca(c->opt.overlay, dst);
+        to = (struct dst_set){&lca, 1};
+        if (c->port[lca] == NULL)
+            return ERR_NOTFOUND;
+    }
+    for (uint32_t i = 0; i < to.count; i++)
+        if (!feed_room(c->port[to.group[i]]->feed, frame_size(message_bytes(dst.count, bytes))))
+            return ERR_AGAIN;
+    for (uint32_t i = 0; i < to.count; i++)
+        port_send(c, c->port[to.group[i]], dst, body, bytes);
     for (uint32_t i = 0; i < dst.count; i++)
         c->port[dst.group[i]]->awaited++;
     c->ticket[c->next % c->window] = (struct ticket){.seq = c->next, .pending = dst.count};

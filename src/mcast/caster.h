@@ -2,9 +2,9 @@
  *
  * A caster belongs to one client slot, one node and one thread. It never blocks and, but for the
  * functions named open, never allocates. A message is done when every destination group has
- * replied; each group delivers it exactly once, whatever leaders do meanwhile. Messages with the
- * same lowest common ancestor are ordered as they were cast; others only if one was done before the
- * next was cast. */
+ * replied; each group delivers it exactly once, whatever leaders do meanwhile. Messages that go to the
+ * same groups, and in a tree those with the same lowest common ancestor, are ordered as they were cast;
+ * others only if one was done before the next was cast. */
 #ifndef MCAST_CASTER_H
 #define MCAST_CASTER_H
 
@@ -13,6 +13,7 @@
 
 struct caster_options {
     struct mem *mem; /* node sizes.client_node + slot */
+    enum mcast_protocol protocol;
     const struct overlay *overlay;
     const struct mcast_group *groups;
     struct mcast_sizes sizes;

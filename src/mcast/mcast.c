@@ -13,6 +13,23 @@ enum {
     LOG_BYTES_DEFAULT = 256 << 10,
 };
 
+static const char *const names[] = {[MCAST_TREE] = "tree", [MCAST_GENUINE] = "genuine"};
+
+const char *mcast_protocol_name(enum mcast_protocol p)
+{
+    return names[p];
+}
+
+bool mcast_protocol_named(const char *name, enum mcast_protocol *out)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (enum mcast_protocol)i;
+            return true;
+        }
+    return false;
+}
+
 static uint32_t power_of_two_above(uint64_t bytes)
 {
     uint32_t p = MEM_PAGE_BYTES;
@@ -48,4 +65,9 @@ int mcast_sizes_settle(struct mcast_sizes *s, struct err *e)
         return err_set(e, ERR_INVALID, "a reply of %u bytes does not fit a ring of %u",
                        s->reply_max, s->reply_bytes);
     return 0;
+}
+
+uint32_t mcast_window(const struct mcast_sizes *s)
+{
+    return s->reply_bytes / (uint32_t)frame_size((uint32_t)sizeof(struct reply) + s->reply_max);
 }

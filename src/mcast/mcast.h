@@ -6,6 +6,14 @@
 #include "agree/log.h"
 #include "mcast/dst.h"
 
+enum mcast_protocol {
+    MCAST_TREE,    /* along an overlay tree; mcast/tree.c */
+    MCAST_GENUINE, /* among the destinations alone; mcast/genuine.c */
+};
+
+const char *mcast_protocol_name(enum mcast_protocol);
+bool mcast_protocol_named(const char *name, enum mcast_protocol *);
+
 /* Where the replicas of a group are. */
 struct mcast_group {
     uint32_t nodes[LOG_REPLICAS_MAX]; /* by rank */
@@ -45,9 +53,13 @@ struct mcast_sizes {
     uint32_t reply_max;
     uint32_t source_bytes; /* a client's ring at a replica */
     uint32_t reply_bytes;  /* ring of replies to one client */
-    uint32_t edge_bytes;   /* a parent's ring at a child's replica */
+    uint32_t edge_bytes;   /* a group's ring at a replica of another */
     uint32_t log_bytes;
 };
+
+/* How many messages a client may have under way: the replies of one group to all of them must fit its
+ * ring at once, so that none is overwritten before it was read. */
+uint32_t mcast_window(const struct mcast_sizes *);
 
 /* Fills in what is 0, and checks the rest: ERR_INVALID says what would be right. */
 int mcast_sizes_settle(struct mcast_sizes *, struct err *);

@@ -21,6 +21,27 @@ static inline uint32_t message_bytes(uint32_t destinations, uint32_t body)
     return (uint32_t)sizeof(struct message) + dst_bytes(destinations) + body;
 }
 
+/* Names a message: who cast it, and which of its messages it was. */
+struct message_id {
+    uint64_t seq;
+    uint32_t client;
+    uint16_t life;
+    uint16_t unused; /* 0 */
+};
+
+static inline struct message_id message_id(const struct message *m)
+{
+    return (struct message_id){.seq = m->seq, .client = m->client, .life = m->life};
+}
+
+/* What one group tells another of a message under the genuine protocol: its stamp, or, where the stamp is
+ * 0, the message itself, which then follows that word. */
+struct telling {
+    uint64_t stamp;
+    struct message_id id;
+};
+_Static_assert(sizeof(struct telling) == 24, "a stamp takes three words");
+
 /* A message taken apart. Header and body stay where they are; the list is a copy. */
 struct message_view {
     const struct message *m;

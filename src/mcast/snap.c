@@ -1,14 +1,14 @@
 #include "mcast/snap.h"
 
+#include "base/grow.h"
+
 #include <stdlib.h>
 
 enum { WORDS_BYTES = 16 }; /* what stands before the part */
 
-int snap_open(struct snap *s, const struct snap_options *options, struct err *e)
+void snap_open(struct snap *s, const struct snap_options *options)
 {
     *s = (struct snap){.opt = *options};
-    s->head = malloc(WORDS_BYTES + options->part_max); /* touched only when a snapshot moves */
-    return s->head ? 0 : err_set(e, ERR_NOMEM, "no memory for snapshots");
 }
 
 void snap_close(struct snap *s)
@@ -17,11 +17,30 @@ void snap_close(struct snap *s)
     s->head = NULL;
 }
 
+/* Room for the words and a part of this size. What is in it stays. */
+static void head_room(struct snap *s, uint64_t part)
+{
+    s->head = grow(s->head, 1, WORDS_BYTES + part);
+}
+
+const unsigned char *snap_sized(const unsigned char **at, const unsigned char *end, uint64_t *bytes)
+{
+    if (end - *at < 8)
+        return NULL;
+    const unsigned char *part = snap_get(*at, bytes);
+    if (*bytes > (uint64_t)(end - part))
+        return NULL;
+    *at = part + *bytes;
+    return part;
+}
+
 uint64_t snap_save_open(struct snap *s)
 {
+    uint64_t most = s->opt.bytes(s->opt.ctx);
+    head_room(s, most);
     s->machine_bytes = s->opt.machine->save_open(s->opt.machine_ctx);
     uint64_t part = s->opt.save(s->opt.ctx, s->head + WORDS_BYTES);
-    CHECK(part <= s->opt.part_max);
+    CHECK(part <= most);
     snap_put(snap_put(s->head, part), s->machine_bytes);
     s->head_bytes = WORDS_BYTES + part;
     return s->head_bytes + s->machine_bytes;
@@ -50,11 +69,14 @@ void snap_save_read(struct snap *s, uint64_t offset, void *out, uint32_t bytes)
 void snap_save_close(struct snap *s)
 {
     s->opt.machine->save_close(s->opt.machine_ctx);
+    snap_close(s);
 }
 
-void snap_load_open(struct snap *s)
+void snap_load_open(struct snap *s, uint64_t bytes)
 {
+    head_room(s, 0);
     s->load_at = 0;
+    s->load_bytes = bytes;
     s->head_bytes = UINT64_MAX;
 }
 
@@ -63,7 +85,8 @@ static void load_words(struct snap *s)
 {
     uint64_t part;
     snap_get(snap_get(s->head, &part), &s->machine_bytes);
-    CHECK(part <= s->opt.part_max);
+    CHECK(part <= s->load_bytes);
+    head_room(s, part);
     s->head_bytes = WORDS_BYTES + part;
 }
 
@@ -101,5 +124,6 @@ void snap_load_write(struct snap *s, const void *data, uint32_t bytes)
 
 void snap_load_close(struct snap *s)
 {
+    snap_close(s);
     s->opt.machine->load_close(s->opt.machine_ctx);
 }

@@ -4,8 +4,8 @@
  *      | bytes of the part | bytes of the machine's state | part ... | machine's state ... |
  *
  * The functions are those of struct log_machine, for a protocol to pass on to: the part is assembled
- * in a buffer and read from there; the machine's state is only passed through. Belongs to one replica
- * and its thread; nothing is allocated after snap_open. */
+ * in a buffer and read from there; the machine's state is only passed through. The buffer is there
+ * while a snapshot is. Belongs to one replica and its thread. */
 #ifndef MCAST_SNAP_H
 #define MCAST_SNAP_H
 
@@ -16,9 +16,9 @@
 struct snap_options {
     const struct mcast_machine *machine;
     void *machine_ctx;
-    uint64_t part_max; /* bytes */
-    /* The protocol's part: save writes it as it is now and returns its bytes, at most part_max; load
-     * takes it back whole, false if that cannot be one. */
+    /* The protocol's part: bytes is the most that save would write now; save writes it and returns how
+     * much it was; load takes it back whole, false if that cannot be one. */
+    uint64_t (*bytes)(void *ctx);
     uint64_t (*save)(void *ctx, unsigned char *out);
     bool (*load)(void *ctx, const unsigned char *in, uint64_t bytes);
     void *ctx;
@@ -26,19 +26,20 @@ struct snap_options {
 
 struct snap {
     struct snap_options opt;
-    unsigned char *head;    /* the two words and the part */
+    unsigned char *head;    /* the two words and the part; NULL: there is no snapshot */
     uint64_t head_bytes;    /* of it; UINT64_MAX while a load has not come that far */
     uint64_t machine_bytes; /* what follows it */
-    uint64_t load_at;       /* bytes loaded so far */
+    uint64_t load_at;       /* bytes loaded so far, */
+    uint64_t load_bytes;    /* of these */
 };
 
-int snap_open(struct snap *, const struct snap_options *, struct err *);
+void snap_open(struct snap *, const struct snap_options *);
 void snap_close(struct snap *);
 
 uint64_t snap_save_open(struct snap *);
 void snap_save_read(struct snap *, uint64_t offset, void *out, uint32_t bytes);
 void snap_save_close(struct snap *);
-void snap_load_open(struct snap *);
+void snap_load_open(struct snap *, uint64_t bytes);
 void snap_load_write(struct snap *, const void *data, uint32_t bytes);
 void snap_load_close(struct snap *);
 
@@ -54,5 +55,9 @@ static inline const unsigned char *snap_get(const unsigned char *at, uint64_t *w
     memcpy(word, at, 8);
     return at + 8;
 }
+
+/* What stands at *at behind a word that says its bytes; *at goes behind it. NULL if it is not all there. */
+const unsigned char *snap_sized(const unsigned char **at, const unsigned char *end,
+                                uint64_t *bytes);
 
 #endif

@@ -276,6 +276,14 @@ void sim_on_bell(struct sim *w, void (*fn)(void *ctx, uint32_t node), void *ctx)
     w->on_bell_ctx = ctx;
 }
 
+void sim_on_put(struct sim *w,
+                void (*fn)(void *ctx, const struct mem_lane_spec *, const void *, uint32_t bytes),
+                void *ctx)
+{
+    w->on_put = fn;
+    w->on_put_ctx = ctx;
+}
+
 void sim_on_touch(struct sim *w, void (*fn)(void *ctx, uint32_t node), void *ctx)
 {
     w->on_touch = fn;

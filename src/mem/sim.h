@@ -92,6 +92,11 @@ struct sim_landing {
 };
 void sim_on_landing(struct sim *, void (*fn)(void *ctx, const struct sim_landing *), void *ctx);
 
+/* Called when a node writes into a ring, with the bytes as they are issued; for white-box checks. */
+void sim_on_put(struct sim *,
+                void (*fn)(void *ctx, const struct mem_lane_spec *, const void *, uint32_t bytes),
+                void *ctx);
+
 /* The harness's own random stream (separate from the one that draws delays). */
 struct rng *sim_rng(struct sim *);
 

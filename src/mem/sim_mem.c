@@ -334,6 +334,9 @@ static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
     if (f->status != MEM_DONE)
         return;
     CHECK(ring && pos % 8 == 0 && bytes % 8 == 0 && bytes <= ring);
+    struct sim *w = node_of(m)->world;
+    if (w->on_put)
+        w->on_put(w->on_put_ctx, &lane->spec, data, bytes);
     issue(m, f,
           &(struct sim_write){.kind = SIM_PUT,
                               .flow = flow_of(m, f),

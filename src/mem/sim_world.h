@@ -207,6 +207,8 @@ struct sim {
     void *on_bell_ctx;
     void (*on_touch)(void *, uint32_t);
     void *on_touch_ctx;
+    void (*on_put)(void *, const struct mem_lane_spec *, const void *, uint32_t);
+    void *on_put_ctx;
     void (*on_landing)(void *, const struct sim_landing *);
     void *on_landing_ctx;
 };

@@ -38,4 +38,7 @@ void run_log(const struct run_options *, struct run_result *);
 /* A tree of groups on a few hosts, with clients that multicast. */
 void run_tree(const struct run_options *, struct run_result *);
 
+/* The same without the tree: destinations order messages among themselves. */
+void run_genuine(const struct run_options *, struct run_result *);
+
 #endif

@@ -7,7 +7,7 @@
 #ifndef SIM_TREE_CHECK_H
 #define SIM_TREE_CHECK_H
 
-#include "mcast/tree.h"
+#include "mcast/replica.h"
 #include "sim/run.h"
 
 enum {

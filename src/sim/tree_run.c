@@ -2,8 +2,9 @@
 #include "base/hash.h"
 #include "base/planted.h"
 #include "mcast/caster.h"
-#include "mcast/tree.h"
+#include "mcast/replica.h"
 #include "sim/chaos.h"
+#include "sim/part_check.h"
 #include "sim/tree_check.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ struct member {
     struct run *run;
     uint32_t host;
     uint16_t group;
-    struct tree *tree;
+    struct replica *replica;
     struct tree_state state, saved, loaded;
     uint64_t load_at;
     enum log_state shown;
@@ -53,14 +54,16 @@ struct run {
     struct sim *sim;
     struct rng rng;
     struct tree_check check;
+    struct part_check part;
     struct chaos chaos;
+    enum mcast_protocol protocol;
     uint32_t groups, hosts, clients;
     struct overlay *overlay;
     struct mcast_group group[TREE_GROUPS_MAX];
     struct host host[HOSTS_MAX];
     struct client client[TREE_CLIENTS_MAX];
     struct mcast_sizes sizes;
-    struct tree_options tree_opt;
+    struct replica_options tree_opt;
     uint64_t snap_pad;
     uint64_t step_ns_max;
     uint64_t safety_end_ns;
@@ -132,6 +135,13 @@ static void machine_load_close(void *ctx)
                 (unsigned long long)m->state.count);
 }
 
+static void machine_observe(void *ctx, const struct entry *e, bool effective)
+{
+    struct member *m = ctx;
+    (void)effective;
+    part_check_entry(&m->run->part, m->group, e);
+}
+
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
     .save_open = machine_save_open,
@@ -170,7 +180,7 @@ static void host_start(struct host *h)
             continue;
         struct member *m = &h->member[g];
         struct err e = {""};
-        struct tree_options o = r->tree_opt;
+        struct replica_options o = r->tree_opt;
         m->state = (struct tree_state){0};
         m->shown = LOG_FOLLOWER;
         o.mem = h->mem;
@@ -178,7 +188,7 @@ static void host_start(struct host *h)
         o.rank = rank_of(r, g, h->node);
         o.ctx = m;
         o.seed = rng_u64(&r->rng);
-        if (tree_open(&o, &m->tree, &e) != 0) {
+        if (replica_open(&o, &m->replica, &e) != 0) {
             tree_check_violated(&r->check, "opens", 0, "host %u group %u: %s", h->node, g, e.text);
             return;
         }
@@ -190,7 +200,7 @@ static void host_start(struct host *h)
 static void member_note_end(struct member *m)
 {
     struct log_stats s;
-    log_stats(tree_log(m->tree), &s);
+    log_stats(replica_log(m->replica), &s);
     m->terms += s.terms;
     m->snapshots += s.snapshots_loaded;
 }
@@ -198,10 +208,10 @@ static void member_note_end(struct member *m)
 static void host_stop(struct host *h)
 {
     for (uint32_t g = 0; g < h->run->groups; g++)
-        if (h->member[g].tree) {
+        if (h->member[g].replica) {
             member_note_end(&h->member[g]);
-            tree_close(h->member[g].tree);
-            h->member[g].tree = NULL;
+            replica_close(h->member[g].replica);
+            h->member[g].replica = NULL;
         }
     h->mem = NULL;
     h->life++;
@@ -210,7 +220,7 @@ static void host_stop(struct host *h)
 static void show_state(struct member *m)
 {
     struct log_stats s;
-    log_stats(tree_log(m->tree), &s);
+    log_stats(replica_log(m->replica), &s);
     if (s.state == m->shown)
         return;
     static const char *const names[] = {"joining", "follower", "candidate", "sync", "leader"};
@@ -238,19 +248,19 @@ static void host_step_event(void *ctx, uint64_t life)
     /* Now and then only half a round is made before time passes. */
     uint64_t half = r->chaos.calm ? 9 : rng_below(&r->rng, 40);
     for (uint32_t g = 0; half != 0 && g < r->groups; g++)
-        if (h->member[g].tree)
-            tree_post(h->member[g].tree, now);
+        if (h->member[g].replica)
+            replica_post(h->member[g].replica, now);
     if (half != 1)
         mem_poll(h->mem);
     for (uint32_t g = 0; half != 1 && g < r->groups; g++) {
         struct member *m = &h->member[g];
-        if (m->tree == NULL)
+        if (m->replica == NULL)
             continue;
-        tree_settle(m->tree, now);
+        replica_settle(m->replica, now);
         show_state(m);
-        if (log_broken(tree_log(m->tree)))
+        if (log_broken(replica_log(m->replica)))
             tree_check_violated(&r->check, "self-check", 0, "host %u group %u: %s", h->node, g,
-                                log_broken(tree_log(m->tree)));
+                                log_broken(replica_log(m->replica)));
     }
     schedule_host(h);
 }
@@ -347,6 +357,7 @@ static void client_start(struct client *c)
     c->quota = rng_below(&r->rng, 4) ? (uint32_t)rng_range(&r->rng, 20, TREE_CASTS_MAX) : 2;
     struct caster_options o = {
         .mem = c->mem,
+        .protocol = r->protocol,
         .overlay = r->overlay,
         .groups = r->group,
         .sizes = r->sizes,
@@ -377,10 +388,10 @@ static void client_restart_event(void *ctx, uint64_t lives)
 static bool unfit(const struct run *r, uint16_t group, uint32_t host)
 {
     const struct member *m = &r->host[host].member[group];
-    if (m->tree == NULL)
+    if (m->replica == NULL)
         return true;
     struct log_stats s;
-    log_stats(tree_log(m->tree), &s);
+    log_stats(replica_log(m->replica), &s);
     return s.behind || s.state == LOG_JOINING;
 }
 
@@ -426,9 +437,9 @@ static bool leads(void *ctx, uint32_t host)
     const struct run *r = ctx;
     for (uint32_t g = 0; g < r->groups; g++) {
         struct log_stats s;
-        if (r->host[host].member[g].tree == NULL)
+        if (r->host[host].member[g].replica == NULL)
             continue;
-        log_stats(tree_log(r->host[host].member[g].tree), &s);
+        log_stats(replica_log(r->host[host].member[g].replica), &s);
         if (s.ballot != 0)
             return true;
     }
@@ -531,7 +542,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .edge_bytes = 4096u << rng_below(g, 2),
         .log_bytes = 16384u << rng_below(g, 2),
     };
-    r->tree_opt = (struct tree_options){
+    r->tree_opt = (struct replica_options){
         .overlay = r->overlay,
         .groups = r->group,
         .sizes = r->sizes,
@@ -540,6 +551,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .stagger_ns = rng_range(g, 5 * US, 40 * US),
         .detach_ns = rng_range(g, 50 * US, 300 * US),
         .machine = &machine,
+        .observe = machine_observe,
     };
 }
 
@@ -558,7 +570,7 @@ static bool all_delivered(const struct run *r)
     for (uint32_t h = 0; h < r->hosts; h++)
         for (uint16_t g = 0; g < r->groups; g++) {
             const struct member *m = &r->host[h].member[g];
-            if (m->tree && (unfit(r, g, h) || m->state.count != r->check.group[g].count))
+            if (m->replica && (unfit(r, g, h) || m->state.count != r->check.group[g].count))
                 return false;
         }
     return true;
@@ -571,13 +583,13 @@ static void report_stuck(struct run *r)
         for (uint32_t q = 0; q < r->group[g].replicas; q++) {
             const struct member *m = &r->host[r->group[g].nodes[q]].member[g];
             struct log_stats s = {0};
-            if (m->tree)
-                log_stats(tree_log(m->tree), &s);
+            if (m->replica)
+                log_stats(replica_log(m->replica), &s);
             size_t at = strlen(text);
             snprintf(text + at, sizeof(text) - at, " g%uh%u:%s%u/%llu", g, m->host,
-                     m->tree == NULL ? "down"
-                     : s.behind      ? "behind"
-                                     : "s",
+                     m->replica == NULL ? "down"
+                     : s.behind         ? "behind"
+                                        : "s",
                      s.state, (unsigned long long)m->state.count);
         }
     for (uint32_t s = 0; s < r->clients; s++)
@@ -623,7 +635,8 @@ static void close_all(struct run *r)
         r->result->messages += r->check.group[g].count;
 }
 
-void run_tree(const struct run_options *opt, struct run_result *result)
+static void run_mcast(const struct run_options *opt, enum mcast_protocol protocol,
+                      struct run_result *result)
 {
     *result = (struct run_result){0};
     struct run *r = calloc(1, sizeof(*r));
@@ -634,9 +647,13 @@ void run_tree(const struct run_options *opt, struct run_result *result)
     r->result = result;
     rng_init(&r->rng, opt->seed);
     draw_options(r, &so);
+    r->protocol = r->tree_opt.protocol = protocol;
     tree_check_init(&r->check, result, opt->seed);
     r->sim = sim_open(&so, &e);
     CHECK(r->sim != NULL);
+    r->part = (struct part_check){
+        .check = &r->check, .protocol = protocol, .overlay = r->overlay, .clients = r->clients};
+    sim_on_put(r->sim, part_check_put, &r->part);
     r->chaos = (struct chaos){
         .sim = r->sim,
         .rng = &r->rng,
@@ -678,4 +695,14 @@ void run_tree(const struct run_options *opt, struct run_result *result)
     overlay_close(r->overlay);
     tree_check_fini(&r->check);
     free(r);
+}
+
+void run_tree(const struct run_options *opt, struct run_result *result)
+{
+    run_mcast(opt, MCAST_TREE, result);
+}
+
+void run_genuine(const struct run_options *opt, struct run_result *result)
+{
+    run_mcast(opt, MCAST_GENUINE, result);
 }

@@ -1,0 +1,13 @@
+/* Memory for what cannot be bounded when it opens and happens rarely: a table that doubles, a snapshot.
+ *
+ * Protocols allocate when they open, and only there (tools/check-layers sees to it); this is the one way
+ * around that, so that every use of it can be found. */
+#ifndef BASE_GROW_H
+#define BASE_GROW_H
+
+#include <stddef.h>
+
+/* As realloc to count things of that size; ends the process if there is no memory. */
+void *grow(void *old, size_t size, size_t count);
+
+#endif

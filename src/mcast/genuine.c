@@ -1,0 +1,417 @@
+/* Genuine atomic multicast: nobody but the destinations of a message works for it (RamCast's task).
+ *
+ * A client writes a message to all replicas of all its destinations. Each destination group puts it into
+ * its log and gives it a stamp (mcast/order.h); that it is decided and which stamp it has are one fact,
+ * since stamps follow from the log. The group tells the other destinations its stamp, in a stream that is
+ * a function of the log; they put it into theirs. So before a group delivers a message, a quorum of it
+ * holds the message and every group's stamp for it, and each of these stamps was decided by a quorum of
+ * the group that gave it: a change of leaders, anywhere, takes none of them back.
+ *
+ * A message for one group alone is delivered as soon as it is decided. Whatever else waits, it can close
+ * no cycle: it is in one group's order only.
+ *
+ * No group ever waits for another in order to apply its log. Clients are held back at the door: the
+ * leader takes a message only if it has room for it here and in the streams to its other destinations.
+ * What comes all the same (relays cause stamps) waits in a backlog. */
+#include "base/grow.h"
+#include "base/planted.h"
+#include "mcast/order.h"
+#include "mcast/protocol.h"
+
+#include <stdlib.h>
+
+enum {
+    PENDING_PER_LOG = 4, /* bytes of messages that wait for stamps, in logs */
+    RELAY_DEAD_STEPS =
+        1, /* looks at a message that waits, before it is relayed: its client is dead, */
+    RELAY_STEPS = 100,            /* or not */
+    BACKLOG_BYTES_MAX = 64 << 20, /* beyond it this replica stops to apply */
+};
+
+/* What the stream to a group has no room for yet: frames (agree/entry.h), in order. */
+struct backlog {
+    unsigned char *bytes;
+    uint64_t from, end, max;
+};
+
+struct genuine {
+    struct order *order;
+    struct backlog *backlog; /* by edge */
+    uint64_t backlog_bytes;
+    uint64_t *reserved;     /* by edge: stream bytes that messages in the log will need */
+    uint64_t reserved_here; /* of the order's room */
+    struct message_view v;
+    uint16_t missing[DST_GROUPS_MAX];
+    unsigned char *relay; /* one that is being put together */
+};
+
+/* Every group has a stream from every other; its number there is the number of the group. */
+static void genuine_streams(const struct replica_options *o, struct protocol_streams *s)
+{
+    s->out_source = o->group;
+    s->head_bytes = sizeof(uint64_t);
+    for (uint16_t g = 0; g < o->overlay->n; g++) {
+        s->in[s->ins++] = g == o->group ? OVERLAY_NONE : g;
+        if (g != o->group)
+            s->out[s->outs++] = g;
+    }
+}
+
+static uint32_t edge_to(const struct replica *r, uint16_t group)
+{
+    return group < r->opt.group ? group : group - 1u;
+}
+
+static int genuine_open(struct replica *r, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    struct genuine *g = r->own = calloc(1, sizeof(*g));
+    if (g) {
+        g->backlog = calloc(r->edges + 1, sizeof(*g->backlog));
+        g->reserved = calloc(r->edges + 1, sizeof(*g->reserved));
+        g->relay = malloc(sizeof(uint64_t) + message_bytes(DST_GROUPS_MAX, z->body_max));
+    }
+    if (g == NULL || g->backlog == NULL || g->reserved == NULL || g->relay == NULL)
+        return err_set(e, ERR_NOMEM, "genuine: no memory for streams to %u groups", r->edges);
+    struct order_options oo = {
+        .group = r->opt.group,
+        .groups = r->opt.overlay->n,
+        .clients = z->clients,
+        .body_bytes = (uint64_t)PENDING_PER_LOG * z->log_bytes,
+    };
+    return order_open(&oo, &g->order, e);
+}
+
+static void genuine_close(struct replica *r)
+{
+    struct genuine *g = r->own;
+    if (g == NULL)
+        return;
+    for (uint32_t i = 0; g->backlog && i < r->edges; i++)
+        free(g->backlog[i].bytes);
+    free(g->backlog);
+    free(g->reserved);
+    free(g->relay);
+    order_close(g->order);
+    free(g);
+}
+
+/* ---- telling other groups ---- */
+
+static void backlog_add(struct genuine *g, struct backlog *b, const void *payload, uint32_t bytes)
+{
+    uint64_t size = frame_size(bytes);
+    if (b->end + size > b->max) {
+        memmove(b->bytes, b->bytes + b->from, b->end - b->from);
+        b->end -= b->from;
+        b->from = 0;
+        if (b->end + size > b->max) {
+            b->max = 2 * b->max + size;
+            b->bytes = grow(b->bytes, 1, b->max);
+        }
+    }
+    struct frame *f = (void *)(b->bytes + b->end);
+    *f = (struct frame){.bytes = bytes};
+    memcpy(f->payload, payload, bytes);
+    b->end += size;
+    g->backlog_bytes += size;
+}
+
+/* What was held back goes first. */
+static void backlog_drain(struct replica *r, uint32_t edge)
+{
+    struct genuine *g = r->own;
+    struct backlog *b = &g->backlog[edge];
+    while (b->from < b->end) {
+        const struct frame *f = (void *)(b->bytes + b->from);
+        uint64_t end;
+        if (feed_send(r->edge[edge].feed, f->payload, f->bytes, &end) != 0)
+            return;
+        b->from += frame_size(f->bytes);
+        g->backlog_bytes -= frame_size(f->bytes);
+    }
+    b->from = b->end = 0;
+}
+
+static void tell(struct replica *r, uint16_t group, const void *payload, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    uint32_t edge = edge_to(r, group);
+    uint64_t end;
+    if (g->backlog[edge].from < g->backlog[edge].end ||
+        feed_send(r->edge[edge].feed, payload, bytes, &end) != 0)
+        backlog_add(g, &g->backlog[edge], payload, bytes);
+}
+
+static void tell_stamp(struct replica *r, const struct message_view *v, uint64_t stamp)
+{
+    struct telling t = {.stamp = stamp, .id = message_id(v->m)};
+    for (uint32_t i = 0; i < v->dst.count; i++)
+        if (v->dst.group[i] != r->opt.group)
+            tell(r, v->dst.group[i], &t, sizeof(t));
+    if (PLANTED(tell_all))
+        for (uint16_t other = 0; other < r->opt.overlay->n; other++)
+            if (!dst_has(v->dst, other))
+                tell(r, other, &t, sizeof(t));
+}
+
+static bool read_message(struct replica *r, const void *payload, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    return message_read(payload, bytes, r->opt.sizes.clients, r->opt.overlay->n, &g->v) &&
+           g->v.bytes <= r->opt.sizes.body_max;
+}
+
+/* ---- at the door ---- */
+
+/* A leadership begins: all that was let in before has been applied. */
+static void genuine_serve(struct replica *r)
+{
+    struct genuine *g = r->own;
+    memset(g->reserved, 0, r->edges * sizeof(*g->reserved));
+    g->reserved_here = 0;
+}
+
+static bool has_room(struct replica *r, const struct message_view *v, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    if (g->reserved_here + order_need(bytes) > order_room(g->order))
+        return false;
+    for (uint32_t i = 0; i < v->dst.count; i++) {
+        if (v->dst.group[i] == r->opt.group)
+            continue;
+        uint32_t edge = edge_to(r, v->dst.group[i]);
+        if (g->backlog[edge].end > 0 ||
+            !feed_room(r->edge[edge].feed, g->reserved[edge] + frame_size(sizeof(struct telling))))
+            return false;
+    }
+    return true;
+}
+
+static void reserve(struct replica *r, const struct message_view *v, uint32_t bytes, bool take)
+{
+    struct genuine *g = r->own;
+    uint64_t here = order_need(bytes), there = frame_size(sizeof(struct telling));
+    /* Nothing was reserved for what a former leader let in. */
+    g->reserved_here = take                      ? g->reserved_here + here
+                       : g->reserved_here > here ? g->reserved_here - here
+                                                 : 0;
+    for (uint32_t i = 0; i < v->dst.count; i++) {
+        if (v->dst.group[i] == r->opt.group)
+            continue;
+        uint64_t *at = &g->reserved[edge_to(r, v->dst.group[i])];
+        *at = take ? *at + there : *at > there ? *at - there : 0;
+    }
+}
+
+static bool genuine_admit(struct replica *r, uint32_t source, const void *payload, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    if (source >= r->opt.sizes.clients)
+        return true;
+    if (!read_message(r, payload, bytes) || g->v.dst.count == 1)
+        return true;
+    if (!has_room(r, &g->v, bytes))
+        return false;
+    reserve(r, &g->v, bytes, true);
+    return true;
+}
+
+/* ---- applying ---- */
+
+static bool genuine_ready(struct replica *r, const struct entry *e)
+{
+    const struct genuine *g = r->own;
+    (void)e;
+    return g->backlog_bytes < BACKLOG_BYTES_MAX;
+}
+
+static void deliver_ready(struct replica *r)
+{
+    struct genuine *g = r->own;
+    uint32_t bytes;
+    const void *payload;
+    while ((payload = order_first(g->order, &bytes)) != NULL) {
+        CHECK(read_message(r, payload, bytes));
+        replica_deliver(r, &g->v);
+        order_drop(g->order);
+    }
+}
+
+static void apply_client(struct replica *r, const struct entry *e)
+{
+    struct genuine *g = r->own;
+    if (!read_message(r, e->payload, e->bytes) || !replica_from_client(e, &g->v))
+        return;
+    if (g->v.dst.count > 1)
+        reserve(r, &g->v, e->bytes, false);
+    if (!dst_has(g->v.dst, r->opt.group)) {
+        replica_refuse(r, &g->v);
+        return;
+    }
+    if (g->v.dst.count == 1) {
+        replica_deliver(r, &g->v);
+        return;
+    }
+    uint64_t stamp = order_message(g->order, e->payload, e->bytes);
+    if (stamp != 0)
+        tell_stamp(r, &g->v, stamp);
+    deliver_ready(r);
+}
+
+/* Another group relays a message that not everybody got. */
+static void apply_relay(struct replica *r, const void *payload, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    if (!read_message(r, payload, bytes) || g->v.dst.count == 1 || !dst_has(g->v.dst, r->opt.group))
+        return;
+    bool over = stream_life(log_source_taken(r->log, g->v.m->client)) > g->v.m->life;
+    uint64_t stamp = order_relayed(g->order, payload, bytes, over);
+    if (stamp != 0)
+        tell_stamp(r, &g->v, stamp);
+    deliver_ready(r);
+}
+
+static void apply_group(struct replica *r, const struct entry *e)
+{
+    struct genuine *g = r->own;
+    struct telling t = {0};
+    if (e->bytes < sizeof(t.stamp))
+        return;
+    memcpy(&t.stamp, e->payload, sizeof(t.stamp));
+    if (t.stamp == 0) {
+        apply_relay(r, e->payload + sizeof(t.stamp), e->bytes - (uint32_t)sizeof(t.stamp));
+        return;
+    }
+    if (e->bytes != sizeof(t))
+        return;
+    memcpy(&t, e->payload, sizeof(t));
+    if (order_stamp(g->order, (uint16_t)(e->source - r->opt.sizes.clients), t.id, t.stamp))
+        deliver_ready(r);
+}
+
+/* Our leader has found a message waiting for long: those who have not stamped it may not have it. */
+static void apply_note(struct replica *r, const struct entry *e)
+{
+    struct genuine *g = r->own;
+    struct message_id id;
+    uint32_t bytes, count;
+    if (e->bytes != sizeof(id))
+        return;
+    memcpy(&id, e->payload, sizeof(id));
+    const void *payload = order_waiting(g->order, id, &bytes, g->missing, &count);
+    if (payload == NULL)
+        return;
+    memset(g->relay, 0, sizeof(uint64_t));
+    memcpy(g->relay + sizeof(uint64_t), payload, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        tell(r, g->missing[i], g->relay, bytes + (uint32_t)sizeof(uint64_t));
+    order_set_relayed(g->order, id);
+}
+
+static void genuine_apply(struct replica *r, const struct entry *e)
+{
+    if (e->source == SOURCE_LOG)
+        apply_note(r, e);
+    else if (e->source < r->opt.sizes.clients)
+        apply_client(r, e);
+    else
+        apply_group(r, e);
+}
+
+/* ---- leading ---- */
+
+/* A client that lives writes its message to all destinations, sooner or later; for one that is dead, or
+ * seems to live and does not, we do. */
+static bool relay_if_late(void *ctx, struct message_id id, uint32_t seen)
+{
+    struct replica *r = ctx;
+    bool dead = mem_dead(r->opt.mem, r->opt.sizes.client_node + id.client);
+    return seen > (dead ? RELAY_DEAD_STEPS : RELAY_STEPS) && log_note(r->log, &id, sizeof(id));
+}
+
+static void genuine_step(struct replica *r)
+{
+    struct genuine *g = r->own;
+    order_watch(g->order, relay_if_late, r);
+}
+
+/* In every round, whoever leads: what was held back may go now. */
+static void genuine_settle(struct replica *r)
+{
+    struct genuine *g = r->own;
+    for (uint32_t i = 0; g->backlog_bytes > 0 && i < r->edges; i++)
+        backlog_drain(r, i);
+}
+
+/* ---- snapshots: | bytes, order | per edge: bytes, backlog | ---- */
+
+static uint64_t genuine_bytes(struct replica *r)
+{
+    struct genuine *g = r->own;
+    return 8 + order_save_bytes(g->order) + 8 * (uint64_t)r->edges + g->backlog_bytes;
+}
+
+static uint64_t genuine_save(struct replica *r, unsigned char *out)
+{
+    struct genuine *g = r->own;
+    uint64_t bytes = order_save(g->order, out + 8);
+    unsigned char *at = snap_put(out, bytes) + bytes;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        const struct backlog *b = &g->backlog[i];
+        at = snap_put(at, b->end - b->from);
+        if (b->end > b->from)
+            memcpy(at, b->bytes + b->from, b->end - b->from);
+        at += b->end - b->from;
+    }
+    return (uint64_t)(at - out);
+}
+
+static bool load_backlog(struct genuine *g, struct backlog *b, const unsigned char *in,
+                         uint64_t bytes)
+{
+    g->backlog_bytes -= b->end - b->from;
+    b->from = b->end = 0;
+    for (uint64_t at = 0; at < bytes;) {
+        struct frame f;
+        if (bytes - at < sizeof(f))
+            return false;
+        memcpy(&f, in + at, sizeof(f));
+        if (frame_size(f.bytes) > bytes - at)
+            return false;
+        backlog_add(g, b, in + at + sizeof(f), f.bytes);
+        at += frame_size(f.bytes);
+    }
+    return true;
+}
+
+static bool genuine_load(struct replica *r, const unsigned char *in, uint64_t bytes)
+{
+    struct genuine *g = r->own;
+    const unsigned char *at = in, *end = in + bytes, *part;
+    uint64_t part_bytes;
+    part = snap_sized(&at, end, &part_bytes);
+    if (part == NULL || !order_load(g->order, part, part_bytes))
+        return false;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        part = snap_sized(&at, end, &part_bytes);
+        if (part == NULL || !load_backlog(g, &g->backlog[i], part, part_bytes))
+            return false;
+    }
+    return at == end;
+}
+
+const struct protocol protocol_genuine = {
+    .streams = genuine_streams,
+    .open = genuine_open,
+    .close = genuine_close,
+    .ready = genuine_ready,
+    .apply = genuine_apply,
+    .admit = genuine_admit,
+    .serve = genuine_serve,
+    .settle = genuine_settle,
+    .step = genuine_step,
+    .bytes = genuine_bytes,
+    .save = genuine_save,
+    .load = genuine_load,
+};

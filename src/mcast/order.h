@@ -1,0 +1,75 @@
+/* The order in which one group delivers messages that go to several groups (Skeen's algorithm).
+ *
+ * Every destination group gives a message a stamp of its own and tells it to the others. The highest of
+ * them is the message's final stamp, and everybody delivers in the order of final stamps: a message
+ * whose final stamp is known goes as soon as no other can get a lower one. Stamps are unique and
+ * rise: each is above all that the group has given, or heard of, before.
+ *
+ * What is here is a function of the group's decided log and nothing else: the log says in which order
+ * messages and other groups' stamps came. So all replicas agree on it, a snapshot carries it, and a
+ * change of leaders does not touch it.
+ *
+ * A message that not all destinations got from its client (it died half-way) is relayed by those that
+ * have it. A group takes a relayed message only while it holds stamps of others for it and none of its
+ * own; a client's own copy that comes later is recognised by marks.
+ *
+ * Belongs to one replica and its thread. Memory is taken when it opens; only relays, and stamps that
+ * run far ahead of their messages, make it grow. */
+#ifndef MCAST_ORDER_H
+#define MCAST_ORDER_H
+
+#include "mcast/message.h"
+
+struct order_options {
+    uint16_t group;
+    uint32_t groups;     /* that there are */
+    uint32_t clients;    /* slots */
+    uint64_t body_bytes; /* of messages that may wait here at once, to be kept by order_room */
+};
+
+struct order;
+
+int order_open(const struct order_options *, struct order **, struct err *);
+void order_close(struct order *);
+
+/* What a message takes of the room until it is delivered, and how much is free. */
+uint32_t order_need(uint32_t bytes);
+uint32_t order_room(const struct order *);
+
+/* A client's message has come: payload as in mcast/message.h, for this group and at least one other.
+ * Returns the stamp to tell the other destinations, or 0 if it came before, by relay. */
+uint64_t order_message(struct order *, const void *payload, uint32_t bytes);
+
+/* Another group says its stamp. False for what no group says: twice, or to nobody's message. */
+bool order_stamp(struct order *, uint16_t from, struct message_id, uint64_t stamp);
+
+/* Another group relays a message; `over` if a later life of the client is known here, so that its own
+ * copy cannot come any more. Returns the stamp, or 0 if it is not needed. */
+uint64_t order_relayed(struct order *, const void *payload, uint32_t bytes, bool over);
+
+/* The next message to deliver, NULL if there is none; it stays until order_drop. */
+const void *order_first(struct order *, uint32_t *bytes);
+void order_drop(struct order *);
+
+/* A message of ours that waits for stamps and was not relayed: its payload, and the groups whose stamps
+ * are missing, into a list with room for all groups. NULL if it does not wait so. */
+const void *order_waiting(struct order *, struct message_id, uint32_t *bytes, uint16_t *missing,
+                          uint32_t *count);
+
+/* It has been relayed, decided by the log. */
+void order_set_relayed(struct order *, struct message_id);
+
+/* For who leads, now and then: calls `look` for every message that waits, with how often it was found
+ * waiting before. True: something was done about it, it is counted from 0 again. */
+void order_watch(struct order *, bool (*look)(void *ctx, struct message_id, uint32_t seen),
+                 void *ctx);
+
+/* Messages here that are not delivered; their bodies may be still to come. */
+uint32_t order_pending(const struct order *);
+
+/* For snapshots. */
+uint64_t order_save_bytes(const struct order *);
+uint64_t order_save(const struct order *, unsigned char *out);
+bool order_load(struct order *, const unsigned char *in, uint64_t bytes);
+
+#endif

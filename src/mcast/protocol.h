@@ -1,0 +1,79 @@
+/* What a multicast protocol adds to a replica (mcast/replica.h). Private to mcast/.
+ *
+ * All calls come from the replica's thread, from within replica_settle but for those that open and
+ * close. Whatever a protocol keeps must follow from the entries applied, in their order, and go into its
+ * part of the snapshot. */
+#ifndef MCAST_PROTOCOL_H
+#define MCAST_PROTOCOL_H
+
+#include "agree/feed.h"
+#include "mcast/message.h"
+#include "mcast/replica.h"
+#include "mcast/replies.h"
+#include "mcast/snap.h"
+
+/* A stream to another group. */
+struct edge {
+    uint16_t to;
+    struct feed *feed;
+    uint64_t flushed; /* end of what was last written out */
+};
+
+struct replica {
+    struct replica_options opt;
+    const struct protocol *protocol;
+    void *own; /* the protocol's */
+    struct log *log;
+    struct edge *edge;
+    uint32_t edges;
+    struct replies *replies;
+    struct snap snap;
+    uint64_t delivered;
+    bool led; /* in the last round */
+    uint64_t step_ns;
+};
+
+/* The streams of a group. */
+struct protocol_streams {
+    uint16_t out[DST_GROUPS_MAX]; /* groups that get one, ascending */
+    uint32_t outs;
+    uint32_t out_source; /* its number there, after the clients */
+    uint16_t
+        in[DST_GROUPS_MAX]; /* groups that it has one from; number i after the clients is in[i] */
+    uint32_t ins;           /* OVERLAY_NONE for a number that nobody has */
+    uint32_t head_bytes;    /* what their messages have before a client's */
+};
+
+struct protocol {
+    void (*streams)(const struct replica_options *, struct protocol_streams *);
+    int (*open)(struct replica *, struct err *);
+    void (*close)(struct replica *);
+
+    /* As in struct log_machine; admit, serve, settle and step may be NULL. settle comes in every round,
+     * after applying; step now and then, while leading. */
+    bool (*ready)(struct replica *, const struct entry *);
+    void (*apply)(struct replica *, const struct entry *);
+    bool (*admit)(struct replica *, uint32_t source, const void *payload, uint32_t bytes);
+    void (*serve)(struct replica *);
+    void (*settle)(struct replica *);
+    void (*step)(struct replica *);
+
+    /* Its part of snapshots, as in struct snap_options; may be NULL. */
+    uint64_t (*bytes)(struct replica *);
+    uint64_t (*save)(struct replica *, unsigned char *out);
+    bool (*load)(struct replica *, const unsigned char *in, uint64_t bytes);
+};
+
+extern const struct protocol protocol_tree, protocol_genuine;
+
+/* Gives the message to the machine and answers the client; or only tells it that it was refused. */
+void replica_deliver(struct replica *, const struct message_view *);
+void replica_refuse(struct replica *, const struct message_view *);
+
+/* True if a client's own entry says who it is: only the process that has a place speaks for it. */
+static inline bool replica_from_client(const struct entry *e, const struct message_view *v)
+{
+    return v->m->client == e->source && v->m->life == stream_life(e->srcpos);
+}
+
+#endif

@@ -1,0 +1,391 @@
+#include "mcast/protocol.h"
+
+#include "agree/lanes.h"
+#include "base/planted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct log_machine log_calls;
+
+/* ---- opening ---- */
+
+static int edges_open(struct replica *r, const struct protocol_streams *s, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    r->edge = calloc(s->outs + 1, sizeof(*r->edge));
+    if (r->edge == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for streams to %u groups", s->outs);
+    for (; r->edges < s->outs; r->edges++) {
+        uint16_t to = s->out[r->edges];
+        struct feed_options fo = {
+            .mem = r->opt.mem,
+            .region = to,
+            .nodes = r->opt.groups[to].nodes,
+            .replicas = r->opt.groups[to].replicas,
+            .source = z->clients + s->out_source,
+            .source_bytes = z->edge_bytes,
+            .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
+            .ack_region = to | LOG_EDGE_REGION,
+            .retry_ns = r->opt.suspect_ns,
+        };
+        r->edge[r->edges].to = to;
+        int rc = feed_open(&fo, &r->edge[r->edges].feed, e);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int log_part_open(struct replica *r, const struct protocol_streams *s, struct err *e)
+{
+    const struct replica_options *o = &r->opt;
+    const struct mcast_sizes *z = &o->sizes;
+    const struct mcast_group *g = &o->groups[o->group];
+    uint32_t *clients = calloc(z->clients, sizeof(*clients));
+    struct log_stream *streams = calloc(s->ins + 1, sizeof(*streams));
+    if (clients == NULL || streams == NULL) {
+        free(clients);
+        free(streams);
+        return err_set(e, ERR_NOMEM, "no memory for %u clients", z->clients);
+    }
+    for (uint32_t i = 0; i < z->clients; i++)
+        clients[i] = z->client_node + i;
+    for (uint32_t i = 0; i < s->ins; i++)
+        if (s->in[i] != OVERLAY_NONE)
+            streams[i] = (struct log_stream){.nodes = o->groups[s->in[i]].nodes,
+                                             .writers = o->groups[s->in[i]].replicas,
+                                             .ring_bytes = z->edge_bytes};
+    struct log_options lo = {
+        .mem = o->mem,
+        .region = o->group,
+        .nodes = g->nodes,
+        .replicas = g->replicas,
+        .rank = o->rank,
+        .source_nodes = clients,
+        .sources = z->clients,
+        .source_bytes = z->source_bytes,
+        .stream = streams,
+        .streams = s->ins,
+        .log_bytes = z->log_bytes,
+        .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
+        .heartbeat_ns = o->heartbeat_ns,
+        .suspect_ns = o->suspect_ns,
+        .stagger_ns = o->stagger_ns,
+        .detach_ns = o->detach_ns,
+        .seed = o->seed,
+        .machine = &log_calls,
+        .ctx = r,
+    };
+    int rc = log_open(&lo, &r->log, e);
+    free(clients);
+    free(streams);
+    return rc;
+}
+
+static int replies_part_open(struct replica *r, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    struct replies_options o = {
+        .mem = r->opt.mem,
+        .region = r->opt.group,
+        .clients = z->clients,
+        .client_node = z->client_node,
+        .reply_max = z->reply_max,
+        .ring_bytes = z->reply_bytes,
+    };
+    return replies_open(&o, &r->replies, e);
+}
+
+static uint64_t part_bytes(void *ctx);
+static uint64_t part_save(void *ctx, unsigned char *out);
+static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes);
+
+int replica_open(const struct replica_options *options, struct replica **out, struct err *e)
+{
+    static const struct protocol *const protocols[] = {
+        [MCAST_TREE] = &protocol_tree,
+        [MCAST_GENUINE] = &protocol_genuine,
+    };
+    struct replica_options o = *options;
+    int rc = mcast_sizes_settle(&o.sizes, e);
+    if (rc != 0)
+        return rc;
+    struct replica *r = calloc(1, sizeof(*r));
+    struct protocol_streams *s = calloc(1, sizeof(*s));
+    if (r == NULL || s == NULL) {
+        free(r);
+        free(s);
+        return err_set(e, ERR_NOMEM, "no memory for a replica");
+    }
+    o.suspect_ns = o.suspect_ns ? o.suspect_ns : 60 * UINT64_C(1000000);
+    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 10 * UINT64_C(1000000);
+    r->opt = o;
+    r->protocol = protocols[o.protocol];
+    snap_open(&r->snap, &(struct snap_options){
+                            .machine = o.machine,
+                            .machine_ctx = o.ctx,
+                            .bytes = part_bytes,
+                            .save = part_save,
+                            .load = part_load,
+                            .ctx = r,
+                        });
+    r->protocol->streams(&r->opt, s);
+    rc = log_part_open(r, s, e);
+    if (rc == 0)
+        rc = edges_open(r, s, e);
+    if (rc == 0)
+        rc = replies_part_open(r, e);
+    if (rc == 0)
+        rc = r->protocol->open(r, e);
+    free(s);
+    if (rc != 0) {
+        replica_close(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+void replica_close(struct replica *r)
+{
+    if (r == NULL)
+        return;
+    r->protocol->close(r);
+    for (uint32_t i = 0; r->edge && i <= r->edges; i++)
+        feed_close(r->edge[i].feed);
+    free(r->edge);
+    replies_close(r->replies);
+    snap_close(&r->snap);
+    log_close(r->log);
+    free(r);
+}
+
+/* ---- applying ---- */
+
+void replica_deliver(struct replica *r, const struct message_view *v)
+{
+    struct reply *reply = replies_begin(r->replies, v->m->client, v->m->life);
+    struct delivery d = {
+        .group = r->opt.group,
+        .client = v->m->client,
+        .life = v->m->life,
+        .seq = v->m->seq,
+        .number = r->delivered++,
+        .dst = v->dst,
+        .body = v->body,
+        .bytes = v->bytes,
+    };
+    *reply = (struct reply){.seq = v->m->seq, .status = REPLY_DONE};
+    reply->bytes = r->opt.machine->deliver(r->opt.ctx, &d, reply->body, r->opt.sizes.reply_max);
+    replies_end(r->replies, v->m->client, reply);
+}
+
+void replica_refuse(struct replica *r, const struct message_view *v)
+{
+    struct reply *reply = replies_begin(r->replies, v->m->client, v->m->life);
+    *reply = (struct reply){.seq = v->m->seq, .status = REPLY_REFUSED};
+    replies_end(r->replies, v->m->client, reply);
+}
+
+static bool on_ready(void *ctx, const struct entry *e)
+{
+    struct replica *r = ctx;
+    return r->protocol->ready(r, e);
+}
+
+static void on_apply(void *ctx, const struct entry *e)
+{
+    struct replica *r = ctx;
+    r->protocol->apply(r, e);
+}
+
+static bool on_admit(void *ctx, uint32_t source, const void *payload, uint32_t bytes)
+{
+    struct replica *r = ctx;
+    return r->protocol->admit == NULL || r->protocol->admit(r, source, payload, bytes);
+}
+
+static void on_serve(void *ctx)
+{
+    struct replica *r = ctx;
+    if (r->protocol->serve)
+        r->protocol->serve(r);
+}
+
+static void on_observe(void *ctx, const struct entry *e, bool effective)
+{
+    struct replica *r = ctx;
+    if (r->opt.observe)
+        r->opt.observe(r->opt.ctx, e, effective);
+}
+
+/* ---- snapshots: | delivered | bytes, the protocol's | per edge: bytes, stream | replies | ---- */
+
+static uint64_t part_bytes(void *ctx)
+{
+    struct replica *r = ctx;
+    uint64_t bytes = 16 + (r->protocol->bytes ? r->protocol->bytes(r) : 0);
+    for (uint32_t i = 0; i < r->edges; i++)
+        bytes += 8 + feed_save_bytes(r->edge[i].feed);
+    return bytes + replies_save_bytes_max(r->replies);
+}
+
+static uint64_t part_save(void *ctx, unsigned char *out)
+{
+    struct replica *r = ctx;
+    uint64_t own = r->protocol->save ? r->protocol->save(r, out + 16) : 0;
+    unsigned char *at = snap_put(snap_put(out, r->delivered), own) + own;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        uint64_t bytes = feed_save_bytes(r->edge[i].feed);
+        at = snap_put(at, bytes);
+        feed_save(r->edge[i].feed, at);
+        if (PLANTED(snap_no_edges))
+            memset(at + 16, 0, bytes - 16);
+        at += bytes;
+    }
+    at += replies_save(r->replies, at);
+    return (uint64_t)(at - out);
+}
+
+static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
+{
+    struct replica *r = ctx;
+    const unsigned char *end = in + bytes, *part;
+    uint64_t sized;
+    if (bytes < 8)
+        return false;
+    const unsigned char *at = snap_get(in, &r->delivered);
+    part = snap_sized(&at, end, &sized);
+    if (part == NULL || (r->protocol->load && !r->protocol->load(r, part, sized)))
+        return false;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        part = snap_sized(&at, end, &sized);
+        if (part == NULL || !feed_load(r->edge[i].feed, part, sized))
+            return false;
+        r->edge[i].flushed = feed_taken(r->edge[i].feed);
+    }
+    return replies_load(r->replies, at, (uint64_t)(end - at));
+}
+
+static uint64_t on_save_open(void *ctx)
+{
+    struct replica *r = ctx;
+    return snap_save_open(&r->snap);
+}
+
+static void on_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+{
+    struct replica *r = ctx;
+    snap_save_read(&r->snap, offset, out, bytes);
+}
+
+static void on_save_close(void *ctx)
+{
+    struct replica *r = ctx;
+    snap_save_close(&r->snap);
+}
+
+static void on_load_open(void *ctx, uint64_t bytes)
+{
+    struct replica *r = ctx;
+    snap_load_open(&r->snap, bytes);
+}
+
+static void on_load_write(void *ctx, const void *data, uint32_t bytes)
+{
+    struct replica *r = ctx;
+    snap_load_write(&r->snap, data, bytes);
+}
+
+static void on_load_close(void *ctx)
+{
+    struct replica *r = ctx;
+    snap_load_close(&r->snap);
+}
+
+static const struct log_machine log_calls = {
+    .apply = on_apply,
+    .ready = on_ready,
+    .admit = on_admit,
+    .serve = on_serve,
+    .observe = on_observe,
+    .save_open = on_save_open,
+    .save_read = on_save_read,
+    .save_close = on_save_close,
+    .load_open = on_load_open,
+    .load_write = on_load_write,
+    .load_close = on_load_close,
+};
+
+/* ---- writing out, as leader ---- */
+
+/* What a predecessor may have left unwritten. */
+static void begin_to_lead(struct replica *r)
+{
+    for (uint32_t i = 0; i < r->edges; i++) {
+        feed_rewind(r->edge[i].feed);
+        r->edge[i].flushed = feed_taken(r->edge[i].feed);
+    }
+    replies_rewind(r->replies);
+}
+
+static int write_out(struct replica *r, uint64_t now_ns)
+{
+    int work = 0;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        struct edge *edge = &r->edge[i];
+        if (feed_end(edge->feed) != edge->flushed) {
+            feed_flush(edge->feed);
+            edge->flushed = feed_end(edge->feed);
+            work++;
+        }
+    }
+    bool step = now_ns >= r->step_ns;
+    if (step)
+        r->step_ns = now_ns + r->opt.heartbeat_ns;
+    for (uint32_t i = 0; step && i < r->edges; i++)
+        feed_step(r->edge[i].feed, now_ns);
+    work += replies_flush(r->replies);
+    if (step) {
+        replies_step(r->replies);
+        if (r->protocol->step)
+            r->protocol->step(r);
+    }
+    return work;
+}
+
+int replica_post(struct replica *r, uint64_t now_ns)
+{
+    return log_post(r->log, now_ns);
+}
+
+int replica_settle(struct replica *r, uint64_t now_ns)
+{
+    int work = log_settle(r->log, now_ns);
+    if (r->protocol->settle)
+        r->protocol->settle(r);
+    bool leading = log_leading(r->log);
+    if (leading) {
+        if (!r->led)
+            begin_to_lead(r);
+        work += write_out(r, now_ns);
+    }
+    r->led = leading;
+    return work;
+}
+
+uint64_t replica_next_ns(const struct replica *r)
+{
+    return log_next_ns(r->log);
+}
+
+const struct log *replica_log(const struct replica *r)
+{
+    return r->log;
+}
+
+uint64_t replica_delivered(const struct replica *r)
+{
+    return r->delivered;
+}

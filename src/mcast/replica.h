@@ -1,0 +1,45 @@
+/* One replica of one group, whatever the protocol: a log, streams to other groups, replies to clients.
+ *
+ * What a group orders is in its log; what it tells other groups, and answers clients, is a function of
+ * the log. Every replica keeps these streams, and whoever leads writes them out, so whoever reads them
+ * takes the next message from any replica, once. A protocol (mcast/protocol.h) says what a decided
+ * entry means. */
+#ifndef MCAST_REPLICA_H
+#define MCAST_REPLICA_H
+
+#include "mcast/mcast.h"
+#include "mcast/overlay.h"
+
+struct replica_options {
+    struct mem *mem;
+    enum mcast_protocol protocol;
+    const struct overlay *overlay;    /* stays the caller's, for as long as the replica is open */
+    const struct mcast_group *groups; /* as many as the overlay has */
+    uint16_t group;
+    uint32_t rank;
+    struct mcast_sizes sizes;
+    uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
+    uint64_t seed;
+    const struct mcast_machine *machine;
+    void *ctx;
+    /* For checkers, as in log_machine; may be NULL. */
+    void (*observe)(void *ctx, const struct entry *, bool effective);
+};
+
+struct replica;
+
+int replica_open(const struct replica_options *, struct replica **, struct err *);
+void replica_close(struct replica *);
+
+/* As log_post and log_settle. */
+int replica_post(struct replica *, uint64_t now_ns);
+int replica_settle(struct replica *, uint64_t now_ns);
+uint64_t replica_next_ns(const struct replica *);
+
+/* The log underneath, to look at. */
+const struct log *replica_log(const struct replica *);
+
+/* Messages delivered by this replica's state (snapshots included). */
+uint64_t replica_delivered(const struct replica *);
+
+#endif

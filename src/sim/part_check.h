@@ -1,0 +1,26 @@
+/* Who takes part in a message: every write of a run into the stream of a client or a group is read, and
+ * every entry that a log decides; each message in it must concern the group that is written to, and the
+ * group that writes. Under the genuine protocol these are its destinations alone; in a tree, the groups on
+ * the ways from the lowest common ancestor down to them. Snapshots and replies order nothing and are left
+ * out; so is what a leader that was deposed without knowing it proposes, since nobody will hear of it. */
+#ifndef SIM_PART_CHECK_H
+#define SIM_PART_CHECK_H
+
+#include "mcast/replica.h"
+#include "mem/sim.h"
+#include "sim/tree_check.h"
+
+struct part_check {
+    struct tree_check *check; /* knows what was cast, and takes violations */
+    enum mcast_protocol protocol;
+    const struct overlay *overlay;
+    uint32_t clients; /* slots */
+};
+
+/* For sim_on_put. */
+void part_check_put(void *part_check, const struct mem_lane_spec *, const void *, uint32_t bytes);
+
+/* For what a replica observes. */
+void part_check_entry(const struct part_check *, uint16_t group, const struct entry *);
+
+#endif
