@@ -29,15 +29,6 @@ struct log_machine {
      * next round, and the log fills up behind it. May be NULL. */
     bool (*ready)(void *ctx, const struct entry *);
 
-    /* As leader, before a message is proposed: may it enter the log now? If not, its source waits.
-     * What it will need when it is applied can be reserved here, until serve says that another
-     * leadership begins. May be NULL. */
-    bool (*admit)(void *ctx, uint32_t source, const void *payload, uint32_t bytes);
-
-    /* A leadership begins to take messages: all that was proposed before is applied or void. May be
-     * NULL. */
-    void (*serve)(void *ctx);
-
     /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
     void (*observe)(void *ctx, const struct entry *, bool effective);
 
@@ -72,6 +63,9 @@ struct log_options {
     const uint32_t *source_nodes; /* the node that writes each source */
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
+    /* Sources are told how far they were taken when a good part of the ring is free again, or with the
+     * next heartbeat, and not at once: for those who need the room only. */
+    bool ack_lazily;
 
     /* More sources, numbered on from `sources`: the streams of other groups. */
     const struct log_stream *stream;

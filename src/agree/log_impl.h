@@ -74,6 +74,9 @@ struct source {
     uint32_t ways;
     uint32_t ring_mask;
     uint64_t taken;  /* derived from the applied log: the next position expected */
+    uint64_t told;   /* what the writers know of that */
+    uint64_t lazy;   /* they are told when it has moved by this much, */
+    bool due;        /* or now */
     uint64_t cursor; /* leader: next position to read; at least taken */
     bool dirty;
     bool bad; /* has written what no source writes; not read any more */
@@ -240,7 +243,6 @@ uint64_t lead_room_end(const struct log *, uint32_t *who);
 void lead_send_batch(struct log *, uint64_t end);
 void lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
                const void *payload, uint32_t bytes);
-const struct entry *lead_filled(const struct log *, uint64_t pos);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 

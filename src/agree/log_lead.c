@@ -321,12 +321,6 @@ void lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint64_t srcp
         memset(e->payload + bytes, 0, 8 - (bytes & 7));
 }
 
-/* What lead_fill has put there. */
-const struct entry *lead_filled(const struct log *l, uint64_t pos)
-{
-    return entry_at(l->batch + (pos - l->tail));
-}
-
 /* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to
  * apply is overwritten. *who is the replica that holds it up. */
 uint64_t lead_room_end(const struct log *l, uint32_t *who)

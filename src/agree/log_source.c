@@ -1,20 +1,34 @@
 /* Taking from the sources, as leader: their rings into the log, and back how far they were taken. */
 #include "agree/log_impl.h"
 
+enum { LAZY_PART = 8 };
+
+/* How much of a ring may be free again before its writers are told: with the rest they must be able to
+ * send the largest message. */
+static uint64_t lazy_bytes(const struct log_options *o, uint64_t ring_bytes)
+{
+    uint64_t spare = ring_bytes - frame_size(o->payload_max);
+    return !o->ack_lazily ? 0 : min_u64(spare, ring_bytes / LAZY_PART);
+}
+
 void sources_init(struct log *l)
 {
     const struct log_options *o = &l->opt;
     for (uint32_t s = 0; s < o->sources; s++) {
         l->way[s] = (struct source_way){.node = o->source_nodes[s], .region = o->region};
-        l->source[s] =
-            (struct source){.way = &l->way[s], .ways = 1, .ring_mask = o->source_bytes - 1};
+        l->source[s] = (struct source){.way = &l->way[s],
+                                       .ways = 1,
+                                       .ring_mask = o->source_bytes - 1,
+                                       .lazy = lazy_bytes(o, o->source_bytes)};
     }
     struct source_way *way = &l->way[o->sources];
     for (uint32_t i = 0; i < o->streams; i++) {
         const struct log_stream *s = &o->stream[i];
         uint32_t ring_bytes = s->ring_bytes ? s->ring_bytes : o->source_bytes;
-        l->source[o->sources + i] =
-            (struct source){.way = way, .ways = s->writers, .ring_mask = ring_bytes - 1};
+        l->source[o->sources + i] = (struct source){.way = way,
+                                                    .ways = s->writers,
+                                                    .ring_mask = ring_bytes - 1,
+                                                    .lazy = lazy_bytes(o, ring_bytes)};
         for (uint32_t w = 0; w < s->writers; w++)
             *way++ =
                 (struct source_way){.node = s->nodes[w], .region = o->region | LOG_EDGE_REGION};
@@ -34,13 +48,12 @@ void source_dirty(struct log *l, uint32_t source)
 void sources_serve(struct log *l)
 {
     l->serving = true;
-    if (l->opt.machine->serve)
-        l->opt.machine->serve(l->opt.ctx);
     for (uint32_t i = 0; i < l->sources; i++) {
         struct source *s = &l->source[i];
         if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
             s->cursor = s->taken;
         s->bad = false;
+        s->due = true;
         source_dirty(l, i);
     }
 }
@@ -100,10 +113,6 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
         atomic_thread_fence(memory_order_acquire);
         if (stream_life(mem_word(way->in, SOURCE_GUARD)) != stream_life(s->cursor))
             return true;
-        const struct log_machine *machine = l->opt.machine;
-        const struct entry *e = lead_filled(l, b->end);
-        if (machine->admit && !machine->admit(l->opt.ctx, source, e->payload, e->bytes))
-            return true;
         b->end += size;
         s->cursor += frame_size(f.bytes);
     }
@@ -151,13 +160,17 @@ int sources_take(struct log *l)
     return 1;
 }
 
-/* What was told on a way that broke may not have arrived. */
+/* Now and then: what was told on a way that broke may not have arrived, and what was not told is due. */
 void sources_look_after(struct log *l)
 {
-    for (uint32_t i = 0; i < l->sources; i++)
-        for (uint32_t w = 0; w < l->source[i].ways; w++)
-            if (l->source[i].way[w].flow.status != MEM_DONE)
-                source_dirty(l, i);
+    for (uint32_t i = 0; i < l->sources; i++) {
+        struct source *s = &l->source[i];
+        s->due |= s->told != s->taken;
+        for (uint32_t w = 0; w < s->ways; w++)
+            s->due |= s->way[w].flow.status != MEM_DONE;
+        if (s->due)
+            source_dirty(l, i);
+    }
 }
 
 /* Tells one writer. */
@@ -183,6 +196,10 @@ void sources_ack(struct log *l)
         struct source *s = &l->source[l->dirty[i]];
         /* A source none of whose writers can be reached is looked after with the next heartbeat. */
         s->dirty = false;
+        if (s->taken - s->told < s->lazy && !s->due)
+            continue;
+        s->due = false;
+        s->told = s->taken;
         for (uint32_t w = 0; w < s->ways; w++)
             tell(l, s, &s->way[w]);
     }

@@ -4,10 +4,20 @@
 
 #include <time.h>
 
-uint64_t clock_now_ns(void)
+static uint64_t read_clock(clockid_t id)
 {
     struct timespec t;
 
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+    CHECK(clock_gettime(id, &t) == 0);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_now_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_thread_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -8,4 +8,7 @@
 /* Nanoseconds of CLOCK_MONOTONIC: comparable between processes of one machine until it reboots. */
 uint64_t clock_now_ns(void);
 
+/* CPU time that the calling thread has used, in nanoseconds: what others do on the machine hardly shows. */
+uint64_t clock_thread_ns(void);
+
 #endif

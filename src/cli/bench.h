@@ -21,10 +21,17 @@ enum {
     BENCH_HOSTS_MAX = 16,
 };
 
+/* Who polls what, of multicast. */
+enum bench_layout {
+    BENCH_THREADS, /* one thread all hosts, another all clients */
+    BENCH_PROCS,   /* hosts are processes of their own */
+    BENCH_SINGLE,  /* one thread everything, in turn; its CPU time is what is measured */
+};
+
 struct bench_args {
     bool mcast; /* or the log of one group */
     enum mcast_protocol protocol;
-    bool procs; /* tree: hosts are processes of their own */
+    enum bench_layout layout;
     bool json;
     uint32_t replicas, payload, seconds;
     uint32_t log_bytes; /* 0: as the protocol has it */

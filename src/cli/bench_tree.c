@@ -1,5 +1,5 @@
-/* Multicast to groups in a tree, in one of two layouts: all hosts polled by one pinned thread, or
- * every host a process of its own. The clients are always one thread of this process. */
+/* Multicast to groups, in one of three layouts: all hosts polled by one pinned thread, every host a
+ * process of its own, or everything in one thread. The clients are always one thread of this process. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/bench.h"
@@ -363,9 +363,11 @@ static void serve_round(void *ctx, uint64_t now_ns)
 static bool await(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
 {
     for (uint32_t polls = 1; caster_outstanding(u->caster) > 0; polls++) {
+        if (b->args.layout == BENCH_SINGLE)
+            serve_round(b, now);
         if (caster_poll(u->caster, now) > 0)
             continue;
-        if (b->args.procs && polls % IDLE_POLLS == 0)
+        if (b->args.layout == BENCH_PROCS && polls % IDLE_POLLS == 0)
             sched_yield();
         if (polls % LOOK_EVERY == 0) {
             now = clock_now_ns();
@@ -390,11 +392,13 @@ static int measure_latency(void *ctx, struct hist *latency, uint64_t turn_ns)
     struct bench *b = ctx;
     uint64_t now = clock_now_ns(), end = now + turn_ns;
     uint64_t give_up = end + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+    bool single = b->args.layout == BENCH_SINGLE;
     while (now < end) {
+        uint64_t start = single ? clock_thread_ns() : now;
         if (!send_one(b, &b->user[0], now, give_up))
             return ERR_TIMEOUT;
-        hist_add(latency, clock_now_ns() - now);
         now = clock_now_ns();
+        hist_add(latency, (single ? clock_thread_ns() : now) - start);
     }
     return 0;
 }
@@ -409,7 +413,9 @@ static uint64_t done_in_all(const struct bench *b)
 
 static void measure_throughput(struct bench *b, struct bench_figures *f)
 {
+    bool single = b->args.layout == BENCH_SINGLE;
     uint64_t first = done_in_all(b), start = clock_now_ns(), now = start;
+    uint64_t cpu = clock_thread_ns();
     uint64_t stop = start + b->args.seconds * UINT64_C(1000000000);
     for (uint32_t idle = 0; now < stop; now = clock_now_ns()) {
         int work = 0;
@@ -424,12 +430,14 @@ static void measure_throughput(struct bench *b, struct bench_figures *f)
                 caster_flush(u->caster);
             work += sent;
         }
+        if (single)
+            serve_round(b, now);
         idle = work > 0 ? 0 : idle + 1;
-        if (b->args.procs && idle % IDLE_POLLS == IDLE_POLLS - 1)
+        if (b->args.layout == BENCH_PROCS && idle % IDLE_POLLS == IDLE_POLLS - 1)
             sched_yield();
     }
     f->messages = done_in_all(b) - first;
-    f->seconds = (double)(now - start) / 1e9;
+    f->seconds = (double)(single ? clock_thread_ns() - cpu : now - start) / 1e9;
 }
 
 struct counts {
@@ -441,7 +449,8 @@ static struct counts count_batches(struct bench *b)
 {
     struct counts c = {0};
     struct log_stats s;
-    rig_enter(&b->rig, BENCH_LINE);
+    if (b->args.layout == BENCH_THREADS)
+        rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t h = 0; h < b->args.hosts; h++)
         for (uint32_t g = 0; g < b->args.groups; g++) {
             if (b->server[h].replica[g] == NULL)
@@ -452,7 +461,8 @@ static struct counts count_batches(struct bench *b)
             c.messages += s.messages;
             c.batches += s.batches;
         }
-    rig_enter(&b->rig, BENCH_SERVE);
+    if (b->args.layout == BENCH_THREADS)
+        rig_enter(&b->rig, BENCH_SERVE);
     return c;
 }
 
@@ -471,7 +481,9 @@ static int warm_up(struct bench *b, struct user *u)
 static int measure(struct bench *b, struct bench_figures *f, struct err *e)
 {
     int rc = warm_up(b, &b->user[0]);
-    if (rc == 0)
+    if (rc == 0 && b->args.layout == BENCH_SINGLE)
+        rc = measure_latency(b, &f->latency, b->args.seconds * UINT64_C(1000000000));
+    else if (rc == 0)
         rc = rig_measure_turns(&b->rig, f, b->args.seconds * UINT64_C(1000000000) / BENCH_TURNS,
                                measure_latency, b);
     /* The others come only now: alone means that nobody else is connected. */
@@ -484,10 +496,10 @@ static int measure(struct bench *b, struct bench_figures *f, struct err *e)
     if (rc != 0)
         return err_set(e, rc, "the groups did not answer within %d s", BENCH_STARTS_WITHIN_S);
     struct counts before = {0}, after = {0};
-    if (!b->args.procs)
+    if (b->args.layout != BENCH_PROCS)
         before = count_batches(b);
     measure_throughput(b, f);
-    if (!b->args.procs)
+    if (b->args.layout != BENCH_PROCS)
         after = count_batches(b);
     if (after.batches > before.batches)
         f->batch =
@@ -502,7 +514,7 @@ static int open_all(struct bench *b, struct err *e)
     if (rc == 0)
         rc = sets_open(b, e);
     for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
-        rc = a->procs ? server_start(b, h, e) : server_open(b, h, HOST_SPIN, e);
+        rc = a->layout == BENCH_PROCS ? server_start(b, h, e) : server_open(b, h, HOST_SPIN, e);
     return rc == 0 ? user_open(b, 0, e) : rc;
 }
 
@@ -513,18 +525,19 @@ int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *
         return err_set(e, ERR_NOMEM, "out of memory");
     memset(b, 0, sizeof(*b));
     b->args = *a;
-    b->rig.round = a->procs ? NULL : serve_round;
+    b->rig.round = a->layout == BENCH_PROCS ? NULL : serve_round;
     b->rig.ctx = b;
     snprintf(b->cluster, sizeof(b->cluster), "bench-%d", (int)getpid());
     b->payload = malloc(a->payload + 8);
     int rc = b->payload ? open_all(b, e) : err_set(e, ERR_NOMEM, "out of memory");
     if (rc == 0) {
         memset(b->payload, 0x5a, a->payload);
-        rc = rig_start(&b->rig, e);
+        rc = a->layout == BENCH_SINGLE ? 0 : rig_start(&b->rig, e);
     }
     if (rc == 0) {
         rc = measure(b, f, e);
-        rig_stop(&b->rig);
+        if (a->layout != BENCH_SINGLE)
+            rig_stop(&b->rig);
     }
     for (uint32_t c = 0; c < a->clients; c++)
         user_close(&b->user[c]);

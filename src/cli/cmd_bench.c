@@ -34,9 +34,15 @@ static const char usage[] =
     "  --clients C       that saturate it, 1 to 64 (default 8)\n"
     "  --hosts H         1 to 16, at least as many as replicas (default as many, at least 3)\n"
     "  --layout NAME     threads: one polls all hosts, another is all clients (default);\n"
-    "                    procs: every host is a process\n";
+    "                    procs: every host is a process; single: one thread is everything, and "
+    "its\n"
+    "                    CPU time is measured, which shows the work whatever else the machine "
+    "does\n";
 
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
+
+static const char *const layout_names[] = {
+    [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single"};
 
 /* ---- printing ---- */
 
@@ -68,7 +74,7 @@ static void print_json(const struct bench_args *a, const struct bench_figures *f
         printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"clients\":%u,\"hosts\":%u,"
                "\"layout\":\"%s\",",
                a->groups, overlay_shape_name(a->shape), a->dst, a->clients, a->hosts,
-               a->procs ? "procs" : "threads");
+               layout_names[a->layout]);
     print_json_hist("line_round_trip_ns", &f->line);
     putchar(',');
     print_json_hist("latency_ns", &f->latency);
@@ -77,7 +83,7 @@ static void print_json(const struct bench_args *a, const struct bench_figures *f
            f->ratio[BENCH_TURNS / 2], (unsigned long long)f->messages, f->seconds,
            (double)f->messages / f->seconds);
     /* In processes of their own the hosts' counts are out of reach. */
-    if (!a->procs)
+    if (a->layout != BENCH_PROCS)
         printf(",\"messages_per_batch\":%.1f", f->batch);
     printf("}\n");
 }
@@ -90,15 +96,17 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
                a->groups, a->replicas,
                a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
                a->protocol == MCAST_TREE ? " tree" : "", a->hosts,
-               a->procs ? "as processes" : "in one thread", a->payload, a->dst,
+               a->layout == BENCH_PROCS ? "as processes" : "in one thread", a->payload, a->dst,
                a->dst == 1 ? "group" : "groups");
     else
         printf("replicated log, %u replicas, %u-byte messages, shared memory, 2 threads\n",
                a->replicas, a->payload);
-    print_hist("cache line round trip", &f->line);
+    if (hist_count(&f->line) > 0)
+        print_hist("cache line round trip", &f->line);
     print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
                &f->latency);
-    printf("%-34s %.2f\n", "  in cache line round trips", f->ratio[BENCH_TURNS / 2]);
+    if (hist_count(&f->line) > 0)
+        printf("%-34s %.2f\n", "  in cache line round trips", f->ratio[BENCH_TURNS / 2]);
     printf("%-34s %.2f million messages/s", "saturated", rate / 1e6);
     if (a->mcast)
         printf(", %u clients", a->clients);
@@ -109,14 +117,14 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
 
 /* ---- arguments ---- */
 
-/* An option whose value is one of two words. */
-static int word_of_two(const char *o, const char *value, const char *no, const char *yes,
-                       const char *what, bool *out)
+static int parse_layout(const char *o, const char *value, struct bench_args *a)
 {
-    if (value == NULL || (strcmp(value, no) != 0 && strcmp(value, yes) != 0))
-        return args_bad("bench", o, what);
-    *out = strcmp(value, yes) == 0;
-    return CMD_DONE;
+    for (unsigned i = 0; value && i < sizeof(layout_names) / sizeof(layout_names[0]); i++)
+        if (strcmp(value, layout_names[i]) == 0) {
+            a->layout = (enum bench_layout)i;
+            return CMD_DONE;
+        }
+    return args_bad("bench", o, "the layouts are: threads, procs, single");
 }
 
 static int parse_protocol(const char *o, const char *value, struct bench_args *a)
@@ -197,8 +205,7 @@ static int parse(int argc, char **argv, struct bench_args *a)
             rc = parse_protocol(o, value, a);
             chosen = true;
         } else if (strcmp(o, "--layout") == 0) {
-            rc = word_of_two(o, value, "threads", "procs", "the layouts are: threads, procs",
-                             &a->procs);
+            rc = parse_layout(o, value, a);
         } else if (strcmp(o, "--tree") == 0) {
             rc = parse_shape(o, value, a);
         } else if (strcmp(o, "--serve-cluster") == 0) {

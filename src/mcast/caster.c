@@ -25,6 +25,7 @@ struct port {
 struct ticket {
     uint64_t seq;
     uint32_t pending; /* groups that have not replied; 0: done */
+    uint32_t bytes;   /* of a stream */
     bool refused;
 };
 
@@ -38,6 +39,7 @@ struct caster {
     uint64_t next;   /* seq of the next message */
     uint64_t oldest; /* of those not done */
     uint32_t outstanding;
+    uint64_t bytes;   /* of streams that they take */
     uint64_t step_ns; /* when to look after the feeds again */
 };
 
@@ -167,14 +169,20 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
         if (c->port[lca] == NULL)
             return ERR_NOTFOUND;
     }
+    /* Without a tree what a group has taken from us still waits there for others. */
+    uint64_t size = frame_size(message_bytes(dst.count, bytes));
+    if (c->opt.protocol == MCAST_GENUINE && c->bytes + size > c->opt.sizes.source_bytes)
+        return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
-        if (!feed_room(c->port[to.group[i]]->feed, frame_size(message_bytes(dst.count, bytes))))
+        if (!feed_room(c->port[to.group[i]]->feed, size))
             return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
         port_send(c, c->port[to.group[i]], dst, body, bytes);
     for (uint32_t i = 0; i < dst.count; i++)
         c->port[dst.group[i]]->awaited++;
-    c->ticket[c->next % c->window] = (struct ticket){.seq = c->next, .pending = dst.count};
+    c->ticket[c->next % c->window] =
+        (struct ticket){.seq = c->next, .pending = dst.count, .bytes = (uint32_t)size};
+    c->bytes += size;
     *seq = c->next++;
     c->outstanding++;
     return 0;
@@ -207,6 +215,7 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
     if (t->pending > 0)
         return 0;
     c->outstanding--;
+    c->bytes -= t->bytes;
     if (c->opt.done)
         c->opt.done(c->opt.ctx, r->seq, t->refused);
     while (c->oldest < c->next && c->ticket[c->oldest % c->window].pending == 0)

@@ -10,9 +10,9 @@
  * A message for one group alone is delivered as soon as it is decided. Whatever else waits, it can close
  * no cycle: it is in one group's order only.
  *
- * No group ever waits for another in order to apply its log. Clients are held back at the door: the
- * leader takes a message only if it has room for it here and in the streams to its other destinations.
- * What comes all the same (relays cause stamps) waits in a backlog. */
+ * No group ever waits for another in order to apply its log: two that wait for each other's stamps would
+ * wait for ever. What a stream has no room for waits in a backlog. Both that and the messages that wait
+ * for stamps are bounded by what clients may have under way (mcast/caster.c). */
 #include "base/grow.h"
 #include "base/planted.h"
 #include "mcast/order.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 enum {
-    PENDING_PER_LOG = 4, /* bytes of messages that wait for stamps, in logs */
+    RING_BYTES_MIN = 8 << 10, /* of a stream */
     RELAY_DEAD_STEPS =
         1, /* looks at a message that waits, before it is relayed: its client is dead, */
     RELAY_STEPS = 100,            /* or not */
@@ -38,8 +38,6 @@ struct genuine {
     struct order *order;
     struct backlog *backlog; /* by edge */
     uint64_t backlog_bytes;
-    uint64_t *reserved;     /* by edge: stream bytes that messages in the log will need */
-    uint64_t reserved_here; /* of the order's room */
     struct message_view v;
     uint16_t missing[DST_GROUPS_MAX];
     unsigned char *relay; /* one that is being put together */
@@ -50,6 +48,11 @@ static void genuine_streams(const struct replica_options *o, struct protocol_str
 {
     s->out_source = o->group;
     s->head_bytes = sizeof(uint64_t);
+    /* Every group writes to every other: small rings stay in the cache. */
+    s->ring_bytes = RING_BYTES_MIN;
+    while (s->ring_bytes <
+           frame_size(message_bytes(DST_GROUPS_MAX, o->sizes.body_max) + s->head_bytes))
+        s->ring_bytes *= 2;
     for (uint16_t g = 0; g < o->overlay->n; g++) {
         s->in[s->ins++] = g == o->group ? OVERLAY_NONE : g;
         if (g != o->group)
@@ -68,16 +71,14 @@ static int genuine_open(struct replica *r, struct err *e)
     struct genuine *g = r->own = calloc(1, sizeof(*g));
     if (g) {
         g->backlog = calloc(r->edges + 1, sizeof(*g->backlog));
-        g->reserved = calloc(r->edges + 1, sizeof(*g->reserved));
         g->relay = malloc(sizeof(uint64_t) + message_bytes(DST_GROUPS_MAX, z->body_max));
     }
-    if (g == NULL || g->backlog == NULL || g->reserved == NULL || g->relay == NULL)
+    if (g == NULL || g->backlog == NULL || g->relay == NULL)
         return err_set(e, ERR_NOMEM, "genuine: no memory for streams to %u groups", r->edges);
     struct order_options oo = {
         .group = r->opt.group,
         .groups = r->opt.overlay->n,
         .clients = z->clients,
-        .body_bytes = (uint64_t)PENDING_PER_LOG * z->log_bytes,
     };
     return order_open(&oo, &g->order, e);
 }
@@ -90,10 +91,16 @@ static void genuine_close(struct replica *r)
     for (uint32_t i = 0; g->backlog && i < r->edges; i++)
         free(g->backlog[i].bytes);
     free(g->backlog);
-    free(g->reserved);
     free(g->relay);
     order_close(g->order);
     free(g);
+}
+
+static bool read_message(struct replica *r, const void *payload, uint32_t bytes)
+{
+    struct genuine *g = r->own;
+    return message_read(payload, bytes, r->opt.sizes.clients, r->opt.overlay->n, &g->v) &&
+           g->v.bytes <= r->opt.sizes.body_max;
 }
 
 /* ---- telling other groups ---- */
@@ -143,78 +150,41 @@ static void tell(struct replica *r, uint16_t group, const void *payload, uint32_
         backlog_add(g, &g->backlog[edge], payload, bytes);
 }
 
+static void tell_others(struct replica *r, const struct message_view *v, const struct telling *t)
+{
+    for (uint32_t i = 0; i < v->dst.count; i++)
+        if (v->dst.group[i] != r->opt.group)
+            tell(r, v->dst.group[i], t, sizeof(*t));
+}
+
+/* Tells the final stamp, if this is the message's home and has them all. */
+static void tell_final(struct replica *r, struct message_id id)
+{
+    struct genuine *g = r->own;
+    const void *payload;
+    uint32_t bytes;
+    struct telling t = {.id = id};
+    t.stamp = order_complete(g->order, id, &payload, &bytes);
+    t.id.mark = TELLING_FINAL;
+    if (t.stamp != 0 && order_home(payload) == r->opt.group && read_message(r, payload, bytes))
+        tell_others(r, &g->v, &t);
+}
+
+/* The message got our stamp. */
 static void tell_stamp(struct replica *r, const struct message_view *v, uint64_t stamp)
 {
     struct telling t = {.stamp = stamp, .id = message_id(v->m)};
-    for (uint32_t i = 0; i < v->dst.count; i++)
-        if (v->dst.group[i] != r->opt.group)
-            tell(r, v->dst.group[i], &t, sizeof(t));
+    uint16_t home = order_home(v->m);
+    if (home == ORDER_NO_HOME)
+        tell_others(r, v, &t);
+    else if (home == r->opt.group)
+        tell_final(r, t.id);
+    else
+        tell(r, home, &t, sizeof(t));
     if (PLANTED(tell_all))
         for (uint16_t other = 0; other < r->opt.overlay->n; other++)
             if (!dst_has(v->dst, other))
                 tell(r, other, &t, sizeof(t));
-}
-
-static bool read_message(struct replica *r, const void *payload, uint32_t bytes)
-{
-    struct genuine *g = r->own;
-    return message_read(payload, bytes, r->opt.sizes.clients, r->opt.overlay->n, &g->v) &&
-           g->v.bytes <= r->opt.sizes.body_max;
-}
-
-/* ---- at the door ---- */
-
-/* A leadership begins: all that was let in before has been applied. */
-static void genuine_serve(struct replica *r)
-{
-    struct genuine *g = r->own;
-    memset(g->reserved, 0, r->edges * sizeof(*g->reserved));
-    g->reserved_here = 0;
-}
-
-static bool has_room(struct replica *r, const struct message_view *v, uint32_t bytes)
-{
-    struct genuine *g = r->own;
-    if (g->reserved_here + order_need(bytes) > order_room(g->order))
-        return false;
-    for (uint32_t i = 0; i < v->dst.count; i++) {
-        if (v->dst.group[i] == r->opt.group)
-            continue;
-        uint32_t edge = edge_to(r, v->dst.group[i]);
-        if (g->backlog[edge].end > 0 ||
-            !feed_room(r->edge[edge].feed, g->reserved[edge] + frame_size(sizeof(struct telling))))
-            return false;
-    }
-    return true;
-}
-
-static void reserve(struct replica *r, const struct message_view *v, uint32_t bytes, bool take)
-{
-    struct genuine *g = r->own;
-    uint64_t here = order_need(bytes), there = frame_size(sizeof(struct telling));
-    /* Nothing was reserved for what a former leader let in. */
-    g->reserved_here = take                      ? g->reserved_here + here
-                       : g->reserved_here > here ? g->reserved_here - here
-                                                 : 0;
-    for (uint32_t i = 0; i < v->dst.count; i++) {
-        if (v->dst.group[i] == r->opt.group)
-            continue;
-        uint64_t *at = &g->reserved[edge_to(r, v->dst.group[i])];
-        *at = take ? *at + there : *at > there ? *at - there : 0;
-    }
-}
-
-static bool genuine_admit(struct replica *r, uint32_t source, const void *payload, uint32_t bytes)
-{
-    struct genuine *g = r->own;
-    if (source >= r->opt.sizes.clients)
-        return true;
-    if (!read_message(r, payload, bytes) || g->v.dst.count == 1)
-        return true;
-    if (!has_room(r, &g->v, bytes))
-        return false;
-    reserve(r, &g->v, bytes, true);
-    return true;
 }
 
 /* ---- applying ---- */
@@ -243,8 +213,6 @@ static void apply_client(struct replica *r, const struct entry *e)
     struct genuine *g = r->own;
     if (!read_message(r, e->payload, e->bytes) || !replica_from_client(e, &g->v))
         return;
-    if (g->v.dst.count > 1)
-        reserve(r, &g->v, e->bytes, false);
     if (!dst_has(g->v.dst, r->opt.group)) {
         replica_refuse(r, &g->v);
         return;
@@ -286,8 +254,15 @@ static void apply_group(struct replica *r, const struct entry *e)
     if (e->bytes != sizeof(t))
         return;
     memcpy(&t, e->payload, sizeof(t));
-    if (order_stamp(g->order, (uint16_t)(e->source - r->opt.sizes.clients), t.id, t.stamp))
-        deliver_ready(r);
+    uint16_t mark = t.id.mark, from = (uint16_t)(e->source - r->opt.sizes.clients);
+    t.id.mark = 0;
+    enum order_news news = mark == TELLING_FINAL ? order_final(g->order, t.id, t.stamp)
+                                                 : order_stamp(g->order, from, t.id, t.stamp);
+    if (news != ORDER_COMPLETE)
+        return;
+    if (mark != TELLING_FINAL)
+        tell_final(r, t.id);
+    deliver_ready(r);
 }
 
 /* Our leader has found a message waiting for long: those who have not stamped it may not have it. */
@@ -304,8 +279,14 @@ static void apply_note(struct replica *r, const struct entry *e)
         return;
     memset(g->relay, 0, sizeof(uint64_t));
     memcpy(g->relay + sizeof(uint64_t), payload, bytes);
-    for (uint32_t i = 0; i < count; i++)
+    bool at_home = order_home(payload) == r->opt.group;
+    struct telling t = {.stamp = order_own(g->order, id), .id = id};
+    for (uint32_t i = 0; i < count; i++) {
+        /* A group takes a relayed message only if it has heard of it, and of us it has not. */
+        if (at_home)
+            tell(r, g->missing[i], &t, sizeof(t));
         tell(r, g->missing[i], g->relay, bytes + (uint32_t)sizeof(uint64_t));
+    }
     order_set_relayed(g->order, id);
 }
 
@@ -407,8 +388,6 @@ const struct protocol protocol_genuine = {
     .close = genuine_close,
     .ready = genuine_ready,
     .apply = genuine_apply,
-    .admit = genuine_admit,
-    .serve = genuine_serve,
     .settle = genuine_settle,
     .step = genuine_step,
     .bytes = genuine_bytes,

@@ -26,7 +26,7 @@ struct message_id {
     uint64_t seq;
     uint32_t client;
     uint16_t life;
-    uint16_t unused; /* 0 */
+    uint16_t mark; /* 0, or what somebody says of the message */
 };
 
 static inline struct message_id message_id(const struct message *m)
@@ -34,8 +34,11 @@ static inline struct message_id message_id(const struct message *m)
     return (struct message_id){.seq = m->seq, .client = m->client, .life = m->life};
 }
 
-/* What one group tells another of a message under the genuine protocol: its stamp, or, where the stamp is
- * 0, the message itself, which then follows that word. */
+/* What one group tells another of a message under the genuine protocol: its stamp, or the final one, which
+ * has a mark in its id's last field; or, where the stamp is 0, the message itself, which then follows that
+ * word. */
+enum { TELLING_FINAL = 1 };
+
 struct telling {
     uint64_t stamp;
     struct message_id id;

@@ -16,19 +16,28 @@ enum {
 };
 _Static_assert(DST_GROUPS_MAX <= 1 << GROUP_BITS, "a stamp names its group");
 
-/* A message that is not delivered here. */
+/* A message that is not delivered here. One cache line: there are many, and each is looked up for every
+ * stamp. */
 struct item {
     struct message_id id;
     uint64_t own;     /* our stamp; 0: the message is still to come */
     uint64_t high;    /* highest stamp heard; the final one when all have been */
-    uint32_t missing; /* stamps, once the message is there */
-    uint32_t heard;   /* stamps of others */
+    uint64_t from;    /* who has sent stamps: a bit for each of the first 64 groups */
     uint32_t bytes;   /* of payload */
     uint32_t block;   /* first of the payload, which goes on in the blocks' chain */
     uint32_t next;    /* in its bucket, or among the free */
-    uint32_t place;   /* in the heap; NONE: not there */
-    uint32_t seen;    /* times that order_watch found it waiting; not part of the state */
+    uint16_t missing; /* stamps, once the message is there */
+    uint16_t heard;   /* stamps of others */
+    uint16_t seen;    /* times that order_watch found it waiting; not part of the state */
     bool relayed;
+    bool away; /* another group collects the stamps; only the final one is missing */
+};
+_Static_assert(sizeof(struct item) == 64, "an item is a cache line");
+
+/* A message with a stamp that says when its turn is. */
+struct turn {
+    uint64_t stamp;
+    uint32_t item;
 };
 
 /* Messages of one client that came by relay, and that it may still send itself. */
@@ -42,21 +51,25 @@ struct order {
     uint64_t clock; /* of the highest stamp given or heard */
 
     struct item *item;
-    uint64_t *from;      /* who has sent stamps for an item: words of bits */
-    uint32_t from_words; /* an item */
+    uint64_t *more;      /* as item.from, for groups beyond the first 64: words of bits */
+    uint32_t more_words; /* an item */
     uint32_t items;      /* room */
     uint32_t used;       /* not free */
     uint32_t free_item;
     uint32_t *bucket; /* by hash; as many as items */
 
-    /* Those with a stamp of our own, lowest possible final stamp first. */
-    uint32_t *heap;
+    /* Those with a stamp of our own, in the order of these: a ring. What is complete, or delivered, stays
+     * until it comes first. */
+    struct turn *queue;
+    uint64_t queue_from, queue_end, queue_max;
+
+    /* Those that are complete, lowest final stamp first. */
+    struct turn *heap;
     uint32_t heap_count;
 
     unsigned char (*block)[BLOCK_BYTES];
     uint32_t *block_next;
     uint32_t blocks, free_block, blocks_free;
-    uint32_t blocks_own; /* of what order_room speaks */
 
     unsigned char *whole; /* a payload of several blocks in one piece */
     uint32_t whole_max;
@@ -69,7 +82,7 @@ static void items_grow(struct order *o)
 {
     uint32_t was = o->items, now = was ? 2 * was : ITEMS_FIRST;
     o->item = grow(o->item, sizeof(*o->item), now);
-    o->from = grow(o->from, sizeof(*o->from) * o->from_words, now);
+    o->more = grow(o->more, sizeof(*o->more) * (o->more_words + 1), now);
     o->heap = grow(o->heap, sizeof(*o->heap), now);
     o->bucket = grow(o->bucket, sizeof(*o->bucket), now);
     o->items = now;
@@ -78,8 +91,17 @@ static void items_grow(struct order *o)
         o->item[i] = (struct item){.next = o->free_item};
         o->free_item = i;
     }
-    memset(&o->from[(size_t)was * o->from_words], 0,
-           sizeof(*o->from) * o->from_words * (now - was));
+    memset(&o->more[(size_t)was * o->more_words], 0,
+           sizeof(*o->more) * o->more_words * (now - was));
+}
+
+static void queue_grow(struct order *o)
+{
+    uint64_t was = o->queue_max, now = was ? 2 * was : ITEMS_FIRST;
+    o->queue = grow(o->queue, sizeof(*o->queue), now);
+    for (uint64_t n = o->queue_from; n < o->queue_end; n++)
+        o->queue[n & (now - 1)] = o->queue[n & (was - 1)];
+    o->queue_max = now;
 }
 
 static void blocks_grow(struct order *o, uint32_t now)
@@ -95,15 +117,9 @@ static void blocks_grow(struct order *o, uint32_t now)
     o->blocks_free += now - was;
 }
 
-uint32_t order_need(uint32_t bytes)
+static uint32_t blocks_of(uint32_t bytes)
 {
     return (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
-}
-
-uint32_t order_room(const struct order *o)
-{
-    uint32_t used = o->blocks - o->blocks_free;
-    return used < o->blocks_own ? o->blocks_own - used : 0;
 }
 
 /* ---- finding ---- */
@@ -149,16 +165,17 @@ static uint32_t add(struct order *o, const struct message_id *id)
     struct item *m = &o->item[i];
     o->free_item = m->next;
     struct item last = *m;
-    *m = (struct item){.id = *id, .block = NONE, .place = NONE, .next = *link};
+    *m = (struct item){.id = *id, .block = NONE, .next = *link};
     *link = i;
     o->used++;
     if (PLANTED(slot_stale)) {
         /* R11: what the last message in this place was told counts for this one. */
         m->high = last.high;
         m->heard = last.heard;
-        return i;
+        m->from = last.from;
     }
-    memset(&o->from[(size_t)i * o->from_words], 0, o->from_words * sizeof(*o->from));
+    if (o->more_words > 0)
+        memset(&o->more[(size_t)i * o->more_words], 0, o->more_words * sizeof(*o->more));
     return i;
 }
 
@@ -176,6 +193,7 @@ static void forget(struct order *o, uint32_t i)
         o->free_block = b;
         o->blocks_free++;
     }
+    m->own = 0; /* the queue may still name it */
     m->next = o->free_item;
     o->free_item = i;
     o->used--;
@@ -183,44 +201,54 @@ static void forget(struct order *o, uint32_t i)
 
 /* ---- the heap ---- */
 
-static void heap_put(struct order *o, uint32_t place, uint32_t i)
+static void heap_add(struct order *o, uint32_t i)
 {
-    o->heap[place] = i;
-    o->item[i].place = place;
+    struct turn t = {.stamp = o->item[i].high, .item = i};
+    uint32_t place = o->heap_count++;
+    for (; place > 0 && o->heap[(place - 1) / 2].stamp > t.stamp; place = (place - 1) / 2)
+        o->heap[place] = o->heap[(place - 1) / 2];
+    o->heap[place] = t;
 }
 
-static void heap_up(struct order *o, uint32_t place)
+static void heap_drop(struct order *o)
 {
-    uint32_t i = o->heap[place];
-    while (place > 0 && o->item[o->heap[(place - 1) / 2]].high > o->item[i].high) {
-        heap_put(o, place, o->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
-    }
-    heap_put(o, place, i);
-}
-
-static void heap_down(struct order *o, uint32_t place)
-{
-    uint32_t i = o->heap[place];
+    struct turn t = o->heap[--o->heap_count];
+    uint32_t place = 0;
     for (;;) {
         uint32_t child = 2 * place + 1;
         if (child >= o->heap_count)
             break;
-        if (child + 1 < o->heap_count &&
-            o->item[o->heap[child + 1]].high < o->item[o->heap[child]].high)
-            child++;
-        if (o->item[o->heap[child]].high >= o->item[i].high)
+        child += child + 1 < o->heap_count && o->heap[child + 1].stamp < o->heap[child].stamp;
+        if (o->heap[child].stamp >= t.stamp)
             break;
-        heap_put(o, place, o->heap[child]);
+        o->heap[place] = o->heap[child];
         place = child;
     }
-    heap_put(o, place, i);
+    o->heap[place] = t;
 }
 
-static void heap_add(struct order *o, uint32_t i)
+/* ---- the queue ---- */
+
+static void queue_add(struct order *o, uint32_t i)
 {
-    heap_put(o, o->heap_count++, i);
-    heap_up(o, o->heap_count - 1);
+    if (o->queue_end - o->queue_from == o->queue_max)
+        queue_grow(o);
+    o->queue[o->queue_end++ & (o->queue_max - 1)] =
+        (struct turn){.stamp = o->item[i].own, .item = i};
+}
+
+/* Below this no message that waits for stamps can come out: our own stamp for the first of them. */
+static uint64_t queue_bound(struct order *o)
+{
+    if (PLANTED(blind_deliver))
+        return UINT64_MAX; /* R1: what is not complete holds up nobody */
+    for (; o->queue_from < o->queue_end; o->queue_from++) {
+        const struct turn *t = &o->queue[o->queue_from & (o->queue_max - 1)];
+        const struct item *m = &o->item[t->item];
+        if (m->own == t->stamp && m->missing > 0)
+            return t->stamp;
+    }
+    return UINT64_MAX;
 }
 
 /* ---- messages ---- */
@@ -233,7 +261,7 @@ static const struct message *header(const void *payload)
 static void keep_payload(struct order *o, struct item *m, const void *payload, uint32_t bytes)
 {
     const unsigned char *from = payload;
-    uint32_t need = order_need(bytes), *link = &m->block;
+    uint32_t need = blocks_of(bytes), *link = &m->block;
     if (need > o->blocks_free)
         blocks_grow(o, 2 * o->blocks + need);
     m->bytes = bytes;
@@ -256,12 +284,21 @@ static const void *payload_of(struct order *o, const struct item *m)
         return o->block[m->block];
     if (m->bytes > o->whole_max) {
         o->whole_max = m->bytes;
-        o->whole = grow(o->whole, 1, BLOCK_BYTES * (size_t)order_need(m->bytes));
+        o->whole = grow(o->whole, 1, BLOCK_BYTES * (size_t)blocks_of(m->bytes));
     }
     unsigned char *to = o->whole;
     for (uint32_t b = m->block; b != NONE; b = o->block_next[b], to += BLOCK_BYTES)
         memcpy(to, o->block[b], BLOCK_BYTES);
     return o->whole;
+}
+
+uint16_t order_home(const struct message *m)
+{
+    uint16_t home;
+    if (m->count < ORDER_HOME_FROM)
+        return ORDER_NO_HOME;
+    memcpy(&home, m->rest + (m->seq + m->client) % m->count * sizeof(home), sizeof(home));
+    return home;
 }
 
 /* The message is here: gives it our stamp. */
@@ -271,12 +308,15 @@ static uint64_t stamp_it(struct order *o, uint32_t i, const void *payload, uint3
     m->own = ++o->clock << GROUP_BITS | o->opt.group;
     if (m->own > m->high)
         m->high = m->own;
+    uint16_t home = order_home(payload);
     uint32_t others = header(payload)->count - 1u;
-    m->missing = others > m->heard ? others - m->heard : 0;
+    m->away = home != ORDER_NO_HOME && home != o->opt.group;
+    m->missing = (uint16_t)(m->away ? 1 : others > m->heard ? others - m->heard : 0);
     keep_payload(o, m, payload, bytes);
-    /* R1: one that is not complete holds up nobody. */
-    if (!PLANTED(blind_deliver) || m->missing == 0)
+    if (m->missing == 0)
         heap_add(o, i);
+    else
+        queue_add(o, i);
     return m->own;
 }
 
@@ -323,34 +363,79 @@ uint64_t order_message(struct order *o, const void *payload, uint32_t bytes)
     return stamp_it(o, i, payload, bytes);
 }
 
-bool order_stamp(struct order *o, uint16_t from, struct message_id id, uint64_t stamp)
+static void raise_clock(struct order *o, uint64_t stamp)
+{
+    if (stamp >> GROUP_BITS > o->clock && !PLANTED(clock_own))
+        o->clock = stamp >> GROUP_BITS;
+}
+
+/* Something that was missing has come. */
+static enum order_news one_less(struct order *o, uint32_t i)
+{
+    if (--o->item[i].missing > 0)
+        return ORDER_HEARD;
+    heap_add(o, i);
+    return ORDER_COMPLETE;
+}
+
+/* Notes that the group has sent its stamp; false if it had before. */
+static bool note_from(struct order *o, uint32_t i, uint16_t from)
+{
+    uint64_t *word =
+        from < 64 ? &o->item[i].from : &o->more[(size_t)i * o->more_words + from / 64 - 1];
+    uint64_t bit = UINT64_C(1) << from % 64;
+    if (*word & bit)
+        return false;
+    *word |= bit;
+    return true;
+}
+
+static bool is_from(const struct order *o, uint32_t i, uint16_t from)
+{
+    uint64_t word =
+        from < 64 ? o->item[i].from : o->more[(size_t)i * o->more_words + from / 64 - 1];
+    return word >> from % 64 & 1;
+}
+
+enum order_news order_stamp(struct order *o, uint16_t from, struct message_id id, uint64_t stamp)
 {
     if (from >= o->opt.groups || (stamp & ((1u << GROUP_BITS) - 1)) != from ||
         id.client >= o->opt.clients)
-        return false;
+        return ORDER_BAD;
     uint32_t i = find(o, &id);
     if (i == NONE)
         i = add(o, &id);
+    if (!note_from(o, i, from))
+        return ORDER_BAD;
     struct item *m = &o->item[i];
-    uint64_t *word = &o->from[(size_t)i * o->from_words + from / 64], bit = UINT64_C(1)
-                                                                            << from % 64;
-    if (*word & bit)
-        return PLANTED(slot_stale);
-    *word |= bit;
-    if (stamp >> GROUP_BITS > o->clock && !PLANTED(clock_own))
-        o->clock = stamp >> GROUP_BITS;
+    raise_clock(o, stamp);
     m->heard++;
     /* R2: that it was said counts, what was said comes too late. */
     if (stamp > m->high && !PLANTED(ack_only))
         m->high = stamp;
-    if (m->own == 0)
-        return true;
-    m->missing--;
-    if (m->place != NONE)
-        heap_down(o, m->place);
-    else if (m->missing == 0)
-        heap_add(o, i);
-    return true;
+    return m->own == 0 || m->away || m->missing == 0 ? ORDER_HEARD : one_less(o, i);
+}
+
+enum order_news order_final(struct order *o, struct message_id id, uint64_t stamp)
+{
+    uint32_t i = id.client < o->opt.clients ? find(o, &id) : NONE;
+    if (i == NONE || !o->item[i].away || o->item[i].missing == 0)
+        return ORDER_BAD;
+    raise_clock(o, stamp);
+    if (stamp > o->item[i].high && !PLANTED(ack_only))
+        o->item[i].high = stamp;
+    return one_less(o, i);
+}
+
+uint64_t order_complete(struct order *o, struct message_id id, const void **payload,
+                        uint32_t *bytes)
+{
+    uint32_t i = id.client < o->opt.clients ? find(o, &id) : NONE;
+    if (i == NONE || o->item[i].own == 0 || o->item[i].missing > 0)
+        return 0;
+    *payload = payload_of(o, &o->item[i]);
+    *bytes = o->item[i].bytes;
+    return o->item[i].high;
 }
 
 uint64_t order_relayed(struct order *o, const void *payload, uint32_t bytes, bool over)
@@ -368,23 +453,17 @@ uint64_t order_relayed(struct order *o, const void *payload, uint32_t bytes, boo
 
 const void *order_first(struct order *o, uint32_t *bytes)
 {
-    if (o->heap_count == 0)
+    if (o->heap_count == 0 || o->heap[0].stamp >= queue_bound(o))
         return NULL;
-    const struct item *m = &o->item[o->heap[0]];
-    if (m->missing > 0)
-        return NULL;
+    const struct item *m = &o->item[o->heap[0].item];
     *bytes = m->bytes;
     return payload_of(o, m);
 }
 
 void order_drop(struct order *o)
 {
-    uint32_t i = o->heap[0], last = o->heap[--o->heap_count];
-    if (last != i) {
-        heap_put(o, 0, last);
-        heap_down(o, 0);
-    }
-    forget(o, i);
+    forget(o, o->heap[0].item);
+    heap_drop(o);
 }
 
 /* ---- relaying ---- */
@@ -401,17 +480,26 @@ const void *order_waiting(struct order *o, struct message_id id, uint32_t *bytes
     if (i == NONE || !waits(&o->item[i]))
         return NULL;
     const void *payload = payload_of(o, &o->item[i]);
-    const uint64_t *from = &o->from[(size_t)i * o->from_words];
     uint16_t list[DST_GROUPS_MAX];
     struct dst_set dst = dst_read(header(payload)->rest, header(payload)->count, list);
     *count = 0;
     *bytes = o->item[i].bytes;
+    if (o->item[i].away) {
+        missing[(*count)++] = order_home(payload);
+        return payload;
+    }
     for (uint32_t d = 0; d < dst.count; d++) {
         uint16_t g = dst.group[d];
-        if (g != o->opt.group && !(from[g / 64] >> g % 64 & 1))
+        if (g != o->opt.group && !is_from(o, i, g))
             missing[(*count)++] = g;
     }
     return payload;
+}
+
+uint64_t order_own(const struct order *o, struct message_id id)
+{
+    uint32_t i = find(o, &id);
+    return i != NONE ? o->item[i].own : 0;
 }
 
 void order_set_relayed(struct order *o, struct message_id id)
@@ -424,10 +512,11 @@ void order_set_relayed(struct order *o, struct message_id id)
 void order_watch(struct order *o, bool (*look)(void *ctx, struct message_id, uint32_t seen),
                  void *ctx)
 {
-    for (uint32_t n = 0; n < o->heap_count; n++) {
-        struct item *m = &o->item[o->heap[n]];
-        if (waits(m))
-            m->seen = look(ctx, m->id, m->seen) ? 0 : m->seen + 1;
+    for (uint64_t n = o->queue_from; n < o->queue_end; n++) {
+        const struct turn *t = &o->queue[n & (o->queue_max - 1)];
+        struct item *m = &o->item[t->item];
+        if (m->own == t->stamp && waits(m))
+            m->seen = look(ctx, m->id, m->seen) ? 0 : (uint16_t)(m->seen + (m->seen < UINT16_MAX));
     }
 }
 
@@ -438,11 +527,11 @@ uint32_t order_pending(const struct order *o)
 
 /* ---- snapshots: | clock | items | each: fixed words, groups, payload | marks | ---- */
 
-enum { ITEM_WORDS = 7 };
+enum { ITEM_WORDS = 8 };
 
 uint64_t order_save_bytes(const struct order *o)
 {
-    uint64_t bytes = 16 + (uint64_t)o->used * 8 * (ITEM_WORDS + o->from_words) +
+    uint64_t bytes = 16 + (uint64_t)o->used * 8 * (ITEM_WORDS + o->more_words) +
                      (uint64_t)(o->blocks - o->blocks_free) * BLOCK_BYTES;
     for (uint32_t c = 0; c < o->opt.clients; c++)
         bytes += o->marks[c].count * sizeof(struct message_id);
@@ -457,10 +546,11 @@ static unsigned char *save_item(const struct order *o, uint32_t i, unsigned char
     at = snap_put(at, m->own);
     at = snap_put(at, m->high);
     at = snap_put(at, (uint64_t)m->missing << 32 | m->heard);
-    at = snap_put(at, m->relayed);
+    at = snap_put(at, (uint64_t)m->away << 1 | m->relayed);
     at = snap_put(at, m->bytes);
-    memcpy(at, &o->from[(size_t)i * o->from_words], o->from_words * 8);
-    at += o->from_words * 8;
+    at = snap_put(at, m->from);
+    memcpy(at, &o->more[(size_t)i * o->more_words], o->more_words * 8);
+    at += o->more_words * 8;
     for (uint32_t b = m->block; b != NONE; b = o->block_next[b], at += BLOCK_BYTES)
         memcpy(at, o->block[b], BLOCK_BYTES);
     return at;
@@ -469,9 +559,16 @@ static unsigned char *save_item(const struct order *o, uint32_t i, unsigned char
 uint64_t order_save(const struct order *o, unsigned char *out)
 {
     unsigned char *at = snap_put(snap_put(out, o->clock), o->used);
+    /* Those that wait for stamps in the order of the queue, then the others. */
+    for (uint64_t n = o->queue_from; n < o->queue_end; n++) {
+        const struct turn *t = &o->queue[n & (o->queue_max - 1)];
+        if (o->item[t->item].own == t->stamp && o->item[t->item].missing > 0)
+            at = save_item(o, t->item, at);
+    }
     for (uint32_t b = 0; b < o->items; b++)
         for (uint32_t i = o->bucket[b]; i != NONE; i = o->item[i].next)
-            at = save_item(o, i, at);
+            if (o->item[i].own == 0 || o->item[i].missing == 0)
+                at = save_item(o, i, at);
     for (uint32_t c = 0; c < o->opt.clients; c++) {
         const struct marks *k = &o->marks[c];
         if (k->count > 0)
@@ -487,6 +584,7 @@ static void clear(struct order *o)
         while (o->bucket[b] != NONE)
             forget(o, o->bucket[b]);
     o->heap_count = 0;
+    o->queue_from = o->queue_end = 0;
     o->clock = 0;
     for (uint32_t c = 0; c < o->opt.clients; c++)
         o->marks[c].count = 0;
@@ -496,15 +594,15 @@ static void clear(struct order *o)
 static bool load_item(struct order *o, const unsigned char **at, const unsigned char *end)
 {
     uint64_t w[ITEM_WORDS];
-    uint64_t fixed = 8 * (uint64_t)(ITEM_WORDS + o->from_words);
+    uint64_t fixed = 8 * (uint64_t)(ITEM_WORDS + o->more_words);
     if ((uint64_t)(end - *at) < fixed)
         return false;
     for (uint32_t n = 0; n < ITEM_WORDS; n++)
         *at = snap_get(*at, &w[n]);
     struct message_id id = {.seq = w[0], .client = (uint32_t)(w[1] >> 16), .life = (uint16_t)w[1]};
-    const unsigned char *from = *at;
-    *at += o->from_words * 8;
-    uint64_t kept = w[2] ? (uint64_t)order_need((uint32_t)w[6]) * BLOCK_BYTES : 0;
+    const unsigned char *more = *at;
+    *at += o->more_words * 8;
+    uint64_t kept = w[2] ? (uint64_t)blocks_of((uint32_t)w[6]) * BLOCK_BYTES : 0;
     if (id.client >= o->opt.clients || w[6] > UINT32_MAX || (uint64_t)(end - *at) < kept ||
         find(o, &id) != NONE || (w[2] != 0 && w[6] < sizeof(struct message)))
         return false;
@@ -512,15 +610,20 @@ static bool load_item(struct order *o, const unsigned char **at, const unsigned 
     struct item *m = &o->item[i];
     m->own = w[2];
     m->high = w[3];
-    m->missing = (uint32_t)(w[4] >> 32);
-    m->heard = (uint32_t)w[4];
-    m->relayed = w[5];
-    memcpy(&o->from[(size_t)i * o->from_words], from, o->from_words * 8);
+    m->missing = (uint16_t)(w[4] >> 32);
+    m->heard = (uint16_t)w[4];
+    m->relayed = w[5] & 1;
+    m->away = w[5] >> 1 & 1;
+    m->from = w[7];
+    memcpy(&o->more[(size_t)i * o->more_words], more, o->more_words * 8);
     if (m->own == 0)
         return true;
     keep_payload(o, m, *at, (uint32_t)w[6]);
     *at += kept;
-    heap_add(o, i);
+    if (m->missing == 0)
+        heap_add(o, i);
+    else
+        queue_add(o, i);
     return true;
 }
 
@@ -564,17 +667,16 @@ int order_open(const struct order_options *options, struct order **out, struct e
     if (o == NULL)
         return err_set(e, ERR_NOMEM, "no memory for the order of messages");
     o->opt = *options;
-    o->from_words = (options->groups + 63) / 64;
+    o->more_words = (options->groups - 1) / 64;
     o->free_item = o->free_block = NONE;
     o->marks = calloc(options->clients, sizeof(*o->marks));
-    o->blocks_own = (uint32_t)(options->body_bytes / BLOCK_BYTES);
     if (o->marks == NULL) {
         order_close(o);
         return err_set(e, ERR_NOMEM, "no memory for the order of messages");
     }
     items_grow(o);
     memset(o->bucket, 0xff, o->items * sizeof(*o->bucket));
-    blocks_grow(o, o->blocks_own + 1);
+    blocks_grow(o, ITEMS_FIRST);
     *out = o;
     return 0;
 }
@@ -587,8 +689,9 @@ void order_close(struct order *o)
         free(o->marks[c].id);
     free(o->marks);
     free(o->item);
-    free(o->from);
+    free(o->more);
     free(o->heap);
+    free(o->queue);
     free(o->bucket);
     free(o->block);
     free(o->block_next);

@@ -41,6 +41,7 @@ struct protocol_streams {
     uint16_t
         in[DST_GROUPS_MAX]; /* groups that it has one from; number i after the clients is in[i] */
     uint32_t ins;           /* OVERLAY_NONE for a number that nobody has */
+    uint32_t ring_bytes;    /* of each */
     uint32_t head_bytes;    /* what their messages have before a client's */
 };
 
@@ -49,12 +50,10 @@ struct protocol {
     int (*open)(struct replica *, struct err *);
     void (*close)(struct replica *);
 
-    /* As in struct log_machine; admit, serve, settle and step may be NULL. settle comes in every round,
+    /* As in struct log_machine; settle and step may be NULL. settle comes in every round,
      * after applying; step now and then, while leading. */
     bool (*ready)(struct replica *, const struct entry *);
     void (*apply)(struct replica *, const struct entry *);
-    bool (*admit)(struct replica *, uint32_t source, const void *payload, uint32_t bytes);
-    void (*serve)(struct replica *);
     void (*settle)(struct replica *);
     void (*step)(struct replica *);
 

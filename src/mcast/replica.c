@@ -24,7 +24,7 @@ static int edges_open(struct replica *r, const struct protocol_streams *s, struc
             .nodes = r->opt.groups[to].nodes,
             .replicas = r->opt.groups[to].replicas,
             .source = z->clients + s->out_source,
-            .source_bytes = z->edge_bytes,
+            .source_bytes = s->ring_bytes,
             .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
             .ack_region = to | LOG_EDGE_REGION,
             .retry_ns = r->opt.suspect_ns,
@@ -55,7 +55,7 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         if (s->in[i] != OVERLAY_NONE)
             streams[i] = (struct log_stream){.nodes = o->groups[s->in[i]].nodes,
                                              .writers = o->groups[s->in[i]].replicas,
-                                             .ring_bytes = z->edge_bytes};
+                                             .ring_bytes = s->ring_bytes};
     struct log_options lo = {
         .mem = o->mem,
         .region = o->group,
@@ -65,6 +65,7 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .source_nodes = clients,
         .sources = z->clients,
         .source_bytes = z->source_bytes,
+        .ack_lazily = true,
         .stream = streams,
         .streams = s->ins,
         .log_bytes = z->log_bytes,
@@ -200,19 +201,6 @@ static void on_apply(void *ctx, const struct entry *e)
     r->protocol->apply(r, e);
 }
 
-static bool on_admit(void *ctx, uint32_t source, const void *payload, uint32_t bytes)
-{
-    struct replica *r = ctx;
-    return r->protocol->admit == NULL || r->protocol->admit(r, source, payload, bytes);
-}
-
-static void on_serve(void *ctx)
-{
-    struct replica *r = ctx;
-    if (r->protocol->serve)
-        r->protocol->serve(r);
-}
-
 static void on_observe(void *ctx, const struct entry *e, bool effective)
 {
     struct replica *r = ctx;
@@ -307,8 +295,6 @@ static void on_load_close(void *ctx)
 static const struct log_machine log_calls = {
     .apply = on_apply,
     .ready = on_ready,
-    .admit = on_admit,
-    .serve = on_serve,
     .observe = on_observe,
     .save_open = on_save_open,
     .save_read = on_save_read,

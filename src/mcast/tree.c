@@ -29,6 +29,7 @@ struct tree {
 static void tree_streams(const struct replica_options *o, struct protocol_streams *s)
 {
     const uint16_t *children = overlay_children(o->overlay, o->group, &s->outs);
+    s->ring_bytes = o->sizes.edge_bytes;
     memcpy(s->out, children, s->outs * sizeof(*children));
     uint16_t parent = overlay_parent(o->overlay, o->group);
     if (parent != OVERLAY_NONE)
