@@ -166,8 +166,10 @@ static void tell_final(struct replica *r, struct message_id id)
     struct telling t = {.id = id};
     t.stamp = order_complete(g->order, id, &payload, &bytes);
     t.id.mark = TELLING_FINAL;
-    if (t.stamp != 0 && order_home(payload) == r->opt.group && read_message(r, payload, bytes))
-        tell_others(r, &g->v, &t);
+    if (t.stamp == 0 || order_home(payload) != r->opt.group)
+        return;
+    message_split(payload, bytes, &g->v);
+    tell_others(r, &g->v, &t);
 }
 
 /* The message got our stamp. */
@@ -202,7 +204,7 @@ static void deliver_ready(struct replica *r)
     uint32_t bytes;
     const void *payload;
     while ((payload = order_first(g->order, &bytes)) != NULL) {
-        CHECK(read_message(r, payload, bytes));
+        message_split(payload, bytes, &g->v);
         replica_deliver(r, &g->v);
         order_drop(g->order);
     }

@@ -45,7 +45,7 @@ struct telling {
 };
 _Static_assert(sizeof(struct telling) == 24, "a stamp takes three words");
 
-/* A message taken apart. Header and body stay where they are; the list is a copy. */
+/* A message taken apart. Header and body stay where they are; the list may be a copy. */
 struct message_view {
     const struct message *m;
     uint16_t list[DST_GROUPS_MAX];
@@ -53,6 +53,17 @@ struct message_view {
     const unsigned char *body;
     uint32_t bytes; /* of body */
 };
+
+/* Takes apart what message_read has found good before, and what nobody else can write: the list stays
+ * where it is too. */
+static inline void message_split(const void *payload, uint32_t bytes, struct message_view *v)
+{
+    const struct message *m = payload;
+    v->m = m;
+    v->dst = (struct dst_set){(const uint16_t *)(const void *)m->rest, m->count};
+    v->body = m->rest + dst_bytes(m->count);
+    v->bytes = bytes - message_bytes(m->count, 0);
+}
 
 /* False for what no correct client sends: cut short, from a client that there is not, or to
  * destinations that are no set of the groups that there are. */

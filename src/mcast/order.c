@@ -1,7 +1,6 @@
 #include "mcast/order.h"
 
 #include "base/grow.h"
-#include "base/hash.h"
 #include "base/planted.h"
 #include "mcast/snap.h"
 
@@ -9,30 +8,31 @@
 
 enum {
     NONE = UINT32_MAX,
-    BLOCK_BYTES = 128, /* most messages fit one */
+    BLOCK_BYTES = 128, /* most messages fit as many */
     ITEMS_FIRST = 256,
     GROUP_BITS = 10, /* of a stamp, so that no two groups give the same */
     MARKS_FIRST = 16,
 };
 _Static_assert(DST_GROUPS_MAX <= 1 << GROUP_BITS, "a stamp names its group");
 
-/* A message that is not delivered here. One cache line: there are many, and each is looked up for every
- * stamp. */
+/* A message that is not delivered here. The head is one cache line, and most payloads stand next to it:
+ * there are many, and each is looked up for every stamp. */
 struct item {
     struct message_id id;
     uint64_t own;     /* our stamp; 0: the message is still to come */
     uint64_t high;    /* highest stamp heard; the final one when all have been */
     uint64_t from;    /* who has sent stamps: a bit for each of the first 64 groups */
     uint32_t bytes;   /* of payload */
-    uint32_t block;   /* first of the payload, which goes on in the blocks' chain */
+    uint32_t block;   /* where the payload goes on, in a chain of blocks; or NONE */
     uint32_t next;    /* in its bucket, or among the free */
     uint16_t missing; /* stamps, once the message is there */
     uint16_t heard;   /* stamps of others */
     uint16_t seen;    /* times that order_watch found it waiting; not part of the state */
     bool relayed;
     bool away; /* another group collects the stamps; only the final one is missing */
+    _Alignas(8) unsigned char payload[BLOCK_BYTES]; /* its first bytes */
 };
-_Static_assert(sizeof(struct item) == 64, "an item is a cache line");
+_Static_assert(offsetof(struct item, payload) == 64, "the head of an item is a cache line");
 
 /* A message with a stamp that says when its turn is. */
 struct turn {
@@ -88,7 +88,8 @@ static void items_grow(struct order *o)
     o->items = now;
     /* Numbers that were given out last are given out first: they are in the cache. */
     for (uint32_t i = now; i-- > was;) {
-        o->item[i] = (struct item){.next = o->free_item};
+        memset(&o->item[i], 0, offsetof(struct item, payload));
+        o->item[i].next = o->free_item;
         o->free_item = i;
     }
     memset(&o->more[(size_t)was * o->more_words], 0,
@@ -117,17 +118,20 @@ static void blocks_grow(struct order *o, uint32_t now)
     o->blocks_free += now - was;
 }
 
+/* Beyond what the item itself has. */
 static uint32_t blocks_of(uint32_t bytes)
 {
-    return (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return bytes > BLOCK_BYTES ? (bytes - 1) / BLOCK_BYTES : 0;
 }
 
 /* ---- finding ---- */
 
 static uint32_t *bucket_of(const struct order *o, const struct message_id *id)
 {
-    uint64_t h = hash_mix(id->seq, (uint64_t)id->client << 16 | id->life);
-    return &o->bucket[h & (o->items - 1)];
+    /* Neighbours in a client's stream are neighbours here: they come and go together. */
+    uint64_t h =
+        id->seq + ((uint64_t)id->client << 16 | id->life) * UINT64_C(0x9e3779b97f4a7c15) / 2;
+    return &o->bucket[(h ^ h >> 40) & (o->items - 1)];
 }
 
 static bool same_id(const struct message_id *a, const struct message_id *b)
@@ -164,16 +168,17 @@ static uint32_t add(struct order *o, const struct message_id *id)
     uint32_t i = o->free_item, *link = bucket_of(o, id);
     struct item *m = &o->item[i];
     o->free_item = m->next;
-    struct item last = *m;
-    *m = (struct item){.id = *id, .block = NONE, .next = *link};
-    *link = i;
-    o->used++;
     if (PLANTED(slot_stale)) {
         /* R11: what the last message in this place was told counts for this one. */
-        m->high = last.high;
-        m->heard = last.heard;
-        m->from = last.from;
+        m->own = m->missing = m->relayed = m->away = 0;
+    } else {
+        memset(m, 0, offsetof(struct item, payload));
     }
+    m->id = *id;
+    m->block = NONE;
+    m->next = *link;
+    *link = i;
+    o->used++;
     if (o->more_words > 0)
         memset(&o->more[(size_t)i * o->more_words], 0, o->more_words * sizeof(*o->more));
     return i;
@@ -261,17 +266,22 @@ static const struct message *header(const void *payload)
 static void keep_payload(struct order *o, struct item *m, const void *payload, uint32_t bytes)
 {
     const unsigned char *from = payload;
-    uint32_t need = blocks_of(bytes), *link = &m->block;
+    uint32_t left = bytes, *link = &m->block, need = blocks_of(bytes);
     if (need > o->blocks_free)
         blocks_grow(o, 2 * o->blocks + need);
     m->bytes = bytes;
-    for (uint32_t left = bytes; need > 0; need--) {
-        uint32_t b = o->free_block, n = left < BLOCK_BYTES ? left : BLOCK_BYTES;
-        o->free_block = o->block_next[b];
-        o->blocks_free--;
-        memcpy(o->block[b], from, n);
+    unsigned char *to = m->payload;
+    for (;;) {
+        uint32_t n = left < BLOCK_BYTES ? left : BLOCK_BYTES;
+        memcpy(to, from, n);
         from += n;
         left -= n;
+        if (left == 0)
+            break;
+        uint32_t b = o->free_block;
+        o->free_block = o->block_next[b];
+        o->blocks_free--;
+        to = o->block[b];
         *link = b;
         link = &o->block_next[b];
     }
@@ -281,12 +291,14 @@ static void keep_payload(struct order *o, struct item *m, const void *payload, u
 static const void *payload_of(struct order *o, const struct item *m)
 {
     if (m->bytes <= BLOCK_BYTES)
-        return o->block[m->block];
+        return m->payload;
     if (m->bytes > o->whole_max) {
         o->whole_max = m->bytes;
-        o->whole = grow(o->whole, 1, BLOCK_BYTES * (size_t)blocks_of(m->bytes));
+        o->whole = grow(o->whole, BLOCK_BYTES, 1 + (size_t)blocks_of(m->bytes));
     }
     unsigned char *to = o->whole;
+    memcpy(to, m->payload, BLOCK_BYTES);
+    to += BLOCK_BYTES;
     for (uint32_t b = m->block; b != NONE; b = o->block_next[b], to += BLOCK_BYTES)
         memcpy(to, o->block[b], BLOCK_BYTES);
     return o->whole;
@@ -531,14 +543,19 @@ enum { ITEM_WORDS = 8 };
 
 uint64_t order_save_bytes(const struct order *o)
 {
-    uint64_t bytes = 16 + (uint64_t)o->used * 8 * (ITEM_WORDS + o->more_words) +
+    uint64_t bytes = 16 + (uint64_t)o->used * (8 * (ITEM_WORDS + o->more_words) + BLOCK_BYTES) +
                      (uint64_t)(o->blocks - o->blocks_free) * BLOCK_BYTES;
     for (uint32_t c = 0; c < o->opt.clients; c++)
         bytes += o->marks[c].count * sizeof(struct message_id);
     return bytes;
 }
 
-static unsigned char *save_item(const struct order *o, uint32_t i, unsigned char *at)
+static uint64_t padded(uint64_t bytes)
+{
+    return (bytes + 7) & ~UINT64_C(7);
+}
+
+static unsigned char *save_item(struct order *o, uint32_t i, unsigned char *at)
 {
     const struct item *m = &o->item[i];
     at = snap_put(at, m->id.seq);
@@ -551,12 +568,14 @@ static unsigned char *save_item(const struct order *o, uint32_t i, unsigned char
     at = snap_put(at, m->from);
     memcpy(at, &o->more[(size_t)i * o->more_words], o->more_words * 8);
     at += o->more_words * 8;
-    for (uint32_t b = m->block; b != NONE; b = o->block_next[b], at += BLOCK_BYTES)
-        memcpy(at, o->block[b], BLOCK_BYTES);
-    return at;
+    if (m->own == 0)
+        return at;
+    memcpy(at, payload_of(o, m), m->bytes);
+    memset(at + m->bytes, 0, padded(m->bytes) - m->bytes);
+    return at + padded(m->bytes);
 }
 
-uint64_t order_save(const struct order *o, unsigned char *out)
+uint64_t order_save(struct order *o, unsigned char *out)
 {
     unsigned char *at = snap_put(snap_put(out, o->clock), o->used);
     /* Those that wait for stamps in the order of the queue, then the others. */
@@ -602,7 +621,7 @@ static bool load_item(struct order *o, const unsigned char **at, const unsigned 
     struct message_id id = {.seq = w[0], .client = (uint32_t)(w[1] >> 16), .life = (uint16_t)w[1]};
     const unsigned char *more = *at;
     *at += o->more_words * 8;
-    uint64_t kept = w[2] ? (uint64_t)blocks_of((uint32_t)w[6]) * BLOCK_BYTES : 0;
+    uint64_t kept = w[2] ? padded(w[6]) : 0;
     if (id.client >= o->opt.clients || w[6] > UINT32_MAX || (uint64_t)(end - *at) < kept ||
         find(o, &id) != NONE || (w[2] != 0 && w[6] < sizeof(struct message)))
         return false;

@@ -83,7 +83,7 @@ uint32_t order_pending(const struct order *);
 
 /* For snapshots. */
 uint64_t order_save_bytes(const struct order *);
-uint64_t order_save(const struct order *, unsigned char *out);
+uint64_t order_save(struct order *, unsigned char *out);
 bool order_load(struct order *, const unsigned char *in, uint64_t bytes);
 
 #endif
