@@ -262,13 +262,14 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         l->ways += o.stream[i].writers;
     l->source = calloc(l->sources + 1, sizeof(*l->source));
     l->way = calloc(l->ways + 1, sizeof(*l->way));
+    l->link = calloc(l->ways + 1, sizeof(*l->link));
     l->dirty = calloc(l->sources + 1, sizeof(*l->dirty));
     l->chain = malloc(o.log_bytes);
     l->side = malloc(o.log_bytes);
     l->batch = malloc(l->put_max);
     l->snap_head = calloc(1, l->snap_head_bytes);
-    if (!nodes || !l->source || !l->way || !l->dirty || !l->chain || !l->side || !l->batch ||
-        !l->snap_head) {
+    if (!nodes || !l->source || !l->way || !l->link || !l->dirty || !l->chain || !l->side ||
+        !l->batch || !l->snap_head) {
         log_close(l);
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
@@ -316,6 +317,7 @@ void log_close(struct log *l)
         return;
     free(l->source);
     free(l->way);
+    free(l->link);
     free(l->dirty);
     free(l->chain);
     free(l->side);

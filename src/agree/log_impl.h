@@ -61,7 +61,6 @@ struct source_link {
 
 /* One writer of a source: its ring here, and what we tell it. */
 struct source_way {
-    struct source_link link; /* of whichever writer has this place among those that are there */
     struct mem_lane *in;
     struct mem_lane *ack;
     struct mem_flow flow;
@@ -79,7 +78,8 @@ struct source {
     bool due;        /* or now */
     uint64_t cursor; /* leader: next position to read; at least taken */
     bool dirty;
-    bool bad; /* has written what no source writes; not read any more */
+    bool bad;     /* has written what no source writes; not read any more */
+    uint32_t hot; /* the link of it that is looked at in every round */
 };
 
 /* Steps of recovery, in order. */
@@ -181,9 +181,11 @@ struct log {
 
     struct log_stats stats;
     uint32_t source_turn;
-    uint32_t sources;  /* the streams included */
-    uint32_t links;    /* way[0..links) have a link */
-    uint32_t links_of; /* lanes_moved when they were made, plus 1 */
+    uint32_t sources;          /* the streams included */
+    struct source_link *link;  /* the writers that are there: one of each source first, */
+    uint32_t links, links_hot; /* links_hot of them */
+    uint32_t link_cold;        /* which of the others was looked at last */
+    uint32_t links_of;         /* lanes_moved when they were made, plus 1 */
     struct source *source;
     struct source_way *way;
     uint32_t *dirty; /* sources whose taken has moved since they were told */

@@ -119,6 +119,12 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     return true;
 }
 
+static void link_add(struct log *l, struct source *s, struct source_way *way)
+{
+    l->link[l->links++] =
+        (struct source_link){.guard = &way->in->ctl[SOURCE_GUARD], .source = s, .way = way};
+}
+
 /* Lists the writers that are there, of the many that there may be. */
 static void links_make(struct log *l)
 {
@@ -126,10 +132,45 @@ static void links_make(struct log *l)
     l->links_of = l->mem->lanes_moved + 1;
     for (uint32_t i = 0; i < l->sources; i++) {
         struct source *s = &l->source[i];
+        uint32_t w = 0;
+        while (w < s->ways && s->way[w].in->ctl == NULL)
+            w++;
+        s->hot = l->links;
+        if (w < s->ways)
+            link_add(l, s, &s->way[w]);
+    }
+    l->links_hot = l->links;
+    for (uint32_t i = 0; i < l->sources; i++) {
+        struct source *s = &l->source[i];
         for (uint32_t w = 0; w < s->ways; w++)
-            if (s->way[w].in->ctl)
-                l->way[l->links++].link = (struct source_link){
-                    .guard = &s->way[w].in->ctl[SOURCE_GUARD], .source = s, .way = &s->way[w]};
+            if (s->way[w].in->ctl && &s->way[w] != l->link[s->hot].way)
+                link_add(l, s, &s->way[w]);
+    }
+}
+
+static bool link_take(struct log *l, const struct source_link *link, struct fill *b)
+{
+    struct source *s = link->source;
+    /* Nearly all have nothing, nearly always: this much is all that they cost. */
+    if (atomic_load_explicit(link->guard, memory_order_acquire) <= s->cursor &&
+        !PLANTED(edge_unguarded))
+        return true;
+    return take_from(l, (uint32_t)(s - l->source), link->way, b);
+}
+
+/* Of several writers of a source one writes, and that seldom changes: the others are looked at in turn, one
+ * a round, and change places with the first if they have something. */
+static void cold_take(struct log *l, struct fill *b)
+{
+    if (++l->link_cold >= l->links || l->link_cold < l->links_hot)
+        l->link_cold = l->links_hot;
+    struct source_link *link = &l->link[l->link_cold], *hot = &l->link[link->source->hot];
+    uint64_t cursor = link->source->cursor;
+    link_take(l, link, b);
+    if (link->source->cursor != cursor) {
+        struct source_link was = *hot;
+        *hot = *link;
+        *link = was;
     }
 }
 
@@ -143,17 +184,14 @@ int sources_take(struct log *l)
     bool room = true;
     if (l->links_of != l->mem->lanes_moved + 1)
         links_make(l);
-    uint32_t k = l->source_turn < l->links ? l->source_turn : 0;
+    uint32_t k = l->source_turn < l->links_hot ? l->source_turn : 0;
     l->source_turn = k + 1;
-    for (uint32_t i = 0; i < l->links && room; i++) {
-        const struct source_link *link = &l->way[k].link;
-        struct source *s = link->source;
-        /* Nearly all have nothing, nearly always: this much is all that they cost. */
-        if (atomic_load_explicit(link->guard, memory_order_acquire) > s->cursor ||
-            PLANTED(edge_unguarded))
-            room = take_from(l, (uint32_t)(s - l->source), link->way, &b);
-        k = k + 1 < l->links ? k + 1 : 0;
+    for (uint32_t i = 0; i < l->links_hot && room; i++) {
+        room = link_take(l, &l->link[k], &b);
+        k = k + 1 < l->links_hot ? k + 1 : 0;
     }
+    if (room && l->links > l->links_hot)
+        cold_take(l, &b);
     if (b.end == l->tail)
         return 0;
     lead_send_batch(l, b.end);
