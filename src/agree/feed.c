@@ -105,7 +105,12 @@ static uint64_t taken_so_far(const struct feed *f)
 bool feed_room(struct feed *f, uint64_t stream_bytes)
 {
     uint64_t end = f->tail + stream_bytes;
-    return PLANTED(credit_over) || end <= taken_so_far(f) + f->opt.source_bytes ||
+    if (PLANTED(credit_over))
+        end = f->tail;
+    for (uint32_t q = 0; PLANTED(waits_for_all) && q < f->opt.replicas; q++)
+        if (f->way[q].flow.status != MEM_DONE)
+            return false;
+    return end <= taken_so_far(f) + f->opt.source_bytes ||
            end <= feed_taken(f) + f->opt.source_bytes;
 }
 

@@ -50,7 +50,10 @@ void sources_serve(struct log *l)
     l->serving = true;
     for (uint32_t i = 0; i < l->sources; i++) {
         struct source *s = &l->source[i];
-        if (!PLANTED(cursor_ahead) || s->cursor < s->taken)
+        bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->ways > 1);
+        bool misses = PLANTED(ring_searched) && s->ways == 1 && s->way->in->ctl &&
+                      mem_word(s->way->in, SOURCE_GUARD) < s->taken;
+        if (!misses && (!keeps || s->cursor < s->taken))
             s->cursor = s->taken;
         s->bad = false;
         s->due = true;
@@ -91,12 +94,19 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
         s->cursor = stream_start(stream_life(guard));
         s->bad = false;
     }
-    if (PLANTED(edge_unguarded) && s->ways > 1)
+    const uint64_t written = guard;
+    if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->ways > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard && !s->bad) {
         const unsigned char *at = way->in->ring + (s->cursor & s->ring_mask);
         struct frame f; /* a copy: the writer may be starting anew under our eyes */
         memcpy(&f, at, sizeof(f));
+        if (PLANTED(edge_old_lap) && s->ways > 1) {
+            if (f.pos + s->ring_mask + 1 == s->cursor && f.pos < written)
+                f.pos = s->cursor;
+            else if (s->cursor >= written)
+                return true;
+        }
         if (f.pos != s->cursor || f.bytes > l->opt.payload_max ||
             s->cursor + frame_size(f.bytes) > guard) {
             /* One of several writers may have begun later in the stream; a lone one is broken. */
@@ -153,7 +163,7 @@ static bool link_take(struct log *l, const struct source_link *link, struct fill
     struct source *s = link->source;
     /* Nearly all have nothing, nearly always: this much is all that they cost. */
     if (atomic_load_explicit(link->guard, memory_order_acquire) <= s->cursor &&
-        !PLANTED(edge_unguarded))
+        !PLANTED(edge_unguarded) && !PLANTED(edge_old_lap))
         return true;
     return take_from(l, (uint32_t)(s - l->source), link->way, b);
 }

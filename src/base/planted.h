@@ -37,12 +37,21 @@
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
     X(forward_early, "F5", tree, "a leader applies and forwards before the entry is committed")    \
     X(edge_forgets, "T3", tree, "a new leader does not write again what its predecessor left")     \
-    X(edge_unguarded, "T11", tree, "a child takes what looks like the next message of a ring")     \
+    X(parent_ahead, "T8", tree,                                                                    \
+      "what was taken from the parent is remembered, not derived from the log")                    \
+    X(waits_for_all, "T9", tree, "a sender waits until it can reach every replica of the group")   \
     X(last_waits, "T10", tree, "the last message of a burst is committed only with the next")      \
+    X(edge_old_lap, "T11", tree,                                                                   \
+      "a child takes from a ring what stands there from the lap before")                           \
+    X(edge_unguarded, "T12", tree, "a child takes what looks like the next message of a ring")     \
+    X(ring_searched, "T13", tree,                                                                  \
+      "a new leader looks in its own rings for what was taken, not in the log")                    \
     X(credit_over, "F5", tree, "a sender writes one message more than there is room for")          \
     X(forward_all, "F5", tree, "a message is forwarded to children that have no destination")      \
     X(source_filter, "F2", tree, "what a source sent twice is delivered twice")                    \
-    X(snap_no_edges, "T13", tree, "a snapshot leaves out what children have not yet taken")        \
+    X(replies_forgotten, "F7", tree,                                                               \
+      "a new leader does not write again the replies that its predecessor left")                   \
+    X(snap_no_edges, "F8", tree, "a snapshot leaves out what children have not yet taken")         \
     X(blind_deliver, "R1", genuine, "a message that waits for stamps holds up no other")           \
     X(ack_only, "R2", genuine, "that a group has stamped counts, which stamp it gave does not")    \
     X(clock_own, "R3", genuine, "the clock is raised by the own stamps only")                      \

@@ -1,6 +1,7 @@
 #include "mcast/replies.h"
 
 #include "agree/entry.h"
+#include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/snap.h"
 
@@ -185,6 +186,11 @@ void replies_step(struct replies *r)
 
 void replies_rewind(struct replies *r)
 {
+    if (PLANTED(replies_forgotten)) {
+        for (uint32_t i = 0; i < r->opt.clients; i++)
+            r->stream[i].flushed = r->stream[i].tail;
+        return;
+    }
     /* Who does not lead only adds, and may have replaced all of it by a snapshot since. */
     r->dirty_count = 0;
     for (uint32_t i = 0; i < r->opt.clients; i++) {
