@@ -1,5 +1,8 @@
 #include "tree_fixture.h"
 
+#include "agree/lanes.h"
+#include "base/planted.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +27,7 @@ uint32_t forest_node(const struct forest *f, uint16_t group, uint32_t rank)
     return group * f->opt.replicas + rank;
 }
 
-static uint32_t client_node(const struct forest *f, uint32_t client)
+uint32_t forest_client_node(const struct forest *f, uint32_t client)
 {
     return f->sizes.client_node + client;
 }
@@ -150,6 +153,45 @@ void forest_hold(struct forest *f, uint16_t group, bool held)
         f->replica[group][q].held = held;
 }
 
+void forest_stop(struct forest *f, uint16_t group, uint32_t rank, bool stopped)
+{
+    f->replica[group][rank].held = stopped;
+    sim_node_pause(f->sim, forest_node(f, group, rank), stopped);
+}
+
+void forest_cut_off(struct forest *f, uint32_t node, bool cut)
+{
+    for (uint32_t i = 0; i < f->sizes.client_node + f->opt.clients; i++)
+        if (i != node) {
+            sim_cut(f->sim, node, i, cut);
+            sim_cut(f->sim, i, node, cut);
+        }
+}
+
+void forest_lie(struct forest *f, uint16_t group, uint32_t asker, uint32_t about, bool says_dead)
+{
+    sim_oracle_lie(f->sim, forest_node(f, group, asker), forest_node(f, group, about),
+                   says_dead ? SIM_SAYS_DEAD : SIM_TRUTH);
+}
+
+const struct mem_lane *forest_log_lane(const struct forest *f, uint16_t group, uint32_t owner,
+                                       uint32_t writer)
+{
+    struct mem_lane_spec spec =
+        lane_spec(group, forest_node(f, group, owner), forest_node(f, group, writer), LANE_LOG, 0);
+    return sim_lane(f->sim, &spec);
+}
+
+const struct mem_lane *forest_edge_lane(const struct forest *f, uint16_t child, uint32_t owner,
+                                        uint32_t writer)
+{
+    uint16_t parent = overlay_parent(f->overlay, child);
+    struct mem_lane_spec spec =
+        lane_spec(child, forest_node(f, child, owner), forest_node(f, parent, writer), LANE_SOURCE,
+                  f->sizes.clients);
+    return sim_lane(f->sim, &spec);
+}
+
 struct log_stats forest_stats(const struct forest *f, uint16_t group, uint32_t rank)
 {
     struct log_stats s = {0};
@@ -203,7 +245,7 @@ void forest_client_start(struct forest *f, uint32_t client)
     struct forest_client *c = &f->client[client];
     struct err e = {""};
     *c = (struct forest_client){.forest = f, .place = client};
-    c->mem = sim_node_start(f->sim, client_node(f, client));
+    c->mem = sim_node_start(f->sim, forest_client_node(f, client));
     if (f->opt.raw_clients >> client & 1)
         return;
     struct caster_options o = {
@@ -232,7 +274,7 @@ void forest_client_crash(struct forest *f, uint32_t client)
     c->caster = NULL;
     c->raw = NULL;
     c->mem = NULL;
-    sim_node_crash(f->sim, client_node(f, client), true);
+    sim_node_crash(f->sim, forest_client_node(f, client), true);
 }
 
 uint32_t forest_sender(const struct forest *f, uint32_t client)
@@ -242,21 +284,28 @@ uint32_t forest_sender(const struct forest *f, uint32_t client)
 
 bool forest_cast(struct forest *f, uint32_t client, uint8_t mask, uint32_t bytes)
 {
-    struct forest_client *c = &f->client[client];
     unsigned char body[FOREST_BODY_MAX];
+    uint32_t sender = forest_sender(f, client);
+    tree_check_fill(f->check.seed, sender, f->check.casts[sender], body, bytes);
+    return forest_cast_bytes(f, client, mask, body, bytes);
+}
+
+bool forest_cast_bytes(struct forest *f, uint32_t client, uint8_t mask, const void *body,
+                       uint32_t bytes)
+{
+    struct forest_client *c = &f->client[client];
     uint16_t list[TREE_GROUPS_MAX];
     uint32_t count = 0, sender = forest_sender(f, client);
     uint64_t seq = f->check.casts[sender], got;
     for (uint16_t g = 0; g < f->opt.groups; g++)
         if (mask >> g & 1)
             list[count++] = g;
-    if (seq >= TREE_CASTS_MAX)
+    if (seq >= TREE_CASTS_MAX || forest_failed(f))
         return false;
-    tree_check_fill(f->check.seed, sender, seq, body, bytes);
     if (caster_cast(c->caster, (struct dst_set){list, count}, body, bytes, &got) != 0)
         return false;
     CHECK(got == seq);
-    tree_check_cast(&f->check, sender, seq, mask, bytes);
+    tree_check_cast(&f->check, sender, seq, mask, body, bytes);
     caster_flush(c->caster);
     return true;
 }
@@ -278,10 +327,18 @@ void forest_pass(struct forest *f, uint64_t ns)
     f->check.now_ns = forest_now(f);
 }
 
-static void replica_step(struct forest_replica *p)
+void forest_post(struct forest *f, uint16_t group, uint32_t rank)
 {
-    struct forest *f = p->forest;
-    replica_post(p->tree, forest_now(f));
+    struct forest_replica *p = &f->replica[group][rank];
+    if (p->tree)
+        replica_post(p->tree, forest_now(f));
+}
+
+void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
+{
+    struct forest_replica *p = &f->replica[group][rank];
+    if (p->tree == NULL)
+        return;
     mem_poll(p->mem);
     replica_settle(p->tree, forest_now(f));
     if (log_broken(replica_log(p->tree)))
@@ -290,10 +347,12 @@ static void replica_step(struct forest_replica *p)
 
 void forest_tick(struct forest *f)
 {
-    for (uint32_t g = 0; g < f->opt.groups; g++)
+    for (uint16_t g = 0; g < f->opt.groups; g++)
         for (uint32_t q = 0; q < f->opt.replicas; q++)
-            if (f->replica[g][q].tree && !f->replica[g][q].held)
-                replica_step(&f->replica[g][q]);
+            if (!f->replica[g][q].held) {
+                forest_post(f, g, q);
+                forest_settle(f, g, q);
+            }
     for (uint32_t i = 0; i < f->opt.clients; i++) {
         struct forest_client *c = &f->client[i];
         if (c->mem == NULL || c->held)
@@ -351,6 +410,12 @@ bool forest_delivered(const struct forest *f)
 
 /* ---- opening and closing ---- */
 
+static void landing(void *ctx, const struct sim_landing *l)
+{
+    struct forest *f = ctx;
+    tree_check_landing(&f->check, l);
+}
+
 struct forest *forest_open(const struct forest_options *options)
 {
     struct forest *f = calloc(1, sizeof(*f));
@@ -375,13 +440,16 @@ struct forest *forest_open(const struct forest_options *options)
     struct sim_options so = {
         .seed = o->seed,
         .nodes_max = f->sizes.client_node + o->clients,
-        .delay_ns_min = o->rough ? 100 : 400,
-        .delay_ns_max = o->rough ? 4000 : 400,
+        .delay_ns_min = o->rough ? FOREST_WAY_NS / 4 : FOREST_WAY_NS,
+        .delay_ns_max = o->rough ? 10 * FOREST_WAY_NS : FOREST_WAY_NS,
         .tear_per_million = o->rough ? 200000 : 0,
-        .lost_after_ns = 100 * US,
+        .lost_after_ns = FOREST_LOST_NS,
+        .owner_answers = o->owner_answers,
+        .check_at_issue = PLANTED(no_fence),
     };
     f->sim = sim_open(&so, &e);
     CHECK(f->sim != NULL);
+    sim_on_landing(f->sim, landing, f);
     tree_check_init(&f->check, &f->result, o->seed);
     for (uint16_t g = 0; g < o->groups; g++) {
         f->group[g].replicas = o->replicas;

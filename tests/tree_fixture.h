@@ -17,11 +17,13 @@
 
 #define US UINT64_C(1000)
 #define FOREST_TICK_NS UINT64_C(500)
+#define FOREST_WAY_NS UINT64_C(400) /* one way between two nodes */
+#define FOREST_LOST_NS (100 * US)   /* what is cut off for this long is lost */
 #define FOREST_HEARTBEAT_NS (15 * US)
 #define FOREST_SUSPECT_NS (60 * US)
 #define FOREST_LONG_NS (5000 * US) /* within this everything comes right again */
 
-enum { FOREST_REPLICAS_MAX = 5, FOREST_BODY_MAX = 300, FOREST_REPLY_MAX = 40 };
+enum { FOREST_REPLICAS_MAX = 7, FOREST_BODY_MAX = 300, FOREST_REPLY_MAX = 40 };
 
 struct forest;
 
@@ -53,7 +55,8 @@ struct forest_options {
     uint32_t clients;       /* 0: 1 */
     uint32_t raw_clients;   /* mask: these have a node and no caster, the test writes for them */
     uint64_t seed;
-    bool rough; /* ways of different lengths, torn writes */
+    bool owner_answers; /* the memory of a dead or stopped replica answers nobody */
+    bool rough;         /* ways of different lengths, torn writes */
 };
 
 struct forest {
@@ -76,12 +79,22 @@ uint64_t forest_now(const struct forest *);
 void forest_tick(struct forest *);
 void forest_run(struct forest *, uint64_t ns);  /* ticks for so long */
 void forest_pass(struct forest *, uint64_t ns); /* time passes, nobody is stepped */
+/* The two halves of one replica's round. */
+void forest_post(struct forest *, uint16_t group, uint32_t rank);
+void forest_settle(struct forest *, uint16_t group, uint32_t rank); /* mem_poll, tree_settle */
 
 void forest_crash(struct forest *, uint16_t group, uint32_t rank, bool keep_memory);
 void forest_start(struct forest *, uint16_t group, uint32_t rank);
 void forest_start_all(struct forest *);                       /* all that are down */
 void forest_hold(struct forest *, uint16_t group, bool held); /* all its replicas */
+/* One replica, as a process that is stopped: matters where the owner has to answer. */
+void forest_stop(struct forest *, uint16_t group, uint32_t rank, bool stopped);
 uint32_t forest_node(const struct forest *, uint16_t group, uint32_t rank);
+uint32_t forest_client_node(const struct forest *, uint32_t client);
+/* All its ways, in both directions. */
+void forest_cut_off(struct forest *, uint32_t node, bool cut);
+/* What a replica is told about another of its group. */
+void forest_lie(struct forest *, uint16_t group, uint32_t asker, uint32_t about, bool says_dead);
 
 void forest_client_crash(struct forest *, uint32_t client);
 void forest_client_start(struct forest *, uint32_t client);
@@ -89,9 +102,18 @@ void forest_client_start(struct forest *, uint32_t client);
 uint32_t forest_sender(const struct forest *, uint32_t client);
 /* Casts to the groups of the mask and flushes; false if that has to wait. */
 bool forest_cast(struct forest *, uint32_t client, uint8_t mask, uint32_t bytes);
+/* The same with given bytes. */
+bool forest_cast_bytes(struct forest *, uint32_t client, uint8_t mask, const void *body,
+                       uint32_t bytes);
 
 /* Rank of the leader with the highest ballot; the number of replicas if there is none. */
 uint32_t forest_leader(const struct forest *, uint16_t group);
+/* The lane at `owner` that `writer` leads with, and the ring of the parent's `writer` at a child's
+ * `owner`; by rank. */
+const struct mem_lane *forest_log_lane(const struct forest *, uint16_t group, uint32_t owner,
+                                       uint32_t writer);
+const struct mem_lane *forest_edge_lane(const struct forest *, uint16_t child, uint32_t owner,
+                                        uint32_t writer);
 struct log_stats forest_stats(const struct forest *, uint16_t group, uint32_t rank);
 /* Every group has a leader that serves. */
 bool forest_led(const struct forest *);
@@ -115,7 +137,14 @@ void forest_violated(struct forest *, const char *property, int line, const char
         }                                                                                          \
     } while (0)
 
-/* What a scenario takes for granted, or is about. */
+/* What a scenario takes for granted; if it does not hold the scenario shows nothing. */
+#define FOREST_SETUP(f, cond)                                                                      \
+    do {                                                                                           \
+        if (!forest_failed(f) && !(cond))                                                          \
+            forest_violated(f, "setup", __LINE__, "not as wanted: " #cond);                        \
+    } while (0)
+
+/* What a scenario is about, beyond the checkers. */
 #define FOREST_MUST(f, cond)                                                                       \
     do {                                                                                           \
         if (!forest_failed(f) && !(cond))                                                          \

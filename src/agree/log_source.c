@@ -90,7 +90,7 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     if (way->in->ctl == NULL)
         return true;
     uint64_t guard = mem_word(way->in, SOURCE_GUARD);
-    if (stream_life(guard) > stream_life(s->cursor)) {
+    if (stream_life(guard) > stream_life(s->cursor) && !PLANTED(life_missed)) {
         s->cursor = stream_start(stream_life(guard));
         s->bad = false;
     }

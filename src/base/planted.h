@@ -51,6 +51,7 @@
     X(source_filter, "F2", tree, "what a source sent twice is delivered twice")                    \
     X(replies_forgotten, "F7", tree,                                                               \
       "a new leader does not write again the replies that its predecessor left")                   \
+    X(life_missed, "2.5", tree, "a leader does not see that a new process has a client's place")   \
     X(snap_no_edges, "F8", tree, "a snapshot leaves out what children have not yet taken")         \
     X(blind_deliver, "R1", genuine, "a message that waits for stamps holds up no other")           \
     X(ack_only, "R2", genuine, "that a group has stamped counts, which stamp it gave does not")    \

@@ -1,5 +1,6 @@
 #include "sim/tree_check.h"
 
+#include "agree/lanes.h"
 #include "base/hash.h"
 
 #include <stdarg.h>
@@ -48,10 +49,11 @@ void tree_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned char
 }
 
 void tree_check_cast(struct tree_check *c, uint32_t sender, uint64_t seq, uint8_t dst_mask,
-                     uint32_t bytes)
+                     const void *body, uint32_t bytes)
 {
     CHECK(seq < TREE_CASTS_MAX);
-    c->cast[sender][seq] = (struct cast){.dst_mask = dst_mask, .bytes = bytes};
+    c->cast[sender][seq] = (struct cast){
+        .dst_mask = dst_mask, .bytes = bytes, .hash = hash_bytes(sender, body, bytes)};
     c->casts[sender] = (uint32_t)seq + 1;
 }
 
@@ -68,11 +70,8 @@ static bool genuine_delivery(struct tree_check *c, uint32_t host, const struct d
     uint8_t mask = 0;
     for (uint32_t i = 0; i < d->dst.count; i++)
         mask |= (uint8_t)(1u << d->dst.group[i]);
-    unsigned char body[4096];
-    CHECK(k->bytes <= sizeof(body));
-    tree_check_fill(c->seed, sender, d->seq, body, k->bytes);
     if (mask == k->dst_mask && k->dst_mask >> d->group & 1 && d->bytes == k->bytes &&
-        memcmp(body, d->body, d->bytes) == 0)
+        hash_bytes(sender, d->body, d->bytes) == k->hash)
         return true;
     tree_check_violated(c, "integrity", d->number,
                         "host %u, group %u: message %u:%llu is not as it was cast", host, d->group,
@@ -146,6 +145,22 @@ void tree_check_done(struct tree_check *c, uint32_t sender, uint64_t seq)
         tree_check_violated(c, "done means delivered", seq,
                             "sender %u: destinations %#x, delivered at %#x", sender, m->dst_mask,
                             m->delivered);
+}
+
+void tree_check_landing(struct tree_check *c, const struct sim_landing *l)
+{
+    const struct mem_lane_spec *at = &l->lane->spec;
+    if (!l->counted || (at->kind & 0xff) != LANE_LOG)
+        return;
+    CHECK(at->region < TREE_GROUPS_MAX && at->owner < TREE_NODES_MAX);
+    uint64_t *counted = &c->group[at->region].counted[at->owner];
+    if (l->ballot < *counted)
+        tree_check_violated(c, "one writer", 0,
+                            "node %u, group %u: a write under ballot %llu counted after one under "
+                            "%llu",
+                            at->owner, at->region, (unsigned long long)l->ballot,
+                            (unsigned long long)*counted);
+    *counted = l->ballot;
 }
 
 /* Kahn's algorithm over the messages; an edge from each delivery to the next of its group. */

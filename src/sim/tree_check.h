@@ -8,6 +8,7 @@
 #define SIM_TREE_CHECK_H
 
 #include "mcast/replica.h"
+#include "mem/sim.h"
 #include "sim/run.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
     TREE_LIVES_MAX = 4,   /* processes in one place, one after the other */
     TREE_SENDERS_MAX = TREE_CLIENTS_MAX * TREE_LIVES_MAX,
     TREE_CASTS_MAX = 512, /* of one sender */
+    TREE_NODES_MAX = 64,
 };
 
 /* Who cast a message: the process that had the place then. */
@@ -28,6 +30,7 @@ static inline uint32_t tree_sender(uint32_t place, uint32_t life)
 struct cast {
     uint8_t dst_mask; /* groups */
     uint32_t bytes;
+    uint64_t hash;     /* of the body */
     uint8_t delivered; /* groups that have it in their sequence */
     bool done;         /* the client was told so */
 };
@@ -47,18 +50,19 @@ struct tree_check {
         uint32_t *message; /* sender << 16 | seq, in order */
         uint64_t *hash;    /* of the state after it */
         uint32_t count, max;
+        uint64_t counted[TREE_NODES_MAX]; /* highest ballot whose write was counted there */
     } group[TREE_GROUPS_MAX];
 };
 
 void tree_check_init(struct tree_check *, struct run_result *, uint64_t seed);
 void tree_check_fini(struct tree_check *);
 
-/* The body that a client casts as its seq-th message. */
+/* A body for a client's seq-th message; half of its words look like positions. */
 void tree_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned char *out,
                      uint32_t bytes);
 
 void tree_check_cast(struct tree_check *, uint32_t sender, uint64_t seq, uint8_t dst_mask,
-                     uint32_t bytes);
+                     const void *body, uint32_t bytes);
 
 /* Integrity, agreement, order within the group, state equality. */
 void tree_check_deliver(struct tree_check *, uint32_t host, struct tree_state *,
@@ -70,6 +74,10 @@ void tree_check_loaded(struct tree_check *, uint32_t host, uint16_t group,
 
 /* The client was told that all destinations have replied. */
 void tree_check_done(struct tree_check *, uint32_t sender, uint64_t seq);
+
+/* Fencing, to be asked for every write that lands: one that counts in the log of a group at a replica
+ * never has a lower ballot than one that counted there before. */
+void tree_check_landing(struct tree_check *, const struct sim_landing *);
 
 /* Acyclic order over all groups. */
 void tree_check_order(struct tree_check *);

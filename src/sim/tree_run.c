@@ -324,7 +324,7 @@ static void client_cast(struct client *c)
         if (caster_cast(c->caster, (struct dst_set){list, count}, body, bytes, &got) != 0)
             break;
         CHECK(got == seq);
-        tree_check_cast(&r->check, c->sender, seq, mask, bytes);
+        tree_check_cast(&r->check, c->sender, seq, mask, body, bytes);
         chaos_trace(&r->chaos, "client %u casts %llu to %#x", c->slot, (unsigned long long)seq,
                     mask);
     }
@@ -620,6 +620,12 @@ static void run_phases(struct run *r)
     tree_check_order(&r->check);
 }
 
+static void landing(void *ctx, const struct sim_landing *l)
+{
+    struct run *r = ctx;
+    tree_check_landing(&r->check, l);
+}
+
 static void close_all(struct run *r)
 {
     for (uint32_t h = 0; h < r->hosts; h++) {
@@ -654,6 +660,7 @@ static void run_mcast(const struct run_options *opt, enum mcast_protocol protoco
     r->part = (struct part_check){
         .check = &r->check, .protocol = protocol, .overlay = r->overlay, .clients = r->clients};
     sim_on_put(r->sim, part_check_put, &r->part);
+    sim_on_landing(r->sim, landing, r);
     r->chaos = (struct chaos){
         .sim = r->sim,
         .rng = &r->rng,

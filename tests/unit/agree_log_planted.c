@@ -2,57 +2,17 @@
  * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
  * seeds. */
 #include "../log_schedules.h"
-#include "base/planted.h"
+#include "../planted_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 /* Properties, any of them. Two replicas that differ are seen as one or the other by who looks
  * first. */
 #define DIFFERS "agreement|committed equals decided|state equality|derived state equality"
-
-static bool is_one_of(const char *property, const char *list)
-{
-    size_t length = strlen(property);
-    for (const char *at = list; (at = strstr(at, property)) != NULL; at++)
-        if ((at == list || at[-1] == '|') && (at[length] == '|' || at[length] == '\0'))
-            return true;
-    return false;
-}
-
-#define FINDS(bug, scenario, properties)                                                           \
-    do {                                                                                           \
-        planted_mask = UINT64_C(1) << PLANTED_##bug;                                               \
-        const char *violated_ = (scenario);                                                        \
-        planted_mask = 0;                                                                          \
-        if (violated_ == NULL)                                                                     \
-            fail_msg("%s does not find %s", #scenario, #bug);                                      \
-        else if (!is_one_of(violated_, properties))                                                \
-            fail_msg("%s finds %s as '%s', not as '%s'", #scenario, #bug, violated_, properties);  \
-    } while (0)
-
-/* Where the memory may answer in several ways: some of many worlds must show the bug, none anything
- * else. */
-static void finds_in_some(enum planted bug, const char *(*scenario)(uint64_t seed), uint64_t seeds,
-                          const char *properties)
-{
-    uint32_t found = 0;
-    planted_mask = UINT64_C(1) << bug;
-    for (uint64_t seed = 1; seed <= seeds; seed++) {
-        const char *violated = scenario(seed);
-        if (violated != NULL && !is_one_of(violated, properties))
-            fail_msg("seed %d finds '%s', not '%s'", (int)seed, violated, properties);
-        found += violated != NULL;
-    }
-    planted_mask = 0;
-    printf("# found in %u of %u worlds\n", found, (unsigned)seeds);
-    assert_int_not_equal(found, 0);
-}
 
 static void log__finds_T1_late_stale(void **state)
 {
