@@ -4,6 +4,7 @@
 #include "check/trace.h"
 #include "host/host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,10 +58,16 @@ struct api_page *api_page_open(struct mem *m, const char *host, uint32_t replica
     char path[512];
     page_path(m, host, path, sizeof(path));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || ftruncate(fd, (off_t)page_bytes(replicas)) != 0) {
-        err_sys(e, "page %s", path);
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0) {
+        err_sys(e, "open %s", path);
+        return NULL;
+    }
+    /* Room is taken now: a full directory is an error here, and would be a SIGBUS later. */
+    int rc = posix_fallocate(fd, 0, (off_t)page_bytes(replicas));
+    if (rc != 0) {
+        errno = rc;
+        err_sys(e, "%s: room for %zu bytes", path, page_bytes(replicas));
+        close(fd);
         return NULL;
     }
     struct api_page *p =

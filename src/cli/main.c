@@ -1,6 +1,7 @@
 /* tram: picks the command by its name. */
 #include "cli/cmd.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,8 @@ int main(int argc, char **argv)
         print_usage(stderr);
         return CMD_USAGE;
     }
+    /* A limit on file sizes (ulimit -f), which holds for shared memory too, is to be an error with a text. */
+    signal(SIGXFSZ, SIG_IGN);
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";

@@ -79,14 +79,15 @@ int tail_ring_create(const char *dir, const char *host, struct tail_ring **out, 
         return err_sys(e, "open %s", path);
     /* Memory is taken now: a full /dev/shm is an error here, and would be a SIGBUS later. */
     int rc = posix_fallocate(fd, 0, FILE_BYTES);
-    if (rc != 0)
+    if (rc != 0) {
         errno = rc;
-    if (rc != 0 || ring_map(fd, true, out) < 0) {
+        rc = err_sys(e, "%s: room for %d bytes", path, FILE_BYTES);
+    } else if (ring_map(fd, true, out) < 0) {
         rc = err_sys(e, "map %s", path);
-        close(fd);
-        return rc;
     }
     close(fd);
+    if (rc != 0)
+        return rc;
     struct tail_ring *r = *out;
     r->next_mark = atomic_load_explicit(&r->head->end, memory_order_relaxed);
     atomic_store_explicit(&r->head->magic, magic, memory_order_release);

@@ -126,6 +126,15 @@ bool node_alive(struct shm *s, const char *name)
     return locked;
 }
 
+static bool lives_write(struct shm *s, uint32_t lives)
+{
+    char text[64];
+
+    /* Fixed width: never shorter than what it replaces, so a crash leaves one or the other. */
+    snprintf(text, sizeof text, "lives %10u pid %10d\n", lives, (int)getpid());
+    return pwrite(s->lock_fd, text, strlen(text), 0) == (ssize_t)strlen(text);
+}
+
 /* Locks the node's file and counts its lives. The directory is locked. */
 int node_lock(struct shm *s, struct err *e)
 {
@@ -164,9 +173,8 @@ int node_lock(struct shm *s, struct err *e)
         return err_sys(e, "map %s/%s", s->dir, file);
     s->losses = (_Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
     s->mem.incarnation = lives;
-    /* Fixed width: never shorter than what it replaces, so a crash leaves one or the other. */
-    snprintf(text, sizeof text, "lives %10u pid %10d\n", lives + 1, (int)getpid());
-    if (pwrite(s->lock_fd, text, strlen(text), 0) != (ssize_t)strlen(text))
+    s->lived = true;
+    if (!lives_write(s, lives + 1))
         return err_sys(e, "write %s/%s", s->dir, file);
     return 0;
 }
@@ -222,6 +230,10 @@ void directory_leave(struct shm *s)
     snprintf(file, sizeof file, "%s.sock", s->self->name);
     if (s->joined)
         unlinkat(s->dir_fd, file, 0);
+    /* A life that could not open, and whose memory nobody knows, was none: else the next one would have
+     * to be taken back for having lost what never counted. */
+    if (s->lived && !s->given)
+        lives_write(s, s->mem.incarnation);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     DIR *d = locked ? opendir(s->dir) : NULL;

@@ -66,8 +66,11 @@ void connection_send(struct helper *h, struct connection *c, const struct shm_me
     struct outgoing *o = malloc(sizeof *o);
 
     if (c->queued >= SHM_QUEUE_MAX || !o) {
-        helper_warn(h, "%s: %s does not read its messages; connection closed", h->s->self->name,
-                    c->peer ? c->peer->name : "a caller");
+        if (o)
+            helper_warn(h, "%s: %s does not read its messages; connection closed", h->s->self->name,
+                        c->peer ? c->peer->name : "a caller");
+        else
+            helper_warn(h, "%s: no memory for messages; connection closed", h->s->self->name);
         c->doomed = true;
         free(o);
         return;
@@ -150,7 +153,7 @@ static void connection_add(struct helper *h, int fd, struct peer *target)
     c->target = target;
     c->queue_tail = &c->queue;
     /* Whom we call may be stopped, and has our hello when it goes on. Who calls has no excuse. */
-    c->hello_by_ns = target ? UINT64_MAX : h->now_ns + HELLO_WAIT_NS;
+    c->end_by_ns = target ? UINT64_MAX : h->now_ns + HELLO_WAIT_NS;
     h->connections[h->count++] = c;
     struct shm_message m = message_of(h->s, SHM_HELLO);
     m.role = h->s->self->role;
@@ -246,6 +249,7 @@ void send_own(struct helper *h, struct connection *c)
         m.kind = o->kind;
         m.index = o->index;
         connection_send(h, c, &m, o->fd);
+        s->given = true;
     }
     if (s->grant_ready && !c->ready_sent) {
         struct shm_message m = message_of(s, SHM_READY);
@@ -366,10 +370,10 @@ static uint64_t do_work(struct helper *h)
     for (uint32_t i = 0; i < h->count; i++) {
         struct connection *c = h->connections[i];
         flush_queue(c);
-        if (!c->peer && h->now_ns >= c->hello_by_ns)
+        if (h->now_ns >= c->end_by_ns)
             c->doomed = true;
-        else if (!c->peer && c->hello_by_ns < wake_ns)
-            wake_ns = c->hello_by_ns;
+        else if (c->end_by_ns < wake_ns)
+            wake_ns = c->end_by_ns;
     }
     for (uint32_t i = h->count; i-- > 0;)
         if (h->connections[i]->doomed) {
@@ -526,6 +530,7 @@ void helper_free(struct shm *s)
         close(h->event_fd);
     if (h->listen_fd >= 0)
         close(h->listen_fd);
+    free(h->spare);
     free(h);
     s->helper = NULL;
 }

@@ -275,7 +275,10 @@ struct shm {
     struct segment *past; /* own segments of the life before, mapped read-only */
     uint64_t past_version;
     uint32_t past_broken;
-    bool past_closed; /* it was decided what became of them; what comes later is not taken */
+    bool past_closed;   /* it was decided what became of them; what comes later is not taken */
+    bool past_unmapped; /* before that, something could not be mapped for want of memory */
+    bool lived;         /* this life is counted in the lock file */
+    bool given;         /* a peer was sent memory of this life */
     int past_grant_fd;
     uint64_t past_losses;
     struct complaint complaint[16];
@@ -318,12 +321,13 @@ static inline void full_fence(void)
 
 /* A sealed-size memfd of zeroed memory, all pages there, mapped writable. */
 void *memory_new(const char *what, size_t bytes, int *fd_out, struct err *);
-/* Maps a peer's memfd after checking its size and seals. NULL: malformed, or no memory. */
+/* Maps a peer's memfd after checking its size and seals. NULL: malformed, or, with errno ENOMEM, there is
+ * no memory. */
 void *memory_map(int fd, size_t bytes, int prot, int seals);
 /* A new own segment with these lanes; from `past` the content of lanes of the same key. */
 struct segment *segment_new(struct shm *, const struct mem_lane_spec *, uint32_t count,
                             uint32_t broken, int *fd_out, struct err *);
-/* Maps a segment written by `writer`; its lanes owned by `owner` are mirrored. NULL: malformed. */
+/* Maps a segment written by `writer`; its lanes owned by `owner` are mirrored. NULL as above. */
 struct segment *segment_map(int fd, uint32_t writer, uint32_t owner);
 void segment_free(struct segment *);
 /* Puts the segment among the own ones and has it handed out; sets the own version. */

@@ -286,6 +286,14 @@ static int recover(struct shm *s, struct err *e)
     pthread_mutex_lock(&s->lock);
     wait_for(s, all_answered, until_ns);
     s->past_closed = true; /* what comes later comes too late */
+    if (s->past_unmapped) {
+        /* It is there: it must not count as lost, to which the count of losses would bind us. */
+        pthread_mutex_unlock(&s->lock);
+        return err_set(e, ERR_NOMEM,
+                       "open node %s: no memory to map what its last life and the other nodes have "
+                       "(see ulimit -v)",
+                       s->self->name);
+    }
     bool host = s->self->role == SHM_HOST;
     if (host && s->past_grant_fd >= 0 && s->past_losses == atomic_load(s->losses))
         g = memory_map(s->past_grant_fd, sizeof *g, PROT_READ | PROT_WRITE,

@@ -83,8 +83,10 @@ void *memory_map(int fd, size_t bytes, int prot, int seals)
 
     bytes = round_up(bytes, MEM_PAGE_BYTES);
     /* Without F_SEAL_SHRINK the sender could cut the file and have us killed by SIGBUS. */
-    if (has < 0 || (has & seals) != seals || fstat(fd, &st) < 0 || (size_t)st.st_size != bytes)
+    if (has < 0 || (has & seals) != seals || fstat(fd, &st) < 0 || (size_t)st.st_size != bytes) {
+        errno = EINVAL;
         return NULL;
+    }
     void *at = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
     return at == MAP_FAILED ? NULL : at;
 }
@@ -260,18 +262,25 @@ static bool directory_sane(const struct segment *g, uint32_t writer)
     return true;
 }
 
+static bool head_sane(const struct segment_head *head, int fd, uint32_t writer)
+{
+    struct stat st;
+
+    return head->magic == SHM_SEGMENT_MAGIC && head->node == writer &&
+           head->lanes <= SHM_LANES_MAX && head->index < SHM_SEGMENTS_MAX && fstat(fd, &st) == 0 &&
+           head->bytes == (uint64_t)st.st_size && head->bytes % MEM_PAGE_BYTES == 0 &&
+           sizeof *head + head->lanes * sizeof(struct segment_lane) <= head->bytes;
+}
+
 struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
 {
     struct segment_head head;
-    struct stat st;
     const int seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-    if (pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != SHM_SEGMENT_MAGIC)
+    if (pread(fd, &head, sizeof head, 0) != sizeof head || !head_sane(&head, fd, writer)) {
+        errno = EINVAL;
         return NULL;
-    if (head.node != writer || head.lanes > SHM_LANES_MAX || head.index >= SHM_SEGMENTS_MAX ||
-        fstat(fd, &st) < 0 || head.bytes != (uint64_t)st.st_size || head.bytes % MEM_PAGE_BYTES ||
-        sizeof head + head.lanes * sizeof(struct segment_lane) > head.bytes)
-        return NULL;
+    }
     struct segment *g = segment_alloc(head.lanes);
     if (!g)
         return NULL;
@@ -283,8 +292,10 @@ struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
     if (!g->at)
         goto fail;
     memcpy(g->dir, g->at + sizeof head, head.lanes * sizeof *g->dir);
-    if (!directory_sane(g, writer))
+    if (!directory_sane(g, writer)) {
+        errno = EINVAL;
         goto fail;
+    }
     for (uint32_t i = 0; i < g->lanes; i++) {
         const struct segment_lane *l = &g->dir[i];
         if (l->spec.owner != owner || !l->spec.ring_bytes)
@@ -294,8 +305,10 @@ struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
             goto fail;
     }
     return g;
-fail:
+fail:;
+    int saved = errno;
     segment_free(g);
+    errno = saved;
     return NULL;
 }
 

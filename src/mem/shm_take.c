@@ -1,5 +1,6 @@
 #include "mem/shm_wire.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,6 +15,8 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+
+#define NO_MEMORY_WAIT_NS 500000000u
 
 /* All of this runs in the helper with the lock held. A peer is trusted to be one of us once its
  * uid and cluster are right, but not to be sane: sizes, seals and numbers are checked. */
@@ -41,12 +44,34 @@ static void malformed(struct helper *h, struct connection *c, const char *what)
     c->doomed = true;
 }
 
+/* Memory that somebody shares cannot be taken over for want of our own. What is left out comes again with
+ * the next connection, and that not at once: there may be room by then. */
+static void no_memory(struct helper *h, struct connection *c)
+{
+    helper_warn(h, "%s: no memory to map what other nodes share (see ulimit -v); trying again",
+                h->s->self->name);
+    if (!h->s->past_closed)
+        h->s->past_unmapped = true;
+    if (c->end_by_ns == UINT64_MAX)
+        c->end_by_ns = h->now_ns + NO_MEMORY_WAIT_NS;
+}
+
+/* What is wrong with memory that could not be mapped. */
+static void not_mapped(struct helper *h, struct connection *c, const char *what)
+{
+    if (errno == ENOMEM)
+        no_memory(h, c);
+    else
+        malformed(h, c, what);
+}
+
+/* Hands the poller what came, in the spare item. */
 static void deliver(struct helper *h, struct item item)
 {
     struct shm *s = h->s;
-    struct item *i = malloc(sizeof *i);
+    struct item *i = h->spare;
 
-    CHECK(i != NULL);
+    h->spare = NULL;
     *i = item;
     i->next = NULL;
     i->losses_now = item.peer->losses_map;
@@ -175,6 +200,7 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
         p->losses_map = losses_map(h->s, p->name);
     p->connections++;
     c->peer = p;
+    c->end_by_ns = UINT64_MAX;
     c->incarnation = m->incarnation;
     c->direct = version_of(m->incarnation, 0);
     send_answer(h, c);
@@ -189,9 +215,12 @@ static void take_bell(struct helper *h, struct connection *c, int fd)
 {
     struct bell *b = memory_map(fd, sizeof *b, PROT_READ | PROT_WRITE, F_SEAL_SHRINK | F_SEAL_GROW);
 
-    if (!b || b->magic != SHM_BELL_MAGIC) {
-        if (b)
-            munmap(b, sizeof *b);
+    if (!b) {
+        not_mapped(h, c, "bell");
+        return;
+    }
+    if (b->magic != SHM_BELL_MAGIC) {
+        munmap(b, sizeof *b);
         malformed(h, c, "bell");
         return;
     }
@@ -202,9 +231,12 @@ static void take_life(struct helper *h, struct connection *c, int fd)
 {
     struct life *l = memory_map(fd, sizeof *l, PROT_READ, F_SEAL_SHRINK | F_SEAL_GROW);
 
-    if (!l || l->magic != SHM_LIFE_MAGIC || c->peer->role != SHM_HOST) {
-        if (l)
-            munmap(l, sizeof *l);
+    if (!l) {
+        not_mapped(h, c, "life");
+        return;
+    }
+    if (l->magic != SHM_LIFE_MAGIC || c->peer->role != SHM_HOST) {
+        munmap(l, sizeof *l);
         malformed(h, c, "life");
         return;
     }
@@ -234,9 +266,12 @@ static void take_grant(struct helper *h, struct connection *c, uint32_t node, in
     }
     struct grant *g =
         memory_map(fd, sizeof *g, PROT_READ | PROT_WRITE, F_SEAL_SHRINK | F_SEAL_GROW);
-    if (!g || g->magic != SHM_GRANT_MAGIC || g->node != node) {
-        if (g)
-            munmap(g, sizeof *g);
+    if (!g) {
+        not_mapped(h, c, "grant");
+        return;
+    }
+    if (g->magic != SHM_GRANT_MAGIC || g->node != node) {
+        munmap(g, sizeof *g);
         malformed(h, c, "grant");
         return;
     }
@@ -332,7 +367,11 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
                     : m->index == 0;
     if (w == s->self || (!known && next)) {
         struct segment *g = segment_map(fd, m->node, s->mem.self);
-        if (!g || g->incarnation != m->incarnation || g->index != m->index) {
+        if (!g) {
+            not_mapped(h, c, "segment");
+            return;
+        }
+        if (g->incarnation != m->incarnation || g->index != m->index) {
             segment_free(g);
             malformed(h, c, "segment");
             return;
@@ -353,7 +392,7 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
             drop_held(w);
         if (!hold(w, g, fd)) {
             segment_free(g);
-            malformed(h, c, "no room for its segment");
+            no_memory(h, c);
             return;
         }
         deliver(h, (struct item){.kind = ITEM_SEGMENT, .peer = w, .segment = g});
@@ -419,6 +458,10 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
 {
     if (m->version != SHM_WIRE_VERSION || (m->type == SHM_ITEM) != (fds_count == 1)) {
         malformed(h, c, "descriptors where none belong, or none where one does");
+        return;
+    }
+    if (!h->spare && !(h->spare = malloc(sizeof *h->spare))) {
+        no_memory(h, c);
         return;
     }
     switch (m->type) {

@@ -58,8 +58,8 @@ struct connection {
     struct peer *target;  /* whom we called; NULL: who called us has not said */
     struct peer *peer;    /* after its hello */
     uint32_t incarnation; /* the peer's, on this connection */
-    uint64_t hello_by_ns;
-    uint64_t direct; /* version of the peer's memory that it has given us itself */
+    uint64_t end_by_ns;   /* closed then: no hello came, or it is to be made anew */
+    uint64_t direct;      /* version of the peer's memory that it has given us itself */
     uint64_t ack_sent;
     uint32_t own_sent; /* own items sent */
     bool ready_sent;
@@ -79,7 +79,8 @@ struct helper {
     char last_warning[ERR_TEXT_BYTES]; /* not to be repeated */
     uint64_t last_warning_ns;
     uint64_t now_ns;
-    bool ring; /* there is news for the poller */
+    struct item *spare; /* for what is handed to the poller next; there before a message is taken */
+    bool ring;          /* there is news for the poller */
 };
 
 /* Queues a message (fd is duplicated). */
