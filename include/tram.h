@@ -106,7 +106,8 @@ struct tram_host_options {
     const char *name; /* in the cluster file */
     struct tram_machine machine;
     void *ctx;
-    const char *trace_dir; /* write what is delivered there, for `tram check`; NULL: do not */
+    const char *trace_dir; /* write what is delivered there, for `tram check`; NULL: do not. A disk
+                            * that is full later ends the trace, with a warning, not the host */
 };
 
 struct tram_host;

@@ -190,6 +190,11 @@ void amcast_client_crashed(struct amcast *a, uint32_t client)
     a->crashed[client] = true;
 }
 
+void amcast_gap(struct amcast *a)
+{
+    a->gap = true;
+}
+
 /* ---- violations ---- */
 
 struct amcast_violation *amcast_violated(struct amcast *a, enum amcast_property p, const char *fmt,

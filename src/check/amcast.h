@@ -91,6 +91,10 @@ bool amcast_down(struct amcast *, const char *name);
 /* The client crashed: its messages need not have left it. */
 void amcast_client_crashed(struct amcast *, uint32_t client);
 
+/* Events are missing. Then what needs all of them is not checked: that a message was cast, validity,
+ * agreement, numbers that nobody delivered, and the order between groups but for circles. */
+void amcast_gap(struct amcast *);
+
 /* ---- events ---- */
 
 struct amcast_delivery {

@@ -91,6 +91,7 @@ struct amcast {
     uint64_t casts, dones, deliveries, starts;
     uint32_t life_hint; /* the life of the last delivery */
 
+    bool gap;       /* events are missing */
     bool verifying; /* inside amcast_verify */
     struct amcast_violation *kept;
     uint32_t kept_count, kept_max;

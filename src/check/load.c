@@ -116,6 +116,11 @@ static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
     case TRACE_DONE:
         amcast_done(l->a, client_of(l, ev), amcast_message(l->a, ev->id.at, ev->id.len), place);
         break;
+    case TRACE_GAP:
+        if (l->report->gaps++ == 0)
+            l->report->gap = place;
+        amcast_gap(l->a);
+        break;
     }
     return rc;
 }

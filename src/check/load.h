@@ -8,9 +8,11 @@
 struct load_report {
     uint32_t files;
     uint64_t bytes;
-    uint32_t cut;      /* files whose last line is incomplete and was left out */
-    uint32_t unclosed; /* files whose writer was killed, or is still writing */
-    uint32_t crashed;  /* clients that this makes crashed */
+    uint32_t cut;            /* files whose last line is incomplete and was left out */
+    uint32_t unclosed;       /* files whose writer was killed, or is still writing */
+    uint32_t crashed;        /* clients that this makes crashed */
+    uint32_t gaps;           /* places from which on events are missing, for want of room */
+    struct amcast_place gap; /* the first of them */
 };
 
 /* Called now and then with what was read so far. */

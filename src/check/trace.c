@@ -1,5 +1,7 @@
 #include "check/trace.h"
 
+#include "base/say.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,6 +23,9 @@ enum {
     /* The fixed words of the longest line, three names in quotes, and its numbers. */
     LINE_REST = 128 + 4 * (TRACE_NAME_BYTES_MAX + 2) + 6 * NUMBER_BYTES,
 };
+
+static const char gap_line[] = "{\"ev\":\"gap\"}\n";
+enum { GAP_BYTES = sizeof(gap_line) - 1 };
 
 struct name {
     uint32_t at; /* in `texts`; with the quotes, if it is of a group or host */
@@ -103,7 +108,8 @@ static int copy_names(struct trace_writer *w, const struct trace_options *o, str
         return err_set(e, ERR_INVALID, "trace: %u groups, the maximum is %d", o->group_count,
                        TRACE_GROUPS_MAX);
     int rc = add_names(w, &w->groups, o->groups, o->group_count, true, &used, e);
-    w->line_max = LINE_REST + used + o->group_count; /* all of them in dst, with commas */
+    /* All of them in dst, with commas; and what says that no line follows. */
+    w->line_max = LINE_REST + used + o->group_count + GAP_BYTES;
     if (rc == 0)
         rc = add_names(w, &w->hosts, o->hosts, o->host_count, true, &used, e);
     if (rc == 0)
@@ -115,15 +121,6 @@ static int copy_names(struct trace_writer *w, const struct trace_options *o, str
 }
 
 /* ---- the file ---- */
-
-/* After this, events are dropped: a trace with a hole would be worse than one that ends early. */
-static void fail(struct trace_writer *w, int code)
-{
-    if (w->window != NULL)
-        munmap(w->window, w->window_bytes);
-    w->window = w->window_end = w->out = NULL;
-    w->failed = code;
-}
 
 /* Maps the stretch of the file that begins at the page of `end`. The room is allocated first, since a
  * full disk would otherwise show as SIGBUS in the middle of a line. */
@@ -152,20 +149,26 @@ static uint64_t written_end(const struct trace_writer *w)
     return w->window_at + (uint64_t)(w->out - w->window);
 }
 
+/* Goes on in the next stretch of the file. If there is no room for it, the line that says so goes into
+ * the present one, which always has room for that, and events are dropped: a trace with a hole that
+ * nobody sees would be worse than one that ends early. */
 static void next_window(struct trace_writer *w)
 {
+    char *window = w->window, *out = w->out;
+    size_t window_bytes = w->window_bytes;
     uint64_t end = written_end(w);
-    munmap(w->window, w->window_bytes);
-    w->window = NULL;
     if (w->window_bytes < WINDOW_MAX)
         w->window_bytes *= 2;
     int rc = map_window(w, end, &w->error);
     if (rc < 0) {
-        w->window_at = end;
-        fail(w, rc);
-        if (ftruncate(w->fd, (off_t)end) != 0)
-            return; /* zeros at the end are as good */
+        memcpy(out, gap_line, GAP_BYTES);
+        w->window = w->window_end = w->out = NULL;
+        w->failed = rc;
+        say_warn("%s; the trace ends here", w->error.text);
     }
+    munmap(window, window_bytes);
+    if (rc < 0 && ftruncate(w->fd, (off_t)(end + GAP_BYTES)) != 0)
+        return; /* zeros at the end are as good */
 }
 
 int trace_find_end(int fd, const char *path, uint64_t *end, uint64_t *size, struct err *e)

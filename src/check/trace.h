@@ -4,13 +4,15 @@
  *     {"ev":"start","group":"g1","replica":"h2","inc":1,"n":40}
  *     {"ev":"deliver","group":"g1","replica":"h2","inc":1,"n":41,"id":"c1:17","dst":["g1","g3"]}
  *     {"ev":"done","client":"c1","id":"c1:17"}
+ *     {"ev":"gap"}
  *
  * A directory holds one file per client and per replica, NAME.jsonl. `inc` counts the restarts of a
  * replica, `n` its deliveries, from 0 or from 1. `done` is the client's view that all destinations
  * replied. `start` may be left out; it says that a life begins with delivery n, and that its state
  * holds what came before (from a snapshot, if n is not the first number). With it the checker knows
  * of a replica that came back and had nothing left to deliver, and of deliveries lost between a
- * snapshot and what follows.
+ * snapshot and what follows. `gap` says that the writer found no room for what follows: from there to
+ * the next life, events are missing.
  *
  * For the checker to be right, a client writes `cast` before it sends the message, and a replica
  * `deliver` before it replies.
@@ -78,7 +80,7 @@ struct trace_writer;
 int trace_open(struct trace_writer **, const struct trace_options *, struct err *);
 
 /* One event each. They do not fail by themselves: after an error of the file (disk full) they do
- * nothing, and trace_flush and trace_close tell. */
+ * nothing, a warning is printed, the file ends with a `gap`, and trace_flush and trace_close tell. */
 void trace_cast(struct trace_writer *, struct trace_id, struct trace_dst);
 void trace_start(struct trace_writer *, struct trace_replica, uint64_t n);
 void trace_deliver(struct trace_writer *, struct trace_replica, uint64_t n, struct trace_id,
@@ -97,7 +99,7 @@ int trace_close(struct trace_writer *, struct err *);
 
 /* ---- reading ---- */
 
-enum trace_kind { TRACE_CAST, TRACE_START, TRACE_DELIVER, TRACE_DONE };
+enum trace_kind { TRACE_CAST, TRACE_START, TRACE_DELIVER, TRACE_DONE, TRACE_GAP };
 
 /* Bytes of the mapped file: good until trace_reader_close. */
 struct trace_text {

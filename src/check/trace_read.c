@@ -57,6 +57,7 @@ static const struct {
     [TRACE_DELIVER] = {"deliver", BIT(KEY_EV) | BIT(KEY_GROUP) | BIT(KEY_REPLICA) | BIT(KEY_INC) |
                                       BIT(KEY_N) | BIT(KEY_ID) | BIT(KEY_DST)},
     [TRACE_DONE] = {"done", BIT(KEY_EV) | BIT(KEY_CLIENT) | BIT(KEY_ID)},
+    [TRACE_GAP] = {"gap", BIT(KEY_EV)},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -183,8 +184,8 @@ static int take_kind(struct cursor *c, struct trace_event *ev)
             return 0;
         }
     return err_set(c->e, ERR_CORRUPT,
-                   "%s:%u: unknown event '%.*s'; there are cast, start, deliver"
-                   " and done",
+                   "%s:%u: unknown event '%.*s'; there are cast, start, deliver, done"
+                   " and gap",
                    c->r->path, c->r->line, (int)(name.len < 40 ? name.len : 40), name.at);
 }
 

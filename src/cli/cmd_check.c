@@ -26,7 +26,10 @@ static const char usage[] =
     "  --json         one JSON object instead of text\n"
     "  --quiet        only violations, no summary and no progress\n"
     "\n"
-    "Exit code: 0 all is well, 1 a property is violated, 2 wrong usage or unreadable traces.\n";
+    "Exit code: 0 all is well, 1 a property is violated, 2 wrong usage, or traces that are "
+    "unreadable "
+    "or\n"
+    "have gaps.\n";
 
 enum { DOWN_MAX = 4096 };
 
@@ -120,7 +123,8 @@ static void print_summary(const struct check_args *c, const struct run *r,
         if (s->violations[p] > 0)
             printf("%12s  %llu times\n", "VIOLATED", (unsigned long long)s->violations[p]);
         else if (!s->checked[p])
-            printf("%12s  needs --quiesced\n", "not checked");
+            printf("%12s  needs %s\n", "not checked",
+                   r->report.gaps > 0 ? "complete traces" : "--quiesced");
         else if (p == AMCAST_VALIDITY && !c->quiesced)
             printf("%12s  of what is done; --quiesced checks all\n", "ok");
         else
@@ -162,11 +166,12 @@ static void print_json(const struct check_args *c, const struct run *r, const st
 {
     const struct amcast_violation *v;
     printf("{\"ok\":%s,\"quiesced\":%s,\"files\":%u,\"bytes\":%llu,\"cut\":%u,\"unclosed\":%u,"
-           "\"crashed_clients\":%u,\"groups\":%u,\"replicas\":%u,\"lives\":%u,\"clients\":%u,"
+           "\"gaps\":%u,\"crashed_clients\":%u,\"groups\":%u,\"replicas\":%u,\"lives\":%u,"
+           "\"clients\":%u,"
            "\"casts\":%llu,\"deliveries\":%llu,\"dones\":%llu,\"read_s\":%.3f,\"check_s\":%.3f,"
            "\"cpu_s\":%.3f,\"peak_mib\":%ld,\"properties\":{",
            ok ? "true" : "false", c->quiesced ? "true" : "false", r->report.files,
-           (unsigned long long)r->report.bytes, r->report.cut, r->report.unclosed,
+           (unsigned long long)r->report.bytes, r->report.cut, r->report.unclosed, r->report.gaps,
            r->report.crashed, s->groups, s->replicas, s->lives, s->clients,
            (unsigned long long)s->casts, (unsigned long long)s->deliveries,
            (unsigned long long)s->dones, r->load_s, r->verify_s, cpu_s(), peak_mib());
@@ -220,13 +225,21 @@ static int check_dir(const struct check_args *c, struct amcast *a)
     struct amcast_summary s;
     amcast_summarise(a, &s);
     if (c->json) {
-        print_json(c, &r, a, &s, ok);
+        print_json(c, &r, a, &s, ok && r.report.gaps == 0);
     } else {
         print_violations(a);
         if (!c->quiet)
             print_summary(c, &r, &s);
     }
-    return ok ? CMD_DONE : CMD_FAILED;
+    if (r.report.gaps > 0) {
+        fflush(stdout);
+        fprintf(
+            stderr,
+            "tram check: %s:%u: the writer had no room for what follows; only what does not need "
+            "it was checked\n",
+            amcast_file_name(a, r.report.gap.file), r.report.gap.line);
+    }
+    return !ok ? CMD_FAILED : r.report.gaps > 0 ? CMD_USAGE : CMD_DONE;
 }
 
 int cmd_check(int argc, char **argv)

@@ -20,6 +20,7 @@
  *     a1.2@5=m1   in its life of inc 2, as number 5
  *     a1=m1:a     names these destinations, not those of the cast
  *     a1.2^5      replica 1 of group a starts its life of inc 2 with number 5
+ *     ~           a gap
  *
  * The place of a word is its number, from 1. */
 
@@ -63,7 +64,9 @@ static void feed_word(struct amcast *a, const char *history, const char *word, s
     w[len] = '\0';
     char *colon = strchr(w, ':');
     size_t id_end = colon ? (size_t)(colon - w) : len;
-    if (w[0] == '+') {
+    if (w[0] == '~') {
+        amcast_gap(a);
+    } else if (w[0] == '+') {
         amcast_cast(a, client, amcast_message(a, w + 1, id_end - 1),
                     dst_of(a, colon + 1, strlen(colon + 1)), place);
     } else if (w[0] == '!') {
@@ -294,6 +297,22 @@ static void amcast__acyclic_order(void **state)
     expect_evidence("+p:a +q:f +m:ab +k:bc +x:cd +y:da +r:ef +s:fg +t:ge a1=p a1=m a1=y b1=k b1=m "
                     "c1=x c1=k d1=y d1=x e1=r e1=t f1=q f1=s f1=r g1=t g1=s",
                     AMCAST_ACYCLIC, 6, 22, 23, 19, 20, 24, 25);
+}
+
+/* What a full disk may have left out is no violation; what is there is judged. */
+static void amcast__a_gap_excuses_what_is_missing(void **state)
+{
+    (void)state;
+    expect("a1=m:a ~", true, 0);
+    expect("+m:ab !m a1=m ~", true, 0);
+    expect("+m:a +k:a a1=m a2=m a1=k ~", true, 0);
+    expect("+m:a +k:a a1=m a1.1@5=k ~", false, 0);
+    expect("+m:ab +k:ab a1=m a1=k b1=m b1.1@5=k ~", false, 0);
+    expect("+m:a a1.1^7 a1.1=m ~", false, 0);
+    expect("+m:a +k:a a1=m a1=m ~", true, I);
+    expect("+m:a +k:a a1=m a2=k ~", true, P);
+    expect("+m:ab +k:ab a1=m a1=k b1=k b1=m ~", true, C);
+    expect("+m:a b1=m:a ~", true, I);
 }
 
 static void amcast__more_events_after_a_verdict(void **state)
@@ -891,6 +910,7 @@ int main(void)
         cmocka_unit_test(amcast__prefix_order_in_a_group),
         cmocka_unit_test(amcast__prefix_order_between_groups),
         cmocka_unit_test(amcast__acyclic_order),
+        cmocka_unit_test(amcast__a_gap_excuses_what_is_missing),
         cmocka_unit_test(amcast__more_events_after_a_verdict),
         cmocka_unit_test(amcast__keeps_the_first_of_many),
         cmocka_unit_test(intern__gives_equal_strings_equal_numbers),

@@ -237,8 +237,8 @@ static void trace__names_that_need_an_escape_are_refused(void **state)
     write_file("", 0);
 }
 
-/* The disk is full: whole lines stay, and who closes is told. */
-static void trace__file_that_cannot_grow_ends_with_a_whole_line(void **state)
+/* The disk is full: whole lines stay, the last one says that more is missing, and who closes is told. */
+static void trace__file_that_cannot_grow_says_so(void **state)
 {
     struct rlimit old, small;
     struct trace_reader r;
@@ -258,7 +258,20 @@ static void trace__file_that_cannot_grow_ends_with_a_whole_line(void **state)
     assert_true(trace_close(w, &e) < 0);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_in_range(written, 1000, 49999);
-    assert_int_equal(count_events(&r), written);
+    assert_int_equal(count_events(&r), written + 1); /* and a gap */
+    struct trace_event ev = {0};
+    assert_int_equal(trace_reader_open(&r, path, NULL), 0);
+    while (trace_read(&r, &ev, NULL) == 1)
+        ;
+    assert_int_equal(ev.kind, TRACE_GAP);
+    assert_false(r.unclosed);
+    trace_reader_close(&r);
+
+    /* With room again the next life goes on behind it. */
+    w = open_writer();
+    trace_done(w, (struct trace_id){.seq = 7});
+    assert_int_equal(trace_close(w, NULL), 0);
+    assert_int_equal(count_events(&r), written + 2);
 }
 
 static void trace__keys_come_in_any_order_with_blanks(void **state)
@@ -375,7 +388,7 @@ int main(void)
         CASE(trace__incomplete_last_line_is_left_out),
         CASE(trace__second_writer_is_refused),
         CASE(trace__names_that_need_an_escape_are_refused),
-        CASE(trace__file_that_cannot_grow_ends_with_a_whole_line),
+        CASE(trace__file_that_cannot_grow_says_so),
         CASE(trace__keys_come_in_any_order_with_blanks),
         CASE(trace__malformed_lines_are_named),
         CASE(trace__missing_file_is_an_error),

@@ -1,0 +1,35 @@
+# For the scripts of this folder that run a cluster from the command line. Sourced, not run.
+. "$(dirname "$0")/../sim/tap.sh"
+
+check() # NAME EXPECTED_CODE EXPECTED_TEXT ARGS...: both streams are searched for the text
+{
+    local name=$1 want_code=$2 want_text=$3 output code
+    shift 3
+    output=$(timeout 20 "$TRAM" "$@" 2>&1 </dev/null)
+    code=$?
+    if [[ $code = "$want_code" && $output == *"$want_text"* ]]; then
+        pass "$name"
+    else
+        fail "$name" "exit code $code, wanted $want_code with '$want_text'; output: $output"
+    fi
+}
+
+same() # NAME WANTED SEEN
+{
+    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "wanted '$2', saw '$3'"; fi
+}
+
+wait_for() # COMMAND...: until it succeeds, at most 10 s
+{
+    local i
+    for ((i = 0; i < 200; i++)); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+pid_of() # HOST
+{
+    "$TRAM" status --json | sed -nE "s/.*\"host\": \"$1\", \"state\": \"[a-z]+\", \"pid\": ([0-9]+),.*/\1/p" | head -1
+}
