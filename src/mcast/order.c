@@ -422,10 +422,13 @@ enum order_news order_stamp(struct order *o, uint16_t from, struct message_id id
     struct item *m = &o->item[i];
     raise_clock(o, stamp);
     m->heard++;
+    /* Nobody sends one too many, unless the client told it other destinations than us. */
+    if (m->own != 0 && m->missing == 0)
+        return ORDER_HEARD;
     /* R2: that it was said counts, what was said comes too late. */
     if (stamp > m->high && !PLANTED(ack_only))
         m->high = stamp;
-    return m->own == 0 || m->away || m->missing == 0 ? ORDER_HEARD : one_less(o, i);
+    return m->own == 0 || m->away ? ORDER_HEARD : one_less(o, i);
 }
 
 enum order_news order_final(struct order *o, struct message_id id, uint64_t stamp)
@@ -537,17 +540,23 @@ uint32_t order_pending(const struct order *o)
     return o->used;
 }
 
-/* ---- snapshots: | clock | items | each: fixed words, groups, payload | marks | ---- */
+/* ---- snapshots: | clock | items | marks | each item: fixed words, groups, payload | each mark | ---- */
 
-enum { ITEM_WORDS = 8 };
+enum { HEAD_WORDS = 3, ITEM_WORDS = 8 };
+
+static uint64_t marks_count(const struct order *o)
+{
+    uint64_t count = 0;
+    for (uint32_t c = 0; c < o->opt.clients; c++)
+        count += o->marks[c].count;
+    return count;
+}
 
 uint64_t order_save_bytes(const struct order *o)
 {
-    uint64_t bytes = 16 + (uint64_t)o->used * (8 * (ITEM_WORDS + o->more_words) + BLOCK_BYTES) +
-                     (uint64_t)(o->blocks - o->blocks_free) * BLOCK_BYTES;
-    for (uint32_t c = 0; c < o->opt.clients; c++)
-        bytes += o->marks[c].count * sizeof(struct message_id);
-    return bytes;
+    return 8 * HEAD_WORDS + (uint64_t)o->used * (8 * (ITEM_WORDS + o->more_words) + BLOCK_BYTES) +
+           (uint64_t)(o->blocks - o->blocks_free) * BLOCK_BYTES +
+           marks_count(o) * sizeof(struct message_id);
 }
 
 static uint64_t padded(uint64_t bytes)
@@ -577,7 +586,7 @@ static unsigned char *save_item(struct order *o, uint32_t i, unsigned char *at)
 
 uint64_t order_save(struct order *o, unsigned char *out)
 {
-    unsigned char *at = snap_put(snap_put(out, o->clock), o->used);
+    unsigned char *at = snap_put(snap_put(snap_put(out, o->clock), o->used), marks_count(o));
     /* Those that wait for stamps in the order of the queue, then the others. */
     for (uint64_t n = o->queue_from; n < o->queue_end; n++) {
         const struct turn *t = &o->queue[n & (o->queue_max - 1)];
@@ -609,6 +618,17 @@ static void clear(struct order *o)
         o->marks[c].count = 0;
 }
 
+/* Could this be what was kept of the message? */
+static bool is_ours(const struct order *o, const struct message_id *id, const void *payload,
+                    uint32_t bytes, uint64_t missing)
+{
+    struct message_view v;
+    if (!message_read(payload, bytes, o->opt.clients, o->opt.groups, &v))
+        return false;
+    struct message_id its = message_id(v.m);
+    return same_id(&its, id) && dst_has(v.dst, o->opt.group) && missing < v.dst.count;
+}
+
 /* The item that stands at *at; false if none can. */
 static bool load_item(struct order *o, const unsigned char **at, const unsigned char *end)
 {
@@ -623,7 +643,7 @@ static bool load_item(struct order *o, const unsigned char **at, const unsigned 
     *at += o->more_words * 8;
     uint64_t kept = w[2] ? padded(w[6]) : 0;
     if (id.client >= o->opt.clients || w[6] > UINT32_MAX || (uint64_t)(end - *at) < kept ||
-        find(o, &id) != NONE || (w[2] != 0 && w[6] < sizeof(struct message)))
+        find(o, &id) != NONE || (w[2] != 0 && !is_ours(o, &id, *at, (uint32_t)w[6], w[4] >> 32)))
         return false;
     uint32_t i = add(o, &id);
     struct item *m = &o->item[i];
@@ -662,20 +682,20 @@ static bool load_mark(struct order *o, const unsigned char **at, const unsigned 
 bool order_load(struct order *o, const unsigned char *in, uint64_t bytes)
 {
     const unsigned char *at = in, *end = in + bytes;
-    uint64_t count, clock;
+    uint64_t count, clock, marks;
     clear(o);
-    if (bytes < 16)
+    if (bytes < 8 * HEAD_WORDS)
         return false;
-    at = snap_get(snap_get(at, &clock), &count);
+    at = snap_get(snap_get(snap_get(at, &clock), &count), &marks);
     /* R5: what others' stamps have raised it to is not kept. */
     o->clock = PLANTED(clock_volatile) ? 0 : clock;
     for (; count > 0; count--)
         if (!load_item(o, &at, end))
             return false;
-    while (at < end)
+    for (; marks > 0; marks--)
         if (!load_mark(o, &at, end))
             return false;
-    return true;
+    return at == end;
 }
 
 /* ---- opening ---- */
