@@ -51,6 +51,8 @@ static int check_options(const struct sim_options *o, struct err *e)
         return err_set(e, ERR_INVALID, "open a simulated memory: delay_ns_min over delay_ns_max");
     if (o->lost_after_ns == 0)
         return err_set(e, ERR_INVALID, "open a simulated memory: lost_after_ns must not be 0");
+    if (o->costs.on && (o->spike_per_million || o->tear_per_million))
+        return err_set(e, ERR_INVALID, "open a simulated memory: spikes and tears have no costs");
     return 0;
 }
 
@@ -86,6 +88,7 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
         node->mem = (struct mem){.ops = &sim_mem_ops, .self = i};
         node->regions_end = &node->regions;
         node->flows = node->inbox = node->inbox_end = SIM_NONE;
+        node->place = i;
         for (uint32_t k = 0; k < n; k++) {
             struct sim_chan *c = sim_chan_at(w, i, k);
             c->from = i;
@@ -239,20 +242,6 @@ void sim_arrive(struct sim *w, uint32_t node, uint32_t event)
     n->inbox_end = event;
     if (w->on_touch)
         w->on_touch(w->on_touch_ctx, node);
-}
-
-uint64_t sim_delay(struct sim *w, uint32_t from, uint32_t to)
-{
-    const struct sim_options *o = &w->opt;
-    bool spike = rng_chance_ppm(&w->draws, o->spike_per_million) && !w->calm;
-
-    /* A node's own writes are quick, but not instant: nothing may lean on that. */
-    if (from == to)
-        return spike ? rng_below(&w->draws, o->delay_ns_max + 1)
-                     : rng_below(&w->draws, o->delay_ns_min / 8 + 2);
-    if (spike)
-        return rng_range(&w->draws, o->delay_ns_min, o->delay_ns_spike);
-    return rng_range(&w->draws, o->delay_ns_min, o->delay_ns_max);
 }
 
 uint64_t sim_now(const struct sim *w)

@@ -19,6 +19,20 @@
 
 struct sim;
 
+/* What writing takes, for measurements in virtual time. Off: what is in flight takes as long as is
+ * drawn, and issuing it takes no time. On: every way between two places takes delay_ns_min, no more and
+ * no less; a place does one thing after the other, and what it sends leaves when it has come to it;
+ * writes within a place are there at once. */
+struct sim_costs {
+    bool on;
+    uint64_t post_ns;  /* time of the place that sends, for each write, raise or read to another, */
+    uint64_t store_ns; /* and for each write within the place, */
+    uint64_t copy_ps;  /* with this much more for each byte */
+    uint64_t byte_ps;  /* a byte, at the end of the link that sends and at the one that receives */
+    uint64_t ack_ns;   /* from a landing until its writer may know */
+    uint64_t raise_ns; /* from the arrival of a raise until it is in force */
+};
+
 struct sim_options {
     uint64_t seed;
     uint32_t nodes_max;         /* nodes are numbered 0 .. nodes_max-1 */
@@ -31,6 +45,7 @@ struct sim_options {
     bool owner_answers;         /* raises and reads need the owner alive and running (ofi); else
                                  * its memory answers by itself (shm) */
     bool check_at_issue;        /* planted bug: permission judged when a write is issued */
+    struct sim_costs costs;
 };
 
 struct sim *sim_open(const struct sim_options *, struct err *);
@@ -51,6 +66,15 @@ void sim_node_crash(struct sim *, uint32_t node, bool keep_memory);
 void sim_node_pause(struct sim *, uint32_t node, bool paused);
 
 bool sim_node_alive(const struct sim *, uint32_t node);
+
+/* With costs: puts the node in a place, numbered as nodes are. At first each is in its own. Nodes of one
+ * place share its time and its ends of links. */
+void sim_place(struct sim *, uint32_t node, uint32_t place);
+
+/* With costs: the node's place works for so long; and until when it has work, which may be past. Whoever
+ * steps nodes steps one only when its place has none. */
+void sim_work(struct sim *, uint32_t node, uint64_t ns);
+uint64_t sim_busy_ns(const struct sim *, uint32_t node);
 
 /* Cuts or heals the way from one node to another (both directions are separate). Writes wait on a cut
  * way; a heal lets them go on, unless lost_after_ns has passed. */

@@ -88,6 +88,8 @@ static bool promise_held(const struct sim_flow *f)
     return f->ballot == 0 || f->region->promised == f->ballot;
 }
 
+static void head_land(struct sim *, struct sim_chan *);
+
 void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *wr)
 {
     struct sim_flow *f = wr->flow == SIM_NONE ? NULL : &w->flows[wr->flow];
@@ -98,7 +100,8 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
     struct sim_item *it = item_at(c, c->tail);
     *it = (struct sim_item){
         .issued_ns = w->now_ns,
-        .ready_ns = w->now_ns + sim_delay(w, c->from, c->to),
+        .ready_ns =
+            sim_sent_ns(w, c->from, c->to, wr->kind == SIM_BELL ? 0 : 8 * (uint64_t)wr->words),
         .at = wr->at,
         .data = c->words_tail,
         .lane = wr->lane,
@@ -121,7 +124,10 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
         f->in_flight++;
     }
     c->tail++;
-    chan_schedule(w, c);
+    if (c->tail - c->head == 1 && sim_near(w, c->from, c->to) && item_passes(w, c, it))
+        head_land(w, c);
+    else
+        chan_schedule(w, c);
 }
 
 /* Which piece a word falls into: a prefix or a suffix first, or words or cache lines at random. */
@@ -209,7 +215,10 @@ static void report(struct sim *w, uint32_t flow, enum mem_status status, uint64_
     w->events[event].u.report.tag = tag;
     w->events[event].u.report.status = status;
     w->events[event].u.report.give_up = w->now_ns + w->opt.lost_after_ns;
-    sim_push(w, when_ns, event);
+    if (when_ns > w->now_ns || !sim_near(w, f->issuer, f->region->owner))
+        sim_push(w, when_ns, event);
+    else
+        sim_report_event(w, event); /* its next poll is to see it, be it in this very instant */
 }
 
 void sim_flow_fail(struct sim *w, uint32_t flow, enum mem_status status, uint64_t when_ns)
@@ -234,7 +243,7 @@ static bool head_judge(struct sim *w, struct sim_chan *c, struct sim_item *it)
     it->denied = true;
     if (f->failed != MEM_DONE)
         return true;
-    sim_flow_fail(w, it->flow, MEM_DENIED, w->now_ns + sim_delay(w, c->to, c->from));
+    sim_flow_fail(w, it->flow, MEM_DENIED, sim_heard_ns(w, c->to, c->from));
     f = &w->flows[it->flow];
     /* A revoked writer's bytes may still land, or stop in the middle. */
     switch (rng_below(&w->draws, 4)) {
@@ -260,7 +269,7 @@ static void head_landed(struct sim *w, struct sim_chan *c, const struct sim_item
     bool counted = f->failed == MEM_DONE && !it->denied;
 
     if (counted && it->marked && f->user)
-        report(w, it->flow, MEM_DONE, it->tag, w->now_ns + sim_delay(w, c->to, c->from));
+        report(w, it->flow, MEM_DONE, it->tag, sim_heard_ns(w, c->to, c->from));
     sim_mix(w, (uint64_t)it->flow << 1 | counted);
     if (w->on_landing && f->ballot) {
         struct sim_landing l = {
@@ -298,10 +307,22 @@ static void head_land(struct sim *w, struct sim_chan *c)
     } else if (it->piece == it->stop) {
         chan_pop(w, c);
     } else {
-        it->ready_ns = w->now_ns + 1 + sim_delay(w, c->from, c->to);
+        it->ready_ns = 1 + sim_sent_ns(w, c->from, c->to, 0);
     }
     if (w->on_touch)
         w->on_touch(w->on_touch_ctx, c->to);
+}
+
+/* The head has reached its owner, and goes through that end of the link once it is free. */
+static void head_receive(struct sim *w, struct sim_chan *c)
+{
+    struct sim_item *it = item_at(c, c->head);
+
+    if (it->received || it->ready_ns > w->now_ns || it->kind == SIM_BELL)
+        return;
+    it->received = true;
+    if (!sim_near(w, c->from, c->to))
+        it->ready_ns = sim_received_ns(w, c->to, 8 * (uint64_t)it->words);
 }
 
 /* The head will never land: its flow stopped landing, or it is a bell that nobody waits for. */
@@ -357,6 +378,8 @@ void sim_chan_event(struct sim *w, uint32_t chan)
     struct sim_chan *c = &w->chans[chan];
 
     c->event = false;
+    if (c->head < c->tail && w->opt.costs.on)
+        head_receive(w, c);
     /* The write this was queued for may be gone since, and a later one stand in its place. */
     if (c->head < c->tail && item_at(c, c->head)->ready_ns <= w->now_ns && !head_is_void(w, c) &&
         item_passes(w, c, item_at(c, c->head)))
@@ -508,10 +531,7 @@ void sim_flow_mark(struct sim *w, uint32_t flow, uint64_t tag)
         it->tag = tag;
         return;
     }
-    /* Two statements: C leaves the order of two draws within one expression open. */
-    uint64_t back_ns = w->now_ns + sim_delay(w, c->from, c->to);
-    back_ns += sim_delay(w, c->to, c->from);
-    report(w, flow, MEM_DONE, tag, back_ns);
+    report(w, flow, MEM_DONE, tag, sim_marked_ns(w, c->from, c->to));
 }
 
 void sim_report_event(struct sim *w, uint32_t event)

@@ -1,6 +1,6 @@
 /* The inside of the simulated memory, shared by sim.c (world, clock, events), sim_chan.c (writes
- * and completions), sim_op.c (raises and reads), sim_fault.c (lives, cuts, lies) and sim_mem.c
- * (regions, lanes and the table of mem.h). Nothing else includes it.
+ * and completions), sim_op.c (raises and reads), sim_cost.c (how long these take), sim_fault.c
+ * (lives, cuts, lies) and sim_mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
  *
  * One thread uses a world, and one thread uses all worlds of a process: freed rings are pooled
  * across worlds without a lock.
@@ -116,6 +116,7 @@ struct sim_item { /* one write on its way */
     bool marked;
     bool denied;    /* the promise was not its ballot when an earlier piece landed */
     bool permitted; /* at issue; for the planted bug */
+    bool received;  /* it has been through the owner's end of the link */
 };
 
 struct sim_chan {           /* the ordered way from one node to another */
@@ -167,6 +168,12 @@ struct sim_node {
     struct sim_region *regions, **regions_end;
     uint32_t flows; /* open ones of this life */
     uint32_t inbox, inbox_end;
+    uint32_t place;
+
+    /* Of the place with this node's number, with costs: until when it has work, and until when the
+     * ends of its link are taken. */
+    uint64_t busy_ns;
+    uint64_t out_ps, in_ps;
 };
 
 struct sim_block { /* memory that lives as long as the world */
@@ -222,8 +229,6 @@ void sim_push(struct sim *, uint64_t when_ns, uint32_t event);
 /* Grows *array to hold one more; out of memory ends the process, the world could not go on. */
 void *sim_grow(void *array, uint32_t *size, size_t each, uint32_t first);
 void *sim_alloc(struct sim *, size_t bytes); /* zeroed, lives as long as the world */
-/* One way, drawn; between two different nodes or from a node to itself. */
-uint64_t sim_delay(struct sim *, uint32_t from, uint32_t to);
 /* Puts an event into the node's inbox for its next poll. */
 void sim_arrive(struct sim *, uint32_t node, uint32_t event);
 
@@ -236,6 +241,19 @@ static inline struct sim_chan *sim_chan_at(struct sim *w, uint32_t from, uint32_
 {
     return &w->chans[(size_t)from * w->opt.nodes_max + to];
 }
+
+/* sim_cost.c: when things happen, drawn or by what they cost */
+
+/* When something that is issued now reaches the other node. */
+uint64_t sim_sent_ns(struct sim *, uint32_t from, uint32_t to, uint64_t bytes);
+/* With costs: when a write that has reached the node has landed. */
+uint64_t sim_received_ns(struct sim *, uint32_t node, uint64_t bytes);
+/* When the issuer hears of what has just come about; of a mark that waits for nothing; of what it asked. */
+uint64_t sim_heard_ns(struct sim *, uint32_t from, uint32_t to);
+uint64_t sim_marked_ns(struct sim *, uint32_t from, uint32_t to);
+uint64_t sim_answered_ns(struct sim *, uint32_t from, uint32_t to, uint64_t bytes);
+/* With costs: both are in one place, where what is written is there at once. */
+bool sim_near(const struct sim *, uint32_t a, uint32_t b);
 
 /* sim_chan.c */
 
