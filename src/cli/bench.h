@@ -12,6 +12,7 @@
 #include "mcast/overlay.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 enum {
@@ -19,6 +20,7 @@ enum {
     BENCH_TURNS = 20,
     BENCH_CLIENTS_MAX = 64,
     BENCH_HOSTS_MAX = 16,
+    BENCH_LOADS_MAX = 4,
 };
 
 /* Who polls what, of multicast. */
@@ -37,7 +39,12 @@ struct bench_args {
     uint32_t log_bytes; /* 0: as the protocol has it */
     uint32_t groups, dst, clients, hosts;
     enum overlay_shape shape;
-    const char *serve; /* we are a host of the bench with this cluster name; or NULL */
+    bool adjacent; /* destinations are neighbours in the tree, else any */
+    /* Of a point (struct bench_point): */
+    uint32_t load[BENCH_LOADS_MAX]; /* numbers of clients to saturate with, ascending */
+    uint32_t loads;                 /* how many; 0: latency alone */
+    uint64_t part_ns;               /* length of each measurement */
+    const char *serve;              /* we are a host of the bench with this cluster name; or NULL */
     uint32_t serve_host;
 };
 
@@ -48,6 +55,13 @@ struct bench_figures {
     uint64_t messages;         /* of the saturated part */
     double seconds;
     double batch; /* messages in one, when saturated; 0: not known */
+};
+
+/* One short look at a case: a point of the comparison (bench_compare.h). What was not measured is 0. */
+struct bench_point {
+    double line_ns; /* round trip of a cache line, median */
+    double latency_ns, latency_p99_ns;
+    double rate[BENCH_LOADS_MAX]; /* messages a second, saturated by args.load[i] clients */
 };
 
 /* Stands in for a state machine: what it does is cheap and not optimised away. The calls below are its
@@ -74,6 +88,7 @@ struct bench_rig {
     _Alignas(128) atomic_int phase;
     atomic_int entered; /* the phase that the serving thread is in */
     int core[2];        /* the client's, the server's */
+    cpu_set_t cores;    /* that the caller had before it was pinned */
     pthread_t thread;
     void (*round)(void *ctx,
                   uint64_t now_ns); /* one round of all hosts; NULL: they are processes */
@@ -82,6 +97,8 @@ struct bench_rig {
 
 /* Chooses the cores, pins the caller to the first and starts the other thread, in BENCH_SERVE. */
 int rig_start(struct bench_rig *, struct err *);
+
+/* Ends the other thread; the caller may run on all its cores again. */
 void rig_stop(struct bench_rig *);
 
 /* Returns when the other thread is there; outside BENCH_SERVE the hosts are the caller's. */
@@ -97,8 +114,15 @@ int rig_measure_turns(struct bench_rig *, struct bench_figures *, uint64_t turn_
 /* The measurements. 0, or an error with its text. */
 int bench_log(const struct bench_args *, struct bench_figures *, struct err *);
 int bench_tree(const struct bench_args *, struct bench_figures *, struct err *);
+int bench_tree_point(const struct bench_args *, struct bench_point *, struct err *);
 
 /* A host process of bench_tree with processes: serves until its standard input is closed. */
 int bench_tree_serve(const struct bench_args *, struct err *);
+
+/* Fills in `count` destination sets of args.dst groups each, one after the other and each ascending,
+ * always the same for the same options: any groups, or with `adjacent` a random group and then,
+ * again and again, a random neighbour of those drawn so far. */
+int bench_sets(const struct bench_args *, const struct overlay *, uint16_t *sets, uint32_t count,
+               struct err *);
 
 #endif

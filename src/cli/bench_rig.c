@@ -14,12 +14,11 @@ enum {
 /* The first two cores that we may use; a thread that spins needs one of its own. */
 static int choose_cores(struct bench_rig *r, struct err *e)
 {
-    cpu_set_t set;
     int found = 0;
-    if (sched_getaffinity(0, sizeof(set), &set) != 0)
+    if (sched_getaffinity(0, sizeof(r->cores), &r->cores) != 0)
         return err_sys(e, "which cores may be used");
     for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
-        if (CPU_ISSET(i, &set))
+        if (CPU_ISSET(i, &r->cores))
             r->core[found++] = i;
     return found == 2 ? 0 : err_set(e, ERR_INVALID, "two cores are needed, this process has one");
 }
@@ -73,6 +72,7 @@ void rig_stop(struct bench_rig *r)
 {
     atomic_store(&r->phase, BENCH_STOP);
     pthread_join(r->thread, NULL);
+    sched_setaffinity(0, sizeof(r->cores), &r->cores);
 }
 
 void rig_enter(struct bench_rig *r, enum bench_phase phase)

@@ -1,7 +1,6 @@
 /* Multicast to groups, in one of three layouts: all hosts polled by one pinned thread, every host a
  * process of its own, or everything in one thread. The clients are always one thread of this process. */
 #include "base/clock.h"
-#include "base/rng.h"
 #include "cli/bench.h"
 #include "host/host.h"
 #include "mcast/caster.h"
@@ -22,6 +21,7 @@ enum {
     SLOTS = BENCH_CLIENTS_MAX,
     REPLY_MAX = 16,
     WARM_UP_CASTS = 1000,
+    WARM_UP_AT_LEAST = 20,
     SETS = 1024,         /* destination sets, drawn before anything is timed */
     IDLE_POLLS = 64,     /* with processes: polls without a reply before others may have the core */
     CASTS_A_TURN = 32,   /* of one client before the next one's turn */
@@ -55,6 +55,8 @@ struct bench {
     struct mcast_sizes sizes;
     struct server server[BENCH_HOSTS_MAX];
     struct user user[BENCH_CLIENTS_MAX];
+    uint32_t clients; /* that are open */
+    struct hist hist; /* of a point */
     unsigned char *payload;
     uint16_t *set; /* SETS times dst groups */
     uint32_t set_next;
@@ -315,29 +317,10 @@ static void user_close(struct user *u)
 /* Draws the destination sets, so that drawing is not in the figures. */
 static int sets_open(struct bench *b, struct err *e)
 {
-    uint32_t n = b->args.groups, k = b->args.dst;
-    struct rng rng;
-    uint16_t order[OVERLAY_GROUPS_MAX];
-    b->set = calloc((size_t)SETS * k, sizeof(*b->set));
+    b->set = calloc((size_t)SETS * b->args.dst, sizeof(*b->set));
     if (b->set == NULL)
         return err_set(e, ERR_NOMEM, "out of memory");
-    rng_init(&rng, 1);
-    for (uint32_t i = 0; i < SETS; i++) {
-        for (uint32_t g = 0; g < n; g++)
-            order[g] = (uint16_t)g;
-        for (uint32_t g = 0; g < k; g++) {
-            uint32_t other = g + (uint32_t)rng_below(&rng, n - g);
-            uint16_t drawn = order[other];
-            order[other] = order[g];
-            order[g] = drawn;
-        }
-        struct dst_set set;
-        int rc = dst_normalise(order, k, n, &set, e);
-        if (rc != 0)
-            return rc;
-        memcpy(b->set + (size_t)i * k, order, k * sizeof(*order));
-    }
-    return 0;
+    return bench_sets(&b->args, b->overlay, b->set, SETS, e);
 }
 
 static int cast_next(struct bench *b, struct user *u)
@@ -406,20 +389,21 @@ static int measure_latency(void *ctx, struct hist *latency, uint64_t turn_ns)
 static uint64_t done_in_all(const struct bench *b)
 {
     uint64_t done = 0;
-    for (uint32_t c = 0; c < b->args.clients; c++)
+    for (uint32_t c = 0; c < b->clients; c++)
         done += b->user[c].done;
     return done;
 }
 
-static void measure_throughput(struct bench *b, struct bench_figures *f)
+/* Saturates it for that long with all clients that are open. Returns the seconds that it took. */
+static double measure_throughput(struct bench *b, uint64_t for_ns, uint64_t *messages)
 {
     bool single = b->args.layout == BENCH_SINGLE;
     uint64_t first = done_in_all(b), start = clock_now_ns(), now = start;
     uint64_t cpu = clock_thread_ns();
-    uint64_t stop = start + b->args.seconds * UINT64_C(1000000000);
+    uint64_t stop = start + for_ns;
     for (uint32_t idle = 0; now < stop; now = clock_now_ns()) {
         int work = 0;
-        for (uint32_t c = 0; c < b->args.clients; c++) {
+        for (uint32_t c = 0; c < b->clients; c++) {
             struct user *u = &b->user[c];
             int sent = 0;
             work += mem_poll(u->mem);
@@ -436,8 +420,8 @@ static void measure_throughput(struct bench *b, struct bench_figures *f)
         if (b->args.layout == BENCH_PROCS && idle % IDLE_POLLS == IDLE_POLLS - 1)
             sched_yield();
     }
-    f->messages = done_in_all(b) - first;
-    f->seconds = (double)(single ? clock_thread_ns() - cpu : now - start) / 1e9;
+    *messages = done_in_all(b) - first;
+    return (double)(single ? clock_thread_ns() - cpu : now - start) / 1e9;
 }
 
 struct counts {
@@ -466,44 +450,91 @@ static struct counts count_batches(struct bench *b)
     return c;
 }
 
-/* The client reaches every group, and every page is touched, before a clock runs. */
-static int warm_up(struct bench *b, struct user *u)
+/* The client reaches every group, and every page is touched, before a clock runs; not longer than asked
+ * for where messages are slow. */
+static int warm_up(struct bench *b, struct user *u, uint64_t for_ns)
 {
-    uint64_t give_up = clock_now_ns() + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
-    for (int i = 0; i < WARM_UP_CASTS; i++) {
+    uint64_t now = clock_now_ns(), end = now + for_ns;
+    for (int i = 0; i < WARM_UP_CASTS && (now < end || i < WARM_UP_AT_LEAST); i++) {
         mem_poll(u->mem);
-        if (!send_one(b, u, clock_now_ns(), give_up))
+        if (!send_one(b, u, now, now + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000)))
             return ERR_TIMEOUT;
+        now = clock_now_ns();
     }
     return 0;
 }
 
-static int measure(struct bench *b, struct bench_figures *f, struct err *e)
+/* Opens clients until there are so many. They come only when they are needed: alone means that nobody
+ * else is connected. */
+static int users_grow(struct bench *b, uint32_t clients, uint64_t warm_up_ns, struct err *e)
 {
-    int rc = warm_up(b, &b->user[0]);
-    if (rc == 0 && b->args.layout == BENCH_SINGLE)
-        rc = measure_latency(b, &f->latency, b->args.seconds * UINT64_C(1000000000));
-    else if (rc == 0)
-        rc = rig_measure_turns(&b->rig, f, b->args.seconds * UINT64_C(1000000000) / BENCH_TURNS,
-                               measure_latency, b);
-    /* The others come only now: alone means that nobody else is connected. */
-    for (uint32_t c = 1; rc == 0 && c < b->args.clients; c++) {
-        rc = user_open(b, c, e);
-        if (rc != 0)
-            return rc;
-        rc = warm_up(b, &b->user[c]);
+    int rc = 0;
+    for (; rc == 0 && b->clients < clients; b->clients++) {
+        struct user *u = &b->user[b->clients];
+        rc = u->caster ? 0 : user_open(b, b->clients, e);
+        if (rc == 0 && warm_up(b, u, warm_up_ns) != 0)
+            rc = err_set(e, ERR_TIMEOUT, "the groups did not answer within %d s",
+                         BENCH_STARTS_WITHIN_S);
     }
+    return rc;
+}
+
+static int measure_figures(struct bench *b, void *out, struct err *e)
+{
+    struct bench_figures *f = out;
+    uint64_t for_ns = b->args.seconds * UINT64_C(1000000000);
+    int rc = users_grow(b, 1, UINT64_MAX / 2, e);
     if (rc != 0)
-        return err_set(e, rc, "the groups did not answer within %d s", BENCH_STARTS_WITHIN_S);
+        return rc;
+    rc = b->args.layout == BENCH_SINGLE
+             ? measure_latency(b, &f->latency, for_ns)
+             : rig_measure_turns(&b->rig, f, for_ns / BENCH_TURNS, measure_latency, b);
+    if (rc != 0)
+        return err_set(e, rc, "a message was not delivered within %d s", BENCH_STARTS_WITHIN_S);
+    rc = users_grow(b, b->args.clients, UINT64_MAX / 2, e);
+    if (rc != 0)
+        return rc;
     struct counts before = {0}, after = {0};
     if (b->args.layout != BENCH_PROCS)
         before = count_batches(b);
-    measure_throughput(b, f);
+    f->seconds = measure_throughput(b, for_ns, &f->messages);
     if (b->args.layout != BENCH_PROCS)
         after = count_batches(b);
     if (after.batches > before.batches)
         f->batch =
             (double)(after.messages - before.messages) / (double)(after.batches - before.batches);
+    return 0;
+}
+
+/* As measure_figures, in one short turn, and throughput with several numbers of clients. */
+static int measure_point(struct bench *b, void *out, struct err *e)
+{
+    struct bench_point *p = out;
+    uint64_t for_ns = b->args.part_ns;
+    int rc = users_grow(b, 1, for_ns, e);
+    if (rc != 0)
+        return rc;
+    if (b->args.layout != BENCH_SINGLE) {
+        hist_init(&b->hist);
+        rig_measure_line(&b->rig, &b->hist);
+        p->line_ns = (double)hist_quantile(&b->hist, 0.5);
+    }
+    hist_init(&b->hist);
+    if (measure_latency(b, &b->hist, for_ns) != 0)
+        return err_set(e, ERR_TIMEOUT, "a message was not delivered within %d s",
+                       BENCH_STARTS_WITHIN_S);
+    p->latency_ns = (double)hist_quantile(&b->hist, 0.5);
+    p->latency_p99_ns = (double)hist_quantile(&b->hist, 0.99);
+    for (uint32_t i = 0; i < b->args.loads; i++) {
+        uint64_t messages;
+        rc = users_grow(b, b->args.load[i], for_ns, e);
+        if (rc != 0)
+            return rc;
+        /* First until it flows: a turn is short beside what large messages need to fill all rings. */
+        measure_throughput(b, for_ns / 4, &messages);
+        double seconds = measure_throughput(b, for_ns, &messages);
+        p->rate[i] = (double)messages / seconds;
+    }
     return 0;
 }
 
@@ -518,7 +549,9 @@ static int open_all(struct bench *b, struct err *e)
     return rc == 0 ? user_open(b, 0, e) : rc;
 }
 
-int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *e)
+/* Opens it all, measures, closes it. */
+static int run(const struct bench_args *a,
+               int (*measure)(struct bench *b, void *out, struct err *e), void *out, struct err *e)
 {
     struct bench *b = aligned_alloc(128, sizeof(*b));
     if (b == NULL)
@@ -535,11 +568,11 @@ int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *
         rc = a->layout == BENCH_SINGLE ? 0 : rig_start(&b->rig, e);
     }
     if (rc == 0) {
-        rc = measure(b, f, e);
+        rc = measure(b, out, e);
         if (a->layout != BENCH_SINGLE)
             rig_stop(&b->rig);
     }
-    for (uint32_t c = 0; c < a->clients; c++)
+    for (uint32_t c = 0; c < BENCH_CLIENTS_MAX; c++)
         user_close(&b->user[c]);
     for (uint32_t h = 0; h < a->hosts; h++) {
         server_stop(&b->server[h]);
@@ -550,4 +583,15 @@ int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *
     free(b->payload);
     free(b);
     return rc;
+}
+
+int bench_tree(const struct bench_args *a, struct bench_figures *f, struct err *e)
+{
+    return run(a, measure_figures, f, e);
+}
+
+int bench_tree_point(const struct bench_args *a, struct bench_point *p, struct err *e)
+{
+    memset(p, 0, sizeof(*p));
+    return run(a, measure_point, p, e);
 }

@@ -1,0 +1,135 @@
+/* `tram bench --compare`: the figures 5 to 8 of the TRAM paper (sec. 8), measured in one run.
+ *
+ * A comparison is a list of cells, each a case to measure, and figures that show them: a figure has
+ * a series for each protocol or tree, and a series one cell for each place on the x axis. A cell
+ * may stand in several figures and is measured once. Where a point comes from is the business of
+ * the function that compare_run is given (shared memory, a model); printing and the report only
+ * read what it left here. Caller's memory, one thread. */
+#ifndef CLI_BENCH_COMPARE_H
+#define CLI_BENCH_COMPARE_H
+
+#include "cli/bench.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+enum {
+    COMPARE_TURNS_MAX = 15,
+    COMPARE_X_MAX = 8,
+    COMPARE_SERIES_MAX = 6,
+    COMPARE_FIGURES_MAX = 4,
+    COMPARE_NOTES_MAX = 6,
+    COMPARE_FACTS_MAX = 16,
+    COMPARE_NO_CELL = -1,
+};
+
+struct compare_cell {
+    struct bench_args args; /* the case, ready for `measure` */
+    struct bench_point turn[COMPARE_TURNS_MAX];
+    uint32_t turns;            /* that were measured */
+    struct bench_point median; /* over the turns, of every number by itself */
+    uint32_t best;             /* of args.load: with which the median rate is highest */
+    char error
+        [ERR_TEXT_BYTES]; /* why a turn could not be measured, and further ones were left out */
+};
+
+struct compare_series {
+    char name[32];
+    bool tree;      /* competes for the best tree of the figure */
+    bool dashed;    /* in plots */
+    uint8_t colour; /* in plots, 0 to 3 */
+    int reference;  /* the series to which its throughput is normalised; itself: none */
+    int cell[COMPARE_X_MAX];
+};
+
+struct compare_figure {
+    uint32_t number; /* in the paper */
+    char title[96];
+    const char *x_name; /* "destinations" */
+    uint32_t x[COMPARE_X_MAX], xs;
+    struct compare_series series[COMPARE_SERIES_MAX];
+    uint32_t count;                       /* of series */
+    bool rates;                           /* throughput too, not only latency */
+    bool ranked;                          /* the trees are compared with each other */
+    bool log_scale;                       /* of the y axes of latency and throughput */
+    const char *paper[COMPARE_NOTES_MAX]; /* what the paper says in words; up to the first NULL */
+};
+
+/* What has to be known to read the figures: the machine, its layout, versions. */
+struct compare_fact {
+    char name[32];
+    char value[160];
+};
+
+struct compare {
+    struct compare_figure figure[COMPARE_FIGURES_MAX];
+    uint32_t figures;
+    struct compare_cell *cell;
+    uint32_t cells;
+    uint32_t turns;    /* wanted of every cell */
+    char origin[64];   /* where the points come from: "measured on shared memory" */
+    char command[256]; /* that repeats it */
+    struct compare_fact fact[COMPARE_FACTS_MAX];
+    uint32_t facts;
+};
+
+struct compare_options {
+    /* Groups, replicas, payload, hosts, layout, log_bytes of the cases that do not vary them; the most
+     * clients; `seconds` to measure in all, shared out among all turns. */
+    struct bench_args args;
+    uint32_t turns; /* each point is the median of so many */
+    bool quick;     /* about half of the points */
+};
+
+/* Measures one turn of one point. 0, or an error with its text. */
+typedef int compare_measure(void *ctx, const struct bench_args *point, struct bench_point *,
+                            struct err *);
+
+/* Lays out figures and cells, nothing is measured. */
+int compare_open(struct compare *, const struct compare_options *, struct err *);
+void compare_close(struct compare *);
+
+/* Adds a fact; beyond COMPARE_FACTS_MAX none. */
+void compare_add_fact(struct compare *, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The processor, kernel, versions and so on of where we run. */
+void compare_facts_here(struct compare *, enum bench_layout);
+
+/* Measures all cells, once in every turn, so that a bad minute of the machine is one turn of many
+ * points and not all turns of one. A cell that fails is left out from then on. What is measured
+ * goes to `progress` as it changes (NULL: nobody is told). *stop ends it early (NULL: never). Returns
+ * how many cells have no value. */
+uint32_t compare_run(struct compare *, compare_measure *, void *ctx, FILE *progress,
+                     const volatile sig_atomic_t *stop);
+
+/* ---- reading it ---- */
+
+enum compare_metric {
+    COMPARE_LATENCY, /* ns */
+    COMPARE_RATE,    /* messages a second, with the number of clients that gives most */
+    COMPARE_NORMAL,  /* the rate by that of the reference */
+};
+
+/* NAN if it was not measured. */
+double compare_value(const struct compare *, const struct compare_figure *, uint32_t series,
+                     uint32_t x, enum compare_metric);
+
+/* The clients that saturate it; 0 if it was not measured. */
+uint32_t compare_clients(const struct compare *, const struct compare_figure *, uint32_t series,
+                         uint32_t x);
+
+/* The tree that does best at this place, or -1. */
+int compare_best(const struct compare *, const struct compare_figure *, uint32_t x,
+                 enum compare_metric);
+
+/* Tables in Markdown. */
+void compare_print(const struct compare *, FILE *);
+
+/* Everything, every turn of every cell, as one JSON object (bench_report.c, as the next). */
+void compare_json(const struct compare *, FILE *);
+
+/* Writes index.html and compare.json into the directory, which is made if need be. */
+int compare_report(const struct compare *, const char *dir, struct err *);
+
+#endif
