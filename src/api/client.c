@@ -140,7 +140,7 @@ void tram_client_close(struct tram_client *c)
     caster_close(c->caster);
     trace_close(c->trace, NULL);
     if (c->mem)
-        shm_close_node(c->mem);
+        mem_close(c->mem);
     free(c);
 }
 
@@ -227,14 +227,14 @@ int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)
                 sched_yield();
             continue;
         }
-        shm_doze(c->mem);
+        mem_doze(c->mem);
         done = tram_client_poll(c);
         if (done > 0) {
-            shm_rouse(c->mem);
+            mem_rouse(c->mem);
             return done;
         }
         uint64_t left = timeout_ns - (now - start);
-        shm_sleep(c->mem, now + (left < SLEEP_NS_MAX ? left : SLEEP_NS_MAX));
+        mem_sleep(c->mem, now + (left < SLEEP_NS_MAX ? left : SLEEP_NS_MAX));
     }
 }
 

@@ -320,7 +320,7 @@ void tram_host_close(struct tram_host *h)
     }
     if (h->mem) {
         api_page_close(h->page, h->mem, h->cluster->conf->host[h->index].name, h->places);
-        shm_close_node(h->mem);
+        mem_close(h->mem);
     }
     free(h->place);
     free(h);

@@ -107,12 +107,12 @@ static void bench_close(struct bench *b)
 {
     feed_close(b->feed);
     if (b->client_mem)
-        shm_close_node(b->client_mem);
+        mem_close(b->client_mem);
     for (uint32_t q = 0; q < b->args.replicas; q++) {
         log_close(b->log[q]);
         free(b->host[q]);
         if (b->mem[q])
-            shm_close_node(b->mem[q]);
+            mem_close(b->mem[q]);
     }
 }
 

@@ -173,7 +173,7 @@ static void server_close(struct bench *b, uint32_t h)
     free(s->replica);
     free(s->machine);
     if (s->mem)
-        shm_close_node(s->mem);
+        mem_close(s->mem);
 }
 
 static void plan_close(struct bench *b)
@@ -311,7 +311,7 @@ static void user_close(struct user *u)
 {
     caster_close(u->caster);
     if (u->mem)
-        shm_close_node(u->mem);
+        mem_close(u->mem);
 }
 
 /* Draws the destination sets, so that drawing is not in the figures. */

@@ -1,7 +1,6 @@
 #include "host/host.h"
 
 #include "base/clock.h"
-#include "mem/shm.h"
 
 #include <sched.h>
 
@@ -132,16 +131,16 @@ int host_step(struct host *h)
             sched_yield();
         return 0;
     }
-    shm_doze(h->opt.mem);
+    mem_doze(h->opt.mem);
     now = clock_now_ns();
     work = host_round(h, now); /* of all: what is not seen now is slept over */
     if (work > 0) {
         h->worked_ns = now;
         h->idle_rounds = 0;
-        shm_rouse(h->opt.mem);
+        mem_rouse(h->opt.mem);
         return work;
     }
     h->sleeps++;
-    shm_sleep(h->opt.mem, sleep_until(h, now));
+    mem_sleep(h->opt.mem, sleep_until(h, now));
     return 0;
 }

@@ -18,7 +18,7 @@ enum host_wait {
 };
 
 struct host_options {
-    struct mem *mem; /* of shm_open_node */
+    struct mem *mem; /* one that can sleep: shm or ofi */
     enum host_wait wait;
     uint64_t spin_ns;   /* HOST_AUTO: how long to spin without work; 0: 50 us */
     uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */

@@ -125,6 +125,11 @@ struct mem_ops {
     bool (*dead)(struct mem *, uint32_t node);
     void (*bell)(struct mem *, uint32_t node);
     void (*bell_later)(struct mem *, uint32_t node); /* NULL: as bell */
+    /* The rest is for who runs the node, and not for protocols. NULL where nobody sleeps (sim). */
+    void (*doze)(struct mem *);
+    void (*rouse)(struct mem *);
+    void (*sleep)(struct mem *, uint64_t until_ns);
+    void (*close)(struct mem *);
 };
 
 struct mem {
@@ -257,6 +262,33 @@ static inline void mem_bell_later(struct mem *m, uint32_t node)
         m->ops->bell_later(m, node);
     else
         m->ops->bell(m, node);
+}
+
+/* Sleeping, for the thread that polls m:
+ *     mem_doze(m);                  announce; from here on a bell is not missed
+ *     if (no work after polling everything once more) mem_sleep(m, until_ns);
+ *     else mem_rouse(m);
+ * mem_sleep returns on a bell, on the death of a connected host, on whatever else needs a poll, or at
+ * until_ns (CLOCK_MONOTONIC). */
+static inline void mem_doze(struct mem *m)
+{
+    m->ops->doze(m);
+}
+
+static inline void mem_rouse(struct mem *m)
+{
+    m->ops->rouse(m);
+}
+
+static inline void mem_sleep(struct mem *m, uint64_t until_ns)
+{
+    m->ops->sleep(m, until_ns);
+}
+
+/* Leaves in order, and frees m. Called by the thread that polled. */
+static inline void mem_close(struct mem *m)
+{
+    m->ops->close(m);
 }
 
 /* Loads a control word of an own lane; pairs with the release in the writer's set. */

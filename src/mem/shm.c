@@ -493,4 +493,8 @@ const struct mem_ops shm_ops = {
     .dead = shm_dead,
     .bell = shm_bell,
     .bell_later = shm_bell_later,
+    .doze = shm_doze,
+    .rouse = shm_rouse,
+    .sleep = shm_sleep,
+    .close = shm_close_node,
 };
