@@ -1,0 +1,346 @@
+/* What links say to each other: the proof, places of clients, lanes, promises, raises. */
+#include "base/say.h"
+#include "mem/ofi_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACE_REST_NS (1000 * MS) /* before a place is given to the next, if its client has ended */
+#define PLACE_SILENT_NS (10000 * MS) /* if it was only lost */
+
+/* ---- proving ---- */
+
+/* The accepting side begins. */
+bool link_prove(struct link *l)
+{
+    struct ofi *o = l->node;
+
+    ofi_prove_make(&o->auth, &l->hello, o->mem.incarnation, o->birth, &l->prove);
+    return link_send(l, OFI_PROVE, &l->prove.head + 1, 1);
+}
+
+static bool refuse(struct link *l, enum ofi_reason reason, uint32_t life)
+{
+    struct ofi_refuse r = {.reason = reason, .life = life};
+
+    if (l->peer)
+        ofi_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
+                     ofi_reason_text(reason), l->life, life);
+    l->state = LINK_REFUSED;
+    return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+}
+
+static bool link_up(struct link *l)
+{
+    struct peer *p = l->peer;
+
+    if (p->lives > (uint64_t)l->life + 1)
+        return refuse(l, OFI_REASON_LIFE, (uint32_t)(p->lives - 1));
+    if (p->lives == (uint64_t)l->life + 1 && p->birth != l->birth)
+        return refuse(l, OFI_REASON_TWIN, l->life);
+    /* What an earlier connection has under way must not land behind what comes over this one. */
+    if (p->link)
+        link_close(p->link, false, "it has connected again");
+    bool back = p->lives > 0;
+    p->lives = (uint64_t)l->life + 1;
+    p->birth = l->birth;
+    p->link = l;
+    if (p->dialing == l)
+        p->dialing = NULL;
+    p->gone = p->left = false;
+    p->dial_wait_ns = DIAL_NS_MIN;
+    l->state = LINK_UP;
+    l->node->links_pending--;
+    ofi_peer_say(l->node, p, false, "connected%s, life %u", back ? " again" : "", l->life);
+    /* The pulse says that our first wants were before it. */
+    return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
+}
+
+/* The other side has the key. */
+static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
+{
+    struct ofi *o = l->node;
+
+    l->proven = true;
+    l->life = life;
+    l->birth = birth;
+    if (!l->peer) {
+        l->state = LINK_PLACING; /* it will ask */
+        return true;
+    }
+    if (o->mem.self == OFI_ANY) {
+        struct ofi_place want = {.node = o->want_place};
+        l->state = LINK_PLACING;
+        return link_send(l, OFI_PLACE_WANT, &want.head + 1, 1);
+    }
+    return link_up(l);
+}
+
+static bool on_prove(struct link *l, const struct ofi_prove *p)
+{
+    struct ofi *o = l->node;
+    struct ofi_proven proven;
+
+    if (!l->dialed || l->state != LINK_PROVING)
+        return false;
+    if (!ofi_prove_check(&o->auth, &l->hello, p)) {
+        ofi_peer_say(o, l->peer, true, "who listens there does not have the cluster's key");
+        return false;
+    }
+    ofi_proven_make(&o->auth, &l->hello, p, o->birth, &proven);
+    return link_send(l, OFI_PROVEN, &proven.head + 1, 1) && link_proven(l, p->life, p->birth);
+}
+
+static bool on_proven(struct link *l, const struct ofi_proven *p)
+{
+    if (l->dialed || l->state != LINK_PROVING ||
+        !ofi_proven_check(&l->node->auth, &l->hello, &l->prove, p))
+        return false;
+    return link_proven(l, l->hello.life, p->birth);
+}
+
+/* ---- refused ---- */
+
+static void fail_for_good(struct link *l, const struct ofi_refuse *r)
+{
+    struct ofi *o = l->node;
+
+    if (o->failure[0])
+        return;
+    snprintf(o->failure, sizeof o->failure, "%s refuses us in life %u: %s (it knows of life %u)",
+             l->peer->name, o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason),
+             r->life);
+    /* A host whose count was lost: the next start is the life after the one that is remembered. */
+    if (o->host && r->life < UINT32_MAX)
+        life_at_least(&o->life, r->life + 1);
+    say_error("%s: %s", o->name, o->failure);
+}
+
+static bool on_refuse(struct link *l, const struct ofi_refuse *r)
+{
+    struct ofi *o = l->node;
+
+    if (!l->proven || !l->peer)
+        return false;
+    if (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN)
+        fail_for_good(l, r);
+    l->peer->full = r->reason == OFI_REASON_FULL;
+    o->refused = !l->peer->full;
+    ofi_peer_say(o, l->peer, true, "it refuses us: %s",
+                 ofi_reason_text((enum ofi_reason)r->reason));
+    l->peer->dial_wait_ns = DIAL_NS_MAX;
+    if (l->state != LINK_UP)
+        l->state = LINK_REFUSED;
+    link_close(l, true, ofi_reason_text((enum ofi_reason)r->reason));
+    return true;
+}
+
+/* ---- places ---- */
+
+/* Each host gives every so-manieth place, and knows of these alone who has them. */
+static struct place *own_place(struct ofi *o, uint32_t node, uint32_t *index)
+{
+    uint32_t place = node - o->hosts_count;
+
+    if (node < o->hosts_count || place >= o->clients || place % o->hosts_count != o->mem.self)
+        return NULL;
+    *index = place / o->hosts_count;
+    return &o->place[*index];
+}
+
+void ofi_place_freed(struct link *l, bool ended)
+{
+    uint32_t index;
+    struct place *p = own_place(l->node, l->peer->node, &index);
+
+    if (p && p->birth == l->birth)
+        *p = (struct place){.freed_ns = l->node->now_ns, .ended = ended};
+}
+
+static bool place_free(const struct ofi *o, uint32_t index)
+{
+    const struct place *p = &o->place[index];
+    uint64_t rest = p->ended ? PLACE_REST_NS : PLACE_SILENT_NS;
+
+    return p->birth == 0 && (p->freed_ns == 0 || o->now_ns - p->freed_ns >= rest);
+}
+
+/* The place that has not been used for longest; UINT32_MAX: none is free. */
+static uint32_t place_any(const struct ofi *o)
+{
+    uint32_t best = UINT32_MAX, mine = o->life.places;
+
+    for (uint32_t i = 0; i < mine; i++)
+        if (place_free(o, i) &&
+            (best == UINT32_MAX || o->place[i].freed_ns < o->place[best].freed_ns))
+            best = i;
+    return best;
+}
+
+static bool on_place_want(struct link *l, uint32_t wanted)
+{
+    struct ofi *o = l->node;
+    uint32_t index = UINT32_MAX;
+    char name[32];
+
+    if (!o->host || l->state != LINK_PLACING)
+        return false;
+    if (wanted == OFI_ANY) {
+        index = place_any(o);
+    } else {
+        struct place *p = own_place(o, wanted, &index);
+        if (!p || p->birth)
+            index = UINT32_MAX;
+    }
+    if (index == UINT32_MAX) {
+        struct ofi_refuse r = {.reason = OFI_REASON_FULL};
+        l->state = LINK_REFUSED;
+        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+    }
+    uint32_t node = o->hosts_count + index * o->hosts_count + o->mem.self;
+    snprintf(name, sizeof name, "client-%u", node - o->hosts_count);
+    l->peer = peer_at(o, node) ? peer_at(o, node) : ofi_peer_add(o, node, name);
+    if (!l->peer)
+        return false;
+    o->place[index] = (struct place){.birth = l->birth};
+    struct ofi_place given = {.node = node, .life = life_place_next(&o->life, index)};
+    l->life = given.life;
+    return link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
+}
+
+static bool on_place(struct link *l, const struct ofi_place *p)
+{
+    struct ofi *o = l->node;
+
+    if (o->mem.self != OFI_ANY || !l->dialed || l->state != LINK_PLACING)
+        return false;
+    if (p->node < o->hosts_count || p->node >= o->hosts_count + o->clients)
+        return false;
+    o->mem.self = p->node;
+    o->mem.incarnation = p->life;
+    snprintf(o->name, sizeof o->name, "client-%u", p->node - o->hosts_count);
+    return link_up(l);
+}
+
+/* ---- promises and raises ---- */
+
+static struct promise *promise_get(struct link *l, uint32_t region)
+{
+    for (uint32_t i = 0; i < l->promises; i++)
+        if (l->promise[i].region == region)
+            return &l->promise[i];
+    if (l->promises == l->promises_room) {
+        uint32_t room = l->promises_room ? 2 * l->promises_room : 16;
+        struct promise *more =
+            room > OFI_REGIONS_MAX ? NULL : realloc(l->promise, room * sizeof(*more));
+        if (!more)
+            return NULL;
+        l->promise = more;
+        l->promises_room = room;
+    }
+    l->promise[l->promises] = (struct promise){.region = region};
+    return &l->promise[l->promises++];
+}
+
+static bool on_promised(struct link *l, const struct ofi_promised *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct promise *p = l->peer->host ? promise_get(l, item[i].region) : NULL;
+        if (!p)
+            return false;
+        p->value = item[i].value;
+        p->key = item[i].key;
+        p->address = item[i].address;
+        ofi_flows_deny(l, p);
+    }
+    return true;
+}
+
+static bool on_raise(struct link *l, const struct ofi_raise *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct region *r = l->peer->host ? ofi_region_find(o, item[i].region) : NULL;
+        struct ofi_raise lost = {.region = item[i].region, .status = MEM_LOST, .id = item[i].id};
+        if (r && item[i].ballot != MEM_CLOSED)
+            ofi_region_raise(
+                o, r, item[i].ballot,
+                &(struct answer){.link_id = l->id, .id = item[i].id, .ballot = item[i].ballot});
+        else if (!link_send(l, OFI_RAISED, &lost, 1))
+            return false;
+        if (l->state == LINK_CLOSED)
+            break;
+    }
+    return true;
+}
+
+static bool on_raised(struct link *l, const struct ofi_raise *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct mem_op *op = l->ops;
+        while (op && op_impl(op)->id != item[i].id)
+            op = op_impl(op)->next;
+        if (!op || item[i].status == MEM_PENDING || item[i].status > MEM_LOST)
+            return false;
+        op->value = item[i].ballot;
+        ofi_op_finish(l, op, (enum mem_status)item[i].status);
+    }
+    return true;
+}
+
+/* ---- all ---- */
+
+/* Of a link that is up. */
+static bool on_message(struct link *l, const struct ofi_head *h)
+{
+    const void *items = ofi_items(h);
+
+    switch (h->kind) {
+    case OFI_WANT:
+        return ofi_lanes_wanted(l, items, h->count);
+    case OFI_AT:
+        return ofi_lanes_answered(l, items, h->count);
+    case OFI_PROMISED:
+        return on_promised(l, items, h->count);
+    case OFI_RAISE:
+        return on_raise(l, items, h->count);
+    case OFI_RAISED:
+        return on_raised(l, items, h->count);
+    case OFI_PULSE:
+        l->ready = true;
+        return true;
+    case OFI_BELL:
+        return true;
+    case OFI_LEAVE:
+        l->peer->left = true;
+        link_close(l, true, "it has left");
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False: what no one of us sends, at least not now. */
+bool ofi_peer_message(struct link *l, const struct ofi_head *h)
+{
+    const void *whole = h;
+
+    if (l->state == LINK_REFUSED)
+        return true; /* it has not heard yet */
+    switch (h->kind) {
+    case OFI_PROVE:
+        return on_prove(l, whole);
+    case OFI_PROVEN:
+        return on_proven(l, whole);
+    case OFI_REFUSE:
+        return on_refuse(l, whole);
+    case OFI_PLACE_WANT:
+        return on_place_want(l, ((const struct ofi_place *)whole)->node);
+    case OFI_PLACE:
+        return on_place(l, whole);
+    default:
+        return l->state == LINK_UP && on_message(l, h);
+    }
+}

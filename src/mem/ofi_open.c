@@ -1,0 +1,242 @@
+#include "base/clock.h"
+#include "base/say.h"
+#include "mem/ofi_impl.h"
+
+#include <netdb.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PLACE_TIMEOUT_NS (5000 * MS)
+#define GIVER_NS (500 * MS) /* for one host, before the next is asked */
+#define SILENT_NS (3000 * MS)
+#define LINGER_NS (300 * MS)
+
+static int check_options(const struct ofi_options *p, struct err *e)
+{
+    if (strcmp(p->provider, "tcp") != 0 && strcmp(p->provider, "verbs") != 0)
+        return err_set(e, ERR_INVALID, "provider %s: tcp and verbs are known", p->provider);
+    if (!p->cluster || !*p->cluster || strlen(p->cluster) >= OFI_NAME_BYTES)
+        return err_set(e, ERR_INVALID, "the cluster's name has 1 to %d bytes", OFI_NAME_BYTES - 1);
+    if (p->hosts_count == 0 || p->hosts_count > OFI_HOSTS_MAX)
+        return err_set(e, ERR_INVALID, "cluster %s has %u hosts; 1 to %u are possible", p->cluster,
+                       p->hosts_count, OFI_HOSTS_MAX);
+    if (p->clients > OFI_NODES_MAX - p->hosts_count)
+        return err_set(e, ERR_INVALID, "cluster %s has %u clients; with its hosts at most %u",
+                       p->cluster, p->clients, OFI_NODES_MAX - p->hosts_count);
+    for (uint32_t i = 0; i < p->hosts_count; i++)
+        if (!p->hosts[i].name || strlen(p->hosts[i].name) >= OFI_NAME_BYTES ||
+            !p->hosts[i].address || p->hosts[i].port == 0)
+            return err_set(e, ERR_INVALID, "host %u of cluster %s has no name or no address", i,
+                           p->cluster);
+    if (p->self != OFI_ANY && p->self >= p->hosts_count + p->clients)
+        return err_set(e, ERR_INVALID, "node %u of cluster %s: numbers are below %u", p->self,
+                       p->cluster, p->hosts_count + p->clients);
+    return 0;
+}
+
+/* Names are looked up once, here: later it could take seconds of a host that has none to lose. */
+static int resolve(struct peer *p, const struct ofi_host *h, struct err *e)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    char port[8];
+
+    snprintf(port, sizeof port, "%u", h->port);
+    int rc = getaddrinfo(h->address, port, &hints, &found);
+    if (rc != 0)
+        return err_set(e, ERR_NOTFOUND, "host %s: address %.100s: %s", h->name, h->address,
+                       gai_strerror(rc));
+    memcpy(&p->address, found->ai_addr, found->ai_addrlen);
+    p->address_bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    snprintf(p->where, sizeof p->where, strchr(h->address, ':') ? "[%.60s]:%u" : "%.60s:%u",
+             h->address, h->port);
+    return 0;
+}
+
+static int open_peers(struct ofi *o, const struct ofi_options *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->hosts_count; i++) {
+        struct peer *peer = ofi_peer_add(o, i, p->hosts[i].name);
+        int rc = peer ? resolve(peer, &p->hosts[i], e)
+                      : err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
+        if (rc < 0)
+            return rc;
+        peer->wanted = o->host;
+    }
+    return 0;
+}
+
+static int open_words(struct ofi *o, struct err *e)
+{
+    size_t bytes = OFI_REGIONS_MAX * sizeof(uint64_t);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return err_sys(e, "promised words of %s", o->name);
+    o->promised = at;
+    o->promised_mr = net_register(&o->net, at, bytes, FI_REMOTE_READ);
+    return o->promised_mr ? 0 : err_set(e, ERR_NOMEM, "register the promised words of %s", o->name);
+}
+
+static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
+{
+    uint32_t mine = p->clients / p->hosts_count + (p->self < p->clients % p->hosts_count);
+    char state[512];
+
+    /* The address first: who cannot have it must not count a life. */
+    int rc = net_listen(&o->net, p, e);
+    if (rc == 0)
+        rc = net_self_check(&o->net, e);
+    if (rc == 0 && !p->state)
+        rc = ofi_state_directory(p->cluster, state, sizeof state, e);
+    if (rc == 0)
+        rc =
+            life_open(&o->life, p->state ? p->state : state, o->name, mine, &o->mem.incarnation, e);
+    if (rc < 0)
+        return rc;
+    o->place = calloc(mine + 1, sizeof *o->place);
+    return o->place ? 0 : err_set(e, ERR_NOMEM, "host %s: no memory", o->name);
+}
+
+/* Whom to ask for a place next: each host gives its own. UINT32_MAX: nobody has one. */
+static uint32_t next_giver(struct ofi *o, const struct ofi_options *p)
+{
+    uint32_t n = p->hosts_count;
+
+    for (uint32_t i = 1; i <= n; i++) {
+        uint32_t h = (o->giver + i) % n;
+        bool gives = p->self == OFI_ANY || (p->self - n) % n == h;
+        if (gives && !o->peers[h]->full)
+            return h;
+    }
+    return UINT32_MAX;
+}
+
+/* Waits until a host has given us a place. */
+static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e)
+{
+    uint64_t until = clock_now_ns() + (p->timeout_ns ? p->timeout_ns : PLACE_TIMEOUT_NS);
+    uint64_t turn_ns = 0;
+
+    o->want_place = p->self;
+    o->mem.self = OFI_ANY;
+    o->giver = randombytes_uniform(p->hosts_count);
+    while (o->mem.self == OFI_ANY && clock_now_ns() < until) {
+        const struct peer *asked = o->peers[o->giver];
+        bool over = !asked->dialing && !asked->link && turn_ns > 0;
+        if (turn_ns == 0 || over || clock_now_ns() > turn_ns) {
+            uint32_t next = next_giver(o, p);
+            if (next == UINT32_MAX)
+                return err_set(e, ERR_EXISTS, "no place for a client is free in cluster %s",
+                               o->cluster);
+            o->giver = next;
+            turn_ns = clock_now_ns() + GIVER_NS;
+        }
+        mem_poll(&o->mem);
+        mem_doze(&o->mem);
+        mem_sleep(&o->mem, clock_now_ns() + MS);
+    }
+    if (o->mem.self == OFI_ANY)
+        return err_set(e, o->refused ? ERR_REFUSED : ERR_TIMEOUT,
+                       "no host of cluster %s takes us; last: %s", o->cluster,
+                       o->trouble[0] ? o->trouble : "nothing was heard");
+    /* The one that gave it must know that it is in use; the others as lanes are opened. */
+    for (uint32_t i = 0; i < p->hosts_count; i++)
+        o->peers[i]->wanted = i == o->giver;
+    return 0;
+}
+
+int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
+{
+    int rc = check_options(p, e);
+    if (rc < 0)
+        return rc;
+    struct ofi *o = calloc(1, sizeof *o);
+    if (!o)
+        return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
+    o->mem.ops = &ofi_ops;
+    o->mem.self = p->self;
+    o->host = p->self < p->hosts_count;
+    o->life.fd = -1;
+    o->hosts_count = p->hosts_count;
+    o->clients = p->clients;
+    o->silent_ns = p->silent_ns ? p->silent_ns : SILENT_NS;
+    o->linger_ns = p->linger_ns ? p->linger_ns : LINGER_NS;
+    o->now_ns = clock_now_ns();
+    snprintf(o->cluster, sizeof o->cluster, "%s", p->cluster);
+    snprintf(o->name, sizeof o->name, "%s", o->host ? p->hosts[p->self].name : "client");
+    ofi_auth_init(&o->auth, p->key, p->cluster);
+    randombytes_buf(&o->birth, sizeof o->birth);
+    o->birth |= 1; /* 0 stands for nobody */
+    rc = net_open(&o->net, p, e);
+    /* On verbs the card acknowledges, and knows nothing of promises. */
+    o->read_back = p->read_back || !o->net.data_wakes;
+    if (rc == 0)
+        rc = open_peers(o, p, e);
+    if (rc == 0)
+        rc = open_words(o, e);
+    if (rc == 0)
+        rc = o->host ? open_host(o, p, e) : open_client(o, p, e);
+    if (rc < 0) {
+        ofi_free(o);
+        return rc;
+    }
+    *out = &o->mem;
+    return 0;
+}
+
+/* Others are told, and a host listens for a while who leaves with it: if all do, nobody has memory of
+ * this cluster any more, and the next start is a new one. */
+void ofi_leave(struct ofi *o)
+{
+    uint64_t until = clock_now_ns() + (o->host ? o->linger_ns : o->linger_ns / 10);
+    bool all = false;
+
+    o->flows_room = o->flows = o->own_marks = 0; /* their memory may be gone */
+    o->leaving = true;
+    for (struct link *l = o->links; l; l = l->next)
+        if (l->state == LINK_UP)
+            link_send(l, OFI_LEAVE, NULL, 1);
+    do {
+        bool sent = true;
+        mem_poll(&o->mem);
+        all = o->host;
+        for (uint32_t i = 0; i < o->hosts_count; i++)
+            all = all && (i == o->mem.self || o->peers[i]->left);
+        for (struct link *l = o->links; l; l = l->next)
+            sent = sent && l->piece_head == l->piece_tail;
+        if (all || (sent && !o->host))
+            break;
+        mem_doze(&o->mem);
+        mem_sleep(&o->mem, clock_now_ns() + MS);
+    } while (clock_now_ns() < until);
+    if (o->host)
+        life_close(&o->life, all);
+}
+
+void ofi_free(struct ofi *o)
+{
+    o->flows_room = o->flows = 0;
+    o->leaving = true;
+    while (o->links)
+        link_close(o->links, false, "we end");
+    links_free(o);
+    ofi_lanes_free(o);
+    if (o->promised_mr)
+        fi_close(&o->promised_mr->fid);
+    if (o->promised)
+        munmap((void *)(uintptr_t)o->promised, OFI_REGIONS_MAX * sizeof(uint64_t));
+    net_close(&o->net);
+    life_close(&o->life, false);
+    for (uint32_t i = 0; i < OFI_NODES_MAX; i++)
+        free(o->peers[i]);
+    free(o->region);
+    free(o->flow);
+    free(o->own_mark);
+    free(o->place);
+    sodium_memzero(&o->auth, sizeof o->auth);
+    free(o);
+}

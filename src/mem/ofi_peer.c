@@ -1,0 +1,288 @@
+/* Who is connected: dialing, accepting, silence, and what is said about it. */
+#include "base/say.h"
+#include "mem/ofi_impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVENTS_A_TURN = 16, PULSES_A_SILENCE = 6 };
+
+#define STRANGER_NS (1000 * MS) /* between two lines about strangers */
+
+struct peer *ofi_peer_add(struct ofi *o, uint32_t node, const char *name)
+{
+    struct peer *p = calloc(1, sizeof *p);
+
+    if (!p)
+        return NULL;
+    p->node = node;
+    p->host = node < o->hosts_count;
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->dial_wait_ns = DIAL_NS_MIN;
+    o->peers[node] = p;
+    return p;
+}
+
+/* The same is said once in a row, however often it is tried. */
+void ofi_peer_say(struct ofi *o, struct peer *p, bool warn, const char *fmt, ...)
+{
+    char text[sizeof p->said];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(o->trouble, sizeof o->trouble, "%s (%s): %s", p->name, p->where, text);
+    if (strcmp(text, p->said) == 0)
+        return;
+    memcpy(p->said, text, sizeof text);
+    (warn ? say_warn : say_info)("%s: %s%s%s%s: %s", o->name, p->name, p->where[0] ? " (" : "",
+                                 p->where, p->where[0] ? ")" : "", text);
+}
+
+/* ---- ends ---- */
+
+void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
+{
+    struct ofi *o = l->node;
+    struct peer *p = l->peer;
+    bool was_up = p && p->link == l;
+
+    if (!p)
+        return;
+    if (p->dialing == l)
+        p->dialing = NULL;
+    if (was_up) {
+        p->link = NULL;
+        /* Its kernel, or itself, has closed: most likely it is dead. One that we gave up may just be
+         * out of reach. */
+        p->gone = by_other;
+        p->dial_wait_ns = DIAL_NS_MIN;
+        p->said[0] = 0;
+        if (!p->left && !o->leaving)
+            ofi_peer_say(o, p, p->host, "the connection has ended: %s", why);
+        if (!p->host)
+            ofi_place_freed(l, by_other || p->left);
+    } else if (l->state != LINK_REFUSED) {
+        ofi_peer_say(o, p, false, "no connection: %s", why);
+    }
+    p->dial_ns = o->now_ns + p->dial_wait_ns;
+    p->dial_wait_ns = p->dial_wait_ns * 2 < DIAL_NS_MAX ? p->dial_wait_ns * 2 : DIAL_NS_MAX;
+}
+
+/* ---- dialing ---- */
+
+static void dial(struct ofi *o, struct peer *p)
+{
+    struct fi_info *info = fi_dupinfo(o->net.info);
+
+    p->dial_ns = o->now_ns + p->dial_wait_ns;
+    if (!info)
+        return;
+    free(info->src_addr);
+    info->src_addr = NULL;
+    info->src_addrlen = 0;
+    free(info->dest_addr);
+    info->dest_addr = malloc(p->address_bytes);
+    if (info->dest_addr)
+        memcpy(info->dest_addr, &p->address, p->address_bytes);
+    info->dest_addrlen = p->address_bytes;
+    info->addr_format = p->address.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+    struct link *l =
+        info->dest_addr ? link_new(o, p, info, ofi_lanes_stage_bytes(o, p->node)) : NULL;
+    if (!l) {
+        ofi_peer_say(o, p, true, "no memory for a connection");
+        return;
+    }
+    l->dialed = true;
+    p->dialing = l;
+    ofi_hello_make(&o->auth, o->mem.self, p->node, o->mem.incarnation, &l->hello);
+    int rc = fi_connect(l->ep, &p->address, &l->hello, sizeof l->hello);
+    if (rc)
+        link_close(l, true, fi_strerror(-rc));
+}
+
+/* Of two hosts the one with the higher number dials; clients dial those hosts that they need. */
+static bool ours_to_dial(const struct ofi *o, const struct peer *p)
+{
+    if (!p->host || p->node == o->mem.self)
+        return false;
+    if (!o->host) /* one host after the other is asked for a place */
+        return o->mem.self == OFI_ANY ? p->node == o->giver : p->wanted;
+    return p->node < o->mem.self;
+}
+
+/* ---- accepting ---- */
+
+static void say_stranger(struct ofi *o, const struct ofi_hello *h, enum ofi_reason reason)
+{
+    if (o->stranger_ns && o->now_ns - o->stranger_ns < STRANGER_NS)
+        return;
+    o->stranger_ns = o->now_ns ? o->now_ns : 1;
+    if (reason == OFI_REASON_VERSION)
+        say_warn("%s: a connection was refused: %s %u, we speak %u", o->name,
+                 ofi_reason_text(reason), h->version, OFI_VERSION);
+    else
+        say_warn("%s: a connection was refused: %s", o->name, ofi_reason_text(reason));
+}
+
+static void reject(struct ofi *o, struct fi_info *info, enum ofi_reason reason)
+{
+    struct ofi_refusal r = {.magic = OFI_MAGIC, .version = OFI_VERSION, .reason = (uint16_t)reason};
+
+    fi_reject(o->net.pep, info->handle, &r, sizeof r);
+    fi_freeinfo(info);
+}
+
+/* The peer that a hello is from; NULL: a client without a place. False: nobody. */
+static bool hello_peer(struct ofi *o, const struct ofi_hello *h, struct peer **p)
+{
+    char name[32];
+
+    *p = NULL;
+    if (h->from == OFI_ANY)
+        return true;
+    if (h->from >= o->hosts_count + o->clients)
+        return false;
+    *p = peer_at(o, h->from);
+    if (!*p) {
+        snprintf(name, sizeof name, "client-%u", h->from - o->hosts_count);
+        *p = ofi_peer_add(o, h->from, name);
+    }
+    return *p != NULL;
+}
+
+static void connect_request(struct ofi *o, struct fi_info *info, const void *data, size_t bytes)
+{
+    struct ofi_hello hello;
+    struct peer *p = NULL;
+
+    enum ofi_reason reason = ofi_hello_check(&o->auth, data, bytes, o->mem.self, &hello);
+    if (reason == OFI_WELCOME && !hello_peer(o, &hello, &p))
+        reason = OFI_REASON_NODE;
+    if (reason != OFI_WELCOME) {
+        say_stranger(o, &hello, reason);
+        reject(o, info, reason);
+        return;
+    }
+    /* Who has the key may still be too many; it will try again. */
+    if (o->links_pending >= LINK_PENDING || o->leaving) {
+        reject(o, info, OFI_REASON_FULL);
+        return;
+    }
+    struct link *l =
+        link_new(o, p, info, p ? ofi_lanes_stage_bytes(o, p->node) : (uint64_t)STAGE_BYTES_MIN);
+    if (!l) {
+        say_warn("%s: no memory for a connection", o->name);
+        return;
+    }
+    l->state = LINK_ACCEPTING;
+    l->hello = hello;
+    int rc = fi_accept(l->ep, NULL, 0);
+    if (rc)
+        link_close(l, true, fi_strerror(-rc));
+}
+
+/* ---- events ---- */
+
+static struct link *link_of(struct ofi *o, const struct fid *f)
+{
+    /* By comparing: the event may be about an endpoint that we have closed since. */
+    for (struct link *l = o->links; l; l = l->next)
+        if (&l->ep->fid == f)
+            return l;
+    return NULL;
+}
+
+static void event_failed(struct ofi *o)
+{
+    struct fi_eq_err_entry e = {0};
+    struct ofi_refusal r;
+
+    if (fi_eq_readerr(o->net.eq, &e, 0) < 0)
+        return;
+    struct link *l = link_of(o, e.fid);
+    if (!l)
+        return;
+    if (l->peer && e.err_data && e.err_data_size >= sizeof r) {
+        memcpy(&r, e.err_data, sizeof r);
+        if (r.magic == OFI_MAGIC) {
+            ofi_peer_say(o, l->peer, true, "it refuses us: %s",
+                         ofi_reason_text((enum ofi_reason)r.reason));
+            l->peer->dial_wait_ns = DIAL_NS_MAX;
+            l->state = LINK_REFUSED;
+            o->refused = true;
+        }
+    }
+    link_close(l, true, fi_strerror(e.err));
+}
+
+static bool event_next(struct ofi *o)
+{
+    struct {
+        struct fi_eq_cm_entry entry;
+        unsigned char data[512];
+    } cm;
+    uint32_t event;
+
+    ssize_t n = fi_eq_read(o->net.eq, &event, &cm, sizeof cm, 0);
+    if (n == -FI_EAVAIL) {
+        event_failed(o);
+        return true;
+    }
+    if (n < (ssize_t)sizeof cm.entry)
+        return false;
+    if (event == FI_CONNREQ) {
+        connect_request(o, cm.entry.info, cm.entry.data, (size_t)n - sizeof cm.entry);
+        return true;
+    }
+    struct link *l = link_of(o, cm.entry.fid);
+    if (!l)
+        return true;
+    if (event == FI_CONNECTED) {
+        bool accepted = l->state == LINK_ACCEPTING;
+        l->state = LINK_PROVING;
+        if (accepted && !link_prove(l))
+            link_close(l, false, "no memory");
+    } else if (event == FI_SHUTDOWN) {
+        link_close(l, true, "it ended the connection");
+    }
+    return true;
+}
+
+/* ---- chores ---- */
+
+static void link_look_after(struct ofi *o, struct link *l)
+{
+    uint64_t silent = l->peer && !l->peer->host ? CLIENT_SILENT_NS : o->silent_ns;
+
+    if (l->state != LINK_UP) {
+        if (o->now_ns - l->since_ns > HANDSHAKE_NS)
+            link_close(l, false, "no answer");
+        return;
+    }
+    if (o->now_ns > l->heard_ns + silent)
+        link_close(l, false, "it has fallen silent");
+    else if (o->now_ns > l->told_ns + o->silent_ns / PULSES_A_SILENCE &&
+             !link_send(l, OFI_PULSE, NULL, 1))
+        link_fault(l, -FI_EAGAIN);
+}
+
+void ofi_peers_look_after(struct ofi *o)
+{
+    o->chores_ns = o->now_ns + CHORES_NS;
+    for (int i = 0; i < EVENTS_A_TURN && event_next(o); i++)
+        ;
+    for (struct link *l = o->links, *next; l; l = next) {
+        next = l->next;
+        link_look_after(o, l);
+    }
+    for (uint32_t h = 0; h < o->hosts_count; h++) {
+        struct peer *p = o->peers[h];
+        if (!p->link && !p->dialing && o->now_ns >= p->dial_ns && ours_to_dial(o, p) &&
+            !o->failure[0] && !o->leaving)
+            dial(o, p);
+    }
+}

@@ -1,0 +1,815 @@
+/* The contract of mem.h, the same cases on every backend: the simulator, shared memory, and libfabric's
+ * tcp in both of its ways to judge a mark. All nodes are in this thread. What only one backend has is
+ * in its own file. */
+#include "../ofi_fixture.h"
+#include "base/rng.h"
+#include "mem/shm.h"
+#include "mem/sim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { HOSTS = 3, REGION = 7, OTHER_REGION = 8, KIND = 1, WORDS = 16, RING = 65536 };
+enum backend { SIM, SHM, OFI_TOLD, OFI_READ_BACK };
+
+static const char *const host_names[] = {"h0", "h1", "h2"};
+
+/* ---- a cluster on a backend ---- */
+
+struct node {
+    struct mem *mem; /* NULL: not there */
+    enum mem_birth birth;
+    struct mem_lane *lane[HOSTS][HOSTS]; /* [owner][writer] of REGION */
+    struct mem_lane *other[HOSTS][HOSTS];
+};
+
+static struct {
+    enum backend backend;
+    struct sim *sim;
+    struct ofi_fixture ofi;
+    char shm_dir[64];
+    struct rng rng;
+    struct node node[HOSTS];
+} rig;
+
+static struct mem_lane_spec spec(uint32_t owner, uint32_t writer, uint32_t region)
+{
+    return (struct mem_lane_spec){.owner = owner,
+                                  .writer = writer,
+                                  .region = region,
+                                  .kind = KIND,
+                                  .ctl_words = WORDS,
+                                  .ring_bytes = RING};
+}
+
+static struct mem *node_mem(uint32_t i)
+{
+    struct err e = {""};
+    struct mem *m = NULL;
+    int rc = 0;
+
+    if (rig.backend == SIM) {
+        m = sim_node_start(rig.sim, i);
+    } else if (rig.backend == SHM) {
+        struct shm_node hosts[HOSTS];
+        for (uint32_t h = 0; h < HOSTS; h++)
+            hosts[h] = (struct shm_node){.name = host_names[h], .node = h, .role = SHM_HOST};
+        struct shm_options o = {.dir = rig.shm_dir,
+                                .cluster = "test",
+                                .self = hosts[i],
+                                .hosts = hosts,
+                                .hosts_count = HOSTS};
+        rc = shm_open_node(&o, &m, &e);
+    } else {
+        rc = ofi_fixture_open(&rig.ofi, i, &m, &e);
+    }
+    if (rc != 0)
+        fail_msg("open node %u: %s", i, e.text);
+    return m;
+}
+
+/* Time goes by: what is under way gets a chance to come about, some of it. */
+static void step(void)
+{
+    if (rig.backend == SIM)
+        sim_step(rig.sim);
+    for (int i = 0; i < HOSTS; i++)
+        if (rig.node[i].mem)
+            mem_poll(rig.node[i].mem);
+}
+
+static bool connected(uint32_t from, uint32_t to)
+{
+    struct node *n = &rig.node[from];
+
+    if (rig.backend == SIM || from == to)
+        return true;
+    bool up = rig.backend == SHM ? shm_connected(n->mem, to) : ofi_connected(n->mem, to);
+    return up && n->lane[from][to]->ctl;
+}
+
+static void connect_all(void)
+{
+    uint64_t until = clock_now_ns() + 10000000000u;
+    bool all = false;
+
+    while (!all && clock_now_ns() < until) {
+        all = true;
+        step();
+        for (uint32_t i = 0; i < HOSTS; i++)
+            for (uint32_t k = 0; k < HOSTS; k++)
+                if (rig.node[i].mem && rig.node[k].mem)
+                    all = all && connected(i, k);
+        if (!all && rig.backend != SIM)
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+    assert_true(all);
+}
+
+static void node_open(uint32_t i)
+{
+    struct node *n = &rig.node[i];
+    struct mem_lane_spec specs[HOSTS * HOSTS];
+    enum mem_birth other;
+    struct err e = {""};
+
+    n->mem = node_mem(i);
+    assert_int_equal(mem_region_open(n->mem, REGION, &n->birth, &e), 0);
+    assert_int_equal(mem_region_open(n->mem, OTHER_REGION, &other, &e), 0);
+    for (uint32_t k = 0; k < HOSTS * HOSTS; k++)
+        specs[k] = spec(k / HOSTS, k % HOSTS, REGION);
+    assert_int_equal(mem_lanes_open(n->mem, specs, HOSTS * HOSTS, &n->lane[0][0], &e), 0);
+    for (uint32_t k = 0; k < HOSTS * HOSTS; k++)
+        specs[k].region = OTHER_REGION;
+    assert_int_equal(mem_lanes_open(n->mem, specs, HOSTS * HOSTS, &n->other[0][0], &e), 0);
+}
+
+/* Ends a node's life, as a crash that costs its memory where that is possible. */
+static void node_end(uint32_t i)
+{
+    if (rig.backend == SIM)
+        sim_node_crash(rig.sim, i, false);
+    else
+        mem_close(rig.node[i].mem);
+    rig.node[i].mem = NULL;
+}
+
+static void rig_begin(enum backend b)
+{
+    struct sim_options o = {
+        .seed = 1,
+        .nodes_max = HOSTS,
+        .delay_ns_min = 200,
+        .delay_ns_max = 2000,
+        .tear_per_million = 300000,
+        .lost_after_ns = 100000,
+        .owner_answers = true,
+    };
+    struct err e = {""};
+
+    memset(&rig, 0, sizeof rig);
+    rig.backend = b;
+    rng_init(&rig.rng, 1);
+    if (b == SIM) {
+        rig.sim = sim_open(&o, &e);
+        assert_non_null(rig.sim);
+    } else if (b == SHM) {
+        snprintf(rig.shm_dir, sizeof rig.shm_dir, "/tmp/tram-contract-XXXXXX");
+        assert_non_null(mkdtemp(rig.shm_dir));
+    } else {
+        ofi_fixture_begin(&rig.ofi);
+        rig.ofi.read_back = b == OFI_READ_BACK;
+    }
+}
+
+static void rig_open(uint32_t nodes)
+{
+    for (uint32_t i = 0; i < nodes; i++)
+        node_open(i);
+    connect_all();
+}
+
+static void rig_end(void)
+{
+    for (int i = 0; i < HOSTS; i++)
+        if (rig.node[i].mem && rig.backend != SIM)
+            mem_close(rig.node[i].mem);
+    if (rig.backend == SIM)
+        sim_close(rig.sim);
+    else if (rig.backend == SHM)
+        rmdir(rig.shm_dir);
+    else
+        ofi_fixture_end(&rig.ofi);
+}
+
+static uint64_t patience(void)
+{
+    return clock_now_ns() + 5000000000u;
+}
+
+static enum mem_status finish(struct mem_op *op)
+{
+    for (uint64_t until = patience(); op->status == MEM_PENDING && clock_now_ns() < until;)
+        step();
+    return op->status;
+}
+
+static enum mem_status raise_by(uint32_t node, uint32_t owner, uint64_t ballot, uint64_t *value)
+{
+    struct mem_op op;
+
+    mem_raise(rig.node[node].mem, &op, owner, REGION, ballot);
+    finish(&op);
+    if (value)
+        *value = op.value;
+    return op.status;
+}
+
+/* Until the flow has what was marked, or has failed. */
+static enum mem_status settle(struct mem_flow *f)
+{
+    for (uint64_t until = patience();
+         f->status == MEM_DONE && f->done != f->marked && clock_now_ns() < until;)
+        step();
+    return f->done == f->marked || f->status != MEM_DONE ? f->status : MEM_PENDING;
+}
+
+static void steps(int n)
+{
+    for (int i = 0; i < n; i++)
+        step();
+}
+
+/* ---- cases ---- */
+
+static void the_owner_sees_what_a_writer_puts(void)
+{
+    unsigned char data[96], back[96];
+    struct mem_flow f;
+    struct mem_op op;
+
+    rig_open(HOSTS);
+    for (unsigned i = 0; i < sizeof data; i++)
+        data[i] = (unsigned char)(i + 1);
+    struct mem_lane *theirs = rig.node[0].lane[1][0], *own = rig.node[1].lane[1][0];
+    assert_null(theirs->ctl); /* not ours */
+    mem_flow_open(rig.node[0].mem, &f, 1, REGION, 0);
+    assert_int_equal(f.status, MEM_DONE);
+    uint64_t pos = 5ul * RING - 40; /* wraps, in a late lap */
+    mem_put(rig.node[0].mem, &f, theirs, pos, data, sizeof data);
+    memset(back, 0xee, sizeof back);
+    mem_set1(rig.node[0].mem, &f, theirs, 2, pos + sizeof data);
+    mem_mark(rig.node[0].mem, &f, 1);
+    assert_int_equal(f.done, 0);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(own, 2), pos + sizeof data);
+    assert_memory_equal(own->ring + pos % RING, data, sizeof data);
+    /* The owner reads it, the writer, and a third. */
+    for (int i = 0; i < HOSTS; i++) {
+        memset(back, 0, sizeof back);
+        mem_read_ring(rig.node[i].mem, &op, rig.node[i].lane[1][0], pos, back, sizeof back);
+        assert_int_equal(finish(&op), MEM_DONE);
+        assert_memory_equal(back, data, sizeof data);
+    }
+}
+
+/* Two lanes of two regions, written in turn: at every instant the later write is not ahead. */
+static void writes_land_in_order(void)
+{
+    struct mem_flow fa, fb;
+    uint64_t k = 0;
+
+    rig_open(2);
+    struct mem_lane *a = rig.node[0].lane[0][1], *b = rig.node[0].other[0][1];
+    mem_flow_open(rig.node[1].mem, &fa, 0, REGION, 0);
+    mem_flow_open(rig.node[1].mem, &fb, 0, OTHER_REGION, 0);
+    uint64_t until = patience();
+    while ((k < 2000 || mem_word(b, 1) < k) && clock_now_ns() < until) {
+        if (k < 2000) {
+            uint64_t words[] = {++k, k};
+            mem_set(rig.node[1].mem, &fa, rig.node[1].lane[0][1], 0, words, 2);
+            mem_set(rig.node[1].mem, &fb, rig.node[1].other[0][1], 0, words, 2);
+        }
+        step();
+        uint64_t a_least = mem_word(a, 0) < mem_word(a, 1) ? mem_word(a, 0) : mem_word(a, 1);
+        uint64_t b_most = mem_word(b, 0) > mem_word(b, 1) ? mem_word(b, 0) : mem_word(b, 1);
+        assert_true(b_most <= a_least);
+    }
+    assert_int_equal(mem_word(b, 1), k);
+}
+
+/* Entries of all sizes and a guard behind each: what the guard covers is there in full. */
+static void a_guard_follows_its_data(void)
+{
+    static uint64_t data[RING / 8];
+    struct mem_flow f;
+    uint64_t pos = 0, seen = 0;
+    enum { ENTRIES = 400, LAG = 4 };
+    uint64_t at[ENTRIES + 1], words[ENTRIES + 1];
+
+    rig_open(2);
+    struct mem_lane *own = rig.node[0].lane[0][1], *out = rig.node[1].lane[0][1];
+    mem_flow_open(rig.node[1].mem, &f, 0, REGION, 0);
+    uint64_t until = patience();
+    for (uint64_t entry = 1; seen < ENTRIES && clock_now_ns() < until;) {
+        if (entry <= ENTRIES && entry <= seen + LAG) {
+            words[entry] =
+                rng_range(&rig.rng, 1, rng_below(&rig.rng, 4) ? 20 : RING / 8 / (LAG + 1));
+            at[entry] = pos;
+            for (uint64_t i = 0; i < words[entry]; i++)
+                data[i] = (entry << 16) + i;
+            mem_put(rig.node[1].mem, &f, out, pos, data, (uint32_t)words[entry] * 8);
+            memset(data, 0xee, words[entry] * 8); /* they were taken */
+            mem_set1(rig.node[1].mem, &f, out, 0, entry);
+            pos += words[entry] * 8;
+            entry++;
+        }
+        step();
+        for (; seen < mem_word(own, 0); seen++)
+            for (uint64_t i = 0; i < words[seen + 1]; i++) {
+                uint64_t word;
+                memcpy(&word, own->ring + at[seen + 1] % RING + 8 * i, 8);
+                assert_int_equal(word, ((seen + 1) << 16) + i);
+            }
+    }
+    assert_int_equal(seen, ENTRIES);
+    assert_int_equal(f.status, MEM_DONE);
+}
+
+/* A tag is done only when what was written before its mark is in memory, and `done` changes in poll. */
+static void done_means_landed(void)
+{
+    struct mem_flow f;
+
+    rig_open(2);
+    mem_flow_open(rig.node[1].mem, &f, 0, REGION, 0);
+    for (uint64_t tag = 1; tag <= 1000; tag++) {
+        uint64_t before = f.done;
+        mem_set1(rig.node[1].mem, &f, rig.node[1].lane[0][1], 0, tag);
+        if (tag % 3)
+            mem_mark(rig.node[1].mem, &f, tag);
+        assert_int_equal(f.done, before);
+        for (uint64_t n = rng_below(&rig.rng, 4); n > 0; n--)
+            step();
+        assert_true(f.done <= mem_word(rig.node[0].lane[0][1], 0));
+    }
+    assert_int_equal(settle(&f), MEM_DONE);
+    /* Also for what is there already, and for nothing at all. */
+    steps(100);
+    mem_mark(rig.node[1].mem, &f, 2000);
+    assert_int_equal(settle(&f), MEM_DONE);
+    mem_mark(rig.node[1].mem, &f, 2001);
+    mem_mark(rig.node[1].mem, &f, 2002);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(f.done, 2002);
+    mem_set1(rig.node[1].mem, &f, rig.node[1].lane[0][1], 0, 7);
+    mem_bell(rig.node[1].mem, 0); /* it is on its way when it is marked */
+    mem_mark(rig.node[1].mem, &f, 2003);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[0].lane[0][1], 0), 7);
+}
+
+static void marks_of_many_flows_settle(void)
+{
+    struct mem_flow f[2 * HOSTS], idle;
+
+    rig_open(HOSTS);
+    mem_flow_open(rig.node[0].mem, &idle, 1, REGION, 0);
+    for (uint32_t i = 0; i < 2 * HOSTS; i++) {
+        uint32_t owner = i % HOSTS, region = i < HOSTS ? REGION : OTHER_REGION;
+        struct mem_lane *l = i < HOSTS ? rig.node[0].lane[owner][0] : rig.node[0].other[owner][0];
+        mem_flow_open(rig.node[0].mem, &f[i], owner, region, 0);
+        for (unsigned k = 1; k <= 3; k++) {
+            mem_set1(rig.node[0].mem, &f[i], l, 0, k);
+            mem_mark(rig.node[0].mem, &f[i], k);
+        }
+    }
+    for (uint32_t i = 0; i < 2 * HOSTS; i++) {
+        assert_int_equal(settle(&f[i]), MEM_DONE);
+        assert_int_equal(f[i].done, 3);
+    }
+    assert_int_equal(idle.done, 0);
+}
+
+static void a_raise_only_rises(void)
+{
+    struct mem_op op;
+    uint64_t value;
+
+    rig_open(2);
+    assert_int_equal(mem_promised(rig.node[1].mem, REGION), 0);
+    assert_int_equal(raise_by(0, 1, 5, &value), MEM_DONE);
+    assert_int_equal(value, 5);
+    assert_int_equal(raise_by(0, 1, 5, &value), MEM_DONE); /* again is no harm */
+    assert_int_equal(mem_promised(rig.node[1].mem, REGION), 5);
+    assert_int_equal(raise_by(0, 1, 4, &value), MEM_DENIED);
+    assert_int_equal(value, 5);
+    assert_int_equal(raise_by(1, 1, 6, NULL), MEM_DONE); /* its own */
+    assert_int_equal(raise_by(0, 1, 5, &value), MEM_DENIED);
+    assert_int_equal(value, 6);
+    for (int i = 0; i < 2; i++) {
+        mem_peek(rig.node[i].mem, &op, 1, REGION);
+        assert_int_equal(finish(&op), MEM_DONE);
+        assert_int_equal(op.value, 6);
+    }
+    /* Nobody has touched the other region. */
+    assert_int_equal(mem_promised(rig.node[1].mem, OTHER_REGION), 0);
+}
+
+static void a_raise_takes_the_permission_away(void)
+{
+    struct mem_flow f;
+
+    rig_open(HOSTS);
+    struct mem *m = rig.node[0].mem;
+    struct mem_lane *lane = rig.node[0].lane[1][0];
+    assert_int_equal(raise_by(0, 1, 5, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 1, REGION, 5);
+    mem_set1(m, &f, lane, 0, 1);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(f.done, 1);
+
+    assert_int_equal(raise_by(2, 1, 6, NULL), MEM_DONE);
+    mem_set1(m, &f, lane, 0, 2);
+    mem_mark(m, &f, 2);
+    assert_int_equal(settle(&f), MEM_DENIED);
+    assert_int_equal(f.done, 1);
+    /* Failed for good: nothing is written any more. */
+    mem_set1(m, &f, lane, 0, 3);
+    mem_mark(m, &f, 3);
+    steps(100);
+    assert_int_equal(f.status, MEM_DENIED);
+    assert_int_equal(f.done, 1);
+    assert_int_not_equal(mem_word(rig.node[1].lane[1][0], 0), 3);
+    /* With a promise of its own it goes on. */
+    assert_int_equal(raise_by(0, 1, 8, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 1, REGION, 8);
+    mem_set1(m, &f, lane, 0, 4);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 4);
+    /* A flow without a ballot needs none. */
+    mem_flow_open(m, &f, 1, REGION, 0);
+    mem_set1(m, &f, lane, 0, 5);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+}
+
+/* The own memory promises like any other. */
+static void the_own_memory_denies_too(void)
+{
+    struct mem_flow f;
+
+    rig_open(2);
+    struct mem *m = rig.node[0].mem;
+    assert_int_equal(raise_by(0, 0, 3, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 0, REGION, 3);
+    mem_set1(m, &f, rig.node[0].lane[0][0], 1, 9);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[0].lane[0][0], 1), 9);
+    assert_int_equal(raise_by(1, 0, 4, NULL), MEM_DONE);
+    mem_set1(m, &f, rig.node[0].lane[0][0], 1, 10);
+    mem_mark(m, &f, 2);
+    assert_int_equal(settle(&f), MEM_DENIED);
+    assert_int_equal(f.done, 1);
+}
+
+/* A writer under one ballot streams entries while somebody else raises and then reads: whatever was, or
+ * is later, reported done is in what was read. */
+static void race_once(uint64_t ballot, uint64_t *done)
+{
+    static uint64_t ring[RING / 8];
+    struct mem *writer = rig.node[1].mem;
+    struct mem_lane *out = rig.node[1].lane[0][1];
+    uint32_t by = rng_below(&rig.rng, 4) ? 2 : 0; /* another, or the owner itself */
+    struct mem *candidate = rig.node[by].mem;
+    struct mem_op op = {.status = MEM_DONE};
+    struct mem_flow f;
+    uint64_t guard = 0, k = 0;
+    uint64_t raise_at = 1 + rng_below(&rig.rng, 60), last = raise_at + 60;
+    enum { NOT_YET, RAISING, READING_GUARD, READING_RING, OVER } stage = NOT_YET;
+
+    assert_int_equal(raise_by(1, 0, ballot, NULL), MEM_DONE);
+    mem_flow_open(writer, &f, 0, REGION, ballot);
+    mem_set1(writer, &f, out, 0, 0);
+    uint64_t until = patience();
+    while ((stage != OVER || (f.status == MEM_DONE && f.done < k)) && clock_now_ns() < until) {
+        for (uint64_t n = rng_below(&rig.rng, 4); n > 0 && k < last; n--) {
+            k++;
+            uint64_t entry[] = {ballot << 16 | k, ~k};
+            mem_put(writer, &f, out, 16 * k, entry, sizeof entry);
+            mem_set1(writer, &f, out, 0, k);
+            mem_mark(writer, &f, k);
+        }
+        switch (rng_below(&rig.rng, 4)) { /* not everybody runs all the time */
+        case 0:
+            mem_poll(writer);
+            break;
+        case 1:
+            mem_poll(candidate);
+            break;
+        default:
+            step();
+        }
+        if (op.status == MEM_PENDING)
+            continue;
+        assert_int_equal(op.status, MEM_DONE);
+        if (stage == NOT_YET && k >= raise_at) {
+            mem_raise(candidate, &op, 0, REGION, ballot + 1);
+            stage = RAISING;
+        } else if (stage == RAISING) {
+            mem_read_ctl(candidate, &op, rig.node[by].lane[0][1], 0, 1, &guard);
+            stage = READING_GUARD;
+        } else if (stage == READING_GUARD) {
+            mem_read_ring(candidate, &op, rig.node[by].lane[0][1], 0, ring, RING);
+            stage = READING_RING;
+        } else if (stage == READING_RING) {
+            stage = OVER;
+        }
+    }
+    assert_int_equal(stage, OVER);
+    steps(20); /* what comes late */
+    assert_true(f.status == MEM_DENIED || f.done == k);
+    assert_true(guard >= f.done);
+    for (uint64_t i = 1; i <= f.done; i++) {
+        assert_int_equal(ring[2 * i], ballot << 16 | i);
+        assert_int_equal(ring[2 * i + 1], ~i);
+    }
+    *done = f.done;
+    mem_flow_close(writer, &f);
+}
+
+static void a_done_write_is_seen_after_a_raise(void)
+{
+    int some = 0, not_all = 0;
+    uint64_t done;
+
+    rig_open(HOSTS);
+    for (uint64_t i = 0; i < 300; i++) {
+        race_once(2 * i + 1, &done);
+        some += done > 0;
+        not_all += done < 60;
+    }
+    assert_true(some > 50 && not_all > 50);
+}
+
+static void a_reopened_flow_forgets_what_it_was(void)
+{
+    struct mem_flow f;
+
+    rig_open(2);
+    struct mem *m = rig.node[0].mem;
+    memset(&f, 0xa5, sizeof f);
+    mem_flow_open(m, &f, 1, REGION, 0);
+    assert_int_equal(f.status, MEM_DONE);
+    mem_mark(m, &f, 9);
+    mem_flow_open(m, &f, 1, REGION, 0); /* while the mark is pending */
+    steps(100);
+    assert_int_equal(f.done, 0);
+    mem_mark(m, &f, 1);
+    mem_flow_close(m, &f);
+    steps(100);
+    assert_int_equal(f.done, 0);
+    mem_flow_open(m, &f, 1, REGION, 0);
+    mem_mark(m, &f, 4);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(f.done, 4);
+}
+
+static void who_is_not_there_is_lost(void)
+{
+    struct mem_flow f;
+    struct mem_op op;
+
+    rig_open(2);
+    struct mem *m = rig.node[0].mem;
+    mem_flow_open(m, &f, 2, REGION, 0);
+    mem_set1(m, &f, rig.node[0].lane[2][0], 0, 1);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_LOST);
+    assert_int_equal(raise_by(0, 2, 1, NULL), MEM_LOST);
+    mem_peek(m, &op, 2, REGION);
+    assert_int_equal(finish(&op), MEM_LOST);
+    uint64_t word = 7;
+    mem_read_ctl(m, &op, rig.node[0].lane[2][1], 0, 1, &word);
+    assert_int_equal(finish(&op), MEM_LOST);
+    assert_false(mem_dead(m, 2));
+    /* A lane at a live owner whose writer has never come is as it was born. */
+    mem_read_ctl(m, &op, rig.node[0].lane[1][2], 0, 1, &word);
+    assert_int_equal(finish(&op), MEM_DONE);
+    assert_int_equal(word, 0);
+}
+
+static void lanes_opened_later_connect_too(void)
+{
+    struct mem_lane *writer_side[2], *owner_side[2], *again[2];
+    struct mem_lane_spec specs[2] = {spec(1, 0, REGION), spec(1, 0, REGION)};
+    struct mem_flow f;
+    struct err e;
+
+    rig_open(2);
+    specs[0].kind = 50;
+    specs[1].kind = 51;
+    specs[1].ring_bytes = 0;
+    assert_int_equal(mem_lanes_open(rig.node[0].mem, specs, 2, writer_side, &e), 0);
+    steps(100);
+    assert_int_equal(mem_lanes_open(rig.node[1].mem, specs, 2, owner_side, &e), 0);
+    /* What is written before the owner has it may be lost, and is then written again. */
+    uint64_t until = patience();
+    f.status = MEM_LOST;
+    while ((f.status != MEM_DONE || f.done != 1) && clock_now_ns() < until) {
+        if (f.status != MEM_DONE) {
+            mem_flow_open(rig.node[0].mem, &f, 1, REGION, 0);
+            mem_set1(rig.node[0].mem, &f, writer_side[1], 3, 77);
+            mem_mark(rig.node[0].mem, &f, 1);
+        }
+        step();
+    }
+    assert_int_equal(f.done, 1);
+    steps(2);
+    assert_non_null(owner_side[1]->ctl);
+    assert_null(owner_side[1]->ring);
+    assert_int_equal(mem_word(owner_side[1], 3), 77);
+    assert_int_equal(mem_word(owner_side[0], 0), 0);
+    assert_int_equal(mem_lanes_open(rig.node[1].mem, specs, 2, again, &e), 0);
+    assert_ptr_equal(again[0], owner_side[0]);
+}
+
+static void expect_lane_error(struct mem_lane_spec s, int code, const char *says)
+{
+    struct mem_lane *out;
+    struct err e = {""};
+
+    assert_int_equal(mem_lanes_open(rig.node[0].mem, &s, 1, &out, &e), code);
+    if (!strstr(e.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", e.text, says);
+}
+
+static void a_wrong_lane_is_refused_with_what_would_be_right(void)
+{
+    struct mem_lane_spec s = spec(0, 1, REGION);
+
+    rig_open(1);
+    s.kind = 60;
+    s.ctl_words = 0;
+    expect_lane_error(s, ERR_INVALID, "at least 1");
+    s.ctl_words = 1;
+    s.ring_bytes = 5000;
+    expect_lane_error(s, ERR_INVALID, "power of two of at least 4096");
+    s.ring_bytes = 2048;
+    expect_lane_error(s, ERR_INVALID, "power of two of at least 4096");
+    s = spec(0, 1, REGION);
+    s.ctl_words++;
+    expect_lane_error(s, ERR_INVALID, "16");
+}
+
+/* A flow, a raise and a read that are under way when the owner loses its memory end LOST, and so does
+ * what is tried before the next life is there. That life promises nothing until it is let in. */
+static void nothing_spans_two_memories(void)
+{
+    struct mem_flow f;
+    struct mem_op op;
+    uint64_t value;
+
+    if (rig.backend == SHM)
+        return; /* a memory lives on with its peers: tests/proc/shm_survival */
+    rig_open(HOSTS);
+    struct mem *m = rig.node[0].mem;
+    assert_int_equal(rig.node[1].birth, MEM_BIRTH_NEW);
+    assert_int_equal(raise_by(0, 1, 5, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 1, REGION, 5);
+    mem_set1(m, &f, rig.node[0].lane[1][0], 0, 1);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    node_end(1);
+    mem_set1(m, &f, rig.node[0].lane[1][0], 0, 2);
+    mem_mark(m, &f, 2);
+    mem_raise(m, &op, 1, REGION, 9);
+    assert_int_equal(settle(&f), MEM_LOST);
+    assert_int_equal(f.done, 1);
+    assert_int_equal(finish(&op), MEM_LOST);
+
+    node_open(1);
+    connect_all();
+    assert_int_equal(rig.node[1].mem->incarnation, 1);
+    assert_int_equal(rig.node[1].birth, MEM_BIRTH_LOST);
+    assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 0); /* born again */
+    assert_int_equal(f.status, MEM_LOST);
+    assert_true(mem_promised(rig.node[1].mem, REGION) == MEM_CLOSED);
+    assert_int_equal(raise_by(0, 1, 9, &value), MEM_DENIED);
+    assert_true(value == MEM_CLOSED);
+    mem_region_grant(rig.node[1].mem, REGION, 7);
+    assert_int_equal(mem_promised(rig.node[1].mem, REGION), 7);
+    assert_int_equal(raise_by(0, 1, 6, &value), MEM_DENIED);
+    assert_int_equal(value, 7);
+    assert_int_equal(raise_by(0, 1, 9, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 1, REGION, 9);
+    mem_set1(m, &f, rig.node[0].lane[1][0], 0, 3);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 3);
+}
+
+/* What a writer left in a lane is there for its next life to read. */
+static void a_lane_survives_its_writer(void)
+{
+    uint64_t words[2] = {0}, data[] = {11, 12, 13};
+    struct mem_flow f;
+    struct mem_op op;
+
+    rig_open(HOSTS);
+    mem_flow_open(rig.node[1].mem, &f, 0, REGION, 0);
+    mem_put(rig.node[1].mem, &f, rig.node[1].lane[0][1], 64, data, sizeof data);
+    mem_set(rig.node[1].mem, &f, rig.node[1].lane[0][1], 1, (uint64_t[]){5, 6}, 2);
+    mem_mark(rig.node[1].mem, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    node_end(1);
+    steps(100);
+    assert_int_equal(mem_word(rig.node[0].lane[0][1], 2), 6);
+    node_open(1);
+    connect_all();
+    mem_read_ctl(rig.node[1].mem, &op, rig.node[1].lane[0][1], 1, 2, words);
+    assert_int_equal(finish(&op), MEM_DONE);
+    assert_int_equal(words[0], 5);
+    assert_int_equal(words[1], 6);
+    memset(data, 0, sizeof data);
+    mem_read_ring(rig.node[1].mem, &op, rig.node[1].lane[0][1], 64, data, sizeof data);
+    assert_int_equal(finish(&op), MEM_DONE);
+    assert_int_equal(data[2], 13);
+}
+
+/* A sleeper is woken by what it is to see. */
+static void a_sleeper_is_woken(void)
+{
+    struct mem_flow f;
+
+    if (rig.backend == SIM)
+        return; /* nobody sleeps there */
+    rig_open(2);
+    for (uint64_t until = clock_now_ns() + 20000000; clock_now_ns() < until;)
+        step(); /* nothing more comes of the start */
+    uint64_t begin = clock_now_ns();
+    mem_doze(rig.node[0].mem);
+    mem_sleep(rig.node[0].mem, begin + 2000000);
+    mem_flow_open(rig.node[1].mem, &f, 0, REGION, 0);
+    begin = clock_now_ns();
+    mem_doze(rig.node[0].mem);
+    mem_set1(rig.node[1].mem, &f, rig.node[1].lane[0][1], 0, 42);
+    mem_bell(rig.node[1].mem, 0);
+    mem_sleep(rig.node[0].mem, begin + 5000000000u);
+    for (uint64_t until = patience();
+         mem_word(rig.node[0].lane[0][1], 0) != 42 && clock_now_ns() < until;)
+        step();
+    assert_int_equal(mem_word(rig.node[0].lane[0][1], 0), 42);
+    assert_true(clock_now_ns() < begin + 300000000u);
+    mem_bell(rig.node[1].mem, 2); /* nobody there */
+    mem_doze(rig.node[0].mem);
+    mem_rouse(rig.node[0].mem);
+}
+
+/* ---- all of them on all backends ---- */
+
+#define CASES(X)                                                                                   \
+    X(the_owner_sees_what_a_writer_puts)                                                           \
+    X(writes_land_in_order)                                                                        \
+    X(a_guard_follows_its_data)                                                                    \
+    X(done_means_landed)                                                                           \
+    X(marks_of_many_flows_settle)                                                                  \
+    X(a_raise_only_rises)                                                                          \
+    X(a_raise_takes_the_permission_away)                                                           \
+    X(the_own_memory_denies_too)                                                                   \
+    X(a_done_write_is_seen_after_a_raise)                                                          \
+    X(a_reopened_flow_forgets_what_it_was)                                                         \
+    X(who_is_not_there_is_lost)                                                                    \
+    X(lanes_opened_later_connect_too)                                                              \
+    X(a_wrong_lane_is_refused_with_what_would_be_right)                                            \
+    X(nothing_spans_two_memories)                                                                  \
+    X(a_lane_survives_its_writer)                                                                  \
+    X(a_sleeper_is_woken)
+
+#define RUN_ON(backend, name)                                                                      \
+    static void backend##__##name(void **state)                                                    \
+    {                                                                                              \
+        (void)state;                                                                               \
+        name();                                                                                    \
+    }
+#define RUN_(name)                                                                                 \
+    RUN_ON(sim, name)                                                                              \
+    RUN_ON(shm, name)                                                                              \
+    RUN_ON(ofi_told, name)                                                                         \
+    RUN_ON(ofi_read_back, name)
+CASES(RUN_)
+
+#define BACKEND(backend, kind)                                                                     \
+    static int backend##_setup(void **state)                                                       \
+    {                                                                                              \
+        (void)state;                                                                               \
+        rig_begin(kind);                                                                           \
+        return 0;                                                                                  \
+    }
+BACKEND(sim, SIM)
+BACKEND(shm, SHM)
+BACKEND(ofi_told, OFI_TOLD)
+BACKEND(ofi_read_back, OFI_READ_BACK)
+
+static int teardown(void **state)
+{
+    (void)state;
+    rig_end();
+    return 0;
+}
+
+int main(void)
+{
+#define ROW(backend, name)                                                                         \
+    cmocka_unit_test_setup_teardown(backend##__##name, backend##_setup, teardown),
+#define ROWS(name) ROW(sim, name) ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name)
+    const struct CMUnitTest cases[] = {CASES(ROWS)};
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
