@@ -1,5 +1,5 @@
-/* For tests of the libfabric backend: a cluster of hosts and clients on 127.0.0.1 over tcp, with a state
- * directory and ports of its own. */
+/* For tests of the libfabric backend: a cluster of hosts and clients on one machine, with a state directory
+ * and ports of its own: on 127.0.0.1 over tcp, or as TRAM_TEST_ADDRESS and TRAM_TEST_PROVIDER say. */
 #ifndef TESTS_OFI_FIXTURE_H
 #define TESTS_OFI_FIXTURE_H
 
@@ -66,6 +66,13 @@ static inline void ofi_fixture_end(struct ofi_fixture *f)
     rmdir(f->state);
 }
 
+static inline const char *ofi_fixture_env(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+
+    return value ? value : otherwise;
+}
+
 /* What ofi_open_node wants; `hosts` is filled and must stay. */
 static inline struct ofi_options ofi_fixture_options(const struct ofi_fixture *f, uint32_t self,
                                                      struct ofi_host hosts[OFI_FIXTURE_HOSTS])
@@ -73,8 +80,9 @@ static inline struct ofi_options ofi_fixture_options(const struct ofi_fixture *f
     static const char *const names[] = {"h0", "h1", "h2"};
 
     for (int i = 0; i < OFI_FIXTURE_HOSTS; i++)
-        hosts[i] = (struct ofi_host){names[i], "127.0.0.1", f->port[i]};
-    return (struct ofi_options){.provider = "tcp",
+        hosts[i] = (struct ofi_host){names[i], ofi_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1"),
+                                     f->port[i]};
+    return (struct ofi_options){.provider = ofi_fixture_env("TRAM_TEST_PROVIDER", "tcp"),
                                 .cluster = "test",
                                 .key = f->key,
                                 .hosts = hosts,
