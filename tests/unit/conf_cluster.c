@@ -1,3 +1,5 @@
+#include "../skip.h"
+
 #include "base/clock.h"
 #include "conf/cluster.h"
 
@@ -130,7 +132,7 @@ static void cluster__example_shows_the_defaults(void **state)
     char path[4096];
 
     if (source == NULL)
-        skip();
+        SKIP("TRAM_SOURCE does not say where the sources are");
     snprintf(path, sizeof path, "%s/docs/cluster.example.yaml", source);
     if (cluster_load(path, &c, &e) < 0)
         fail_msg("%s", e.text);
@@ -944,5 +946,5 @@ int main(void)
         cmocka_unit_test(cluster__make_refuses_what_cannot_be),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_with_skips(tests);
 }

@@ -1,6 +1,7 @@
 /* The contract of mem.h on shared memory, with all nodes in one thread; and bad use. Kills, stops
  * and races between processes are in tests/proc/shm_*.c; strangers on the socket in mem_shm_take.c. */
 #include "../shm_raw.h"
+#include "../skip.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -469,14 +470,14 @@ static void shm__no_space_is_an_error_that_says_how_much(void **state)
     struct err e;
 
     (void)state;
+    if ((uint64_t)sysconf(_SC_PHYS_PAGES) * 4096u > 100ull << 30)
+        SKIP("this machine has that much memory");
     open_all(2);
     for (unsigned i = 0; i < MANY; i++) {
         specs[i] = fixture_spec(1, 0);
         specs[i].kind = 100 + i;
         specs[i].ring_bytes = 1u << 31; /* 128 GB together */
     }
-    if ((uint64_t)sysconf(_SC_PHYS_PAGES) * 4096u > 100ull << 30)
-        skip();
     assert_int_equal(mem_lanes_open(nodes[0].mem, specs, MANY, out, &e), ERR_NOMEM);
     assert_non_null(strstr(e.text, "lanes of h0"));
     assert_non_null(strstr(e.text, "137438969856 bytes"));
@@ -565,5 +566,5 @@ int main(void)
         CASE(shm__a_limit_of_the_process_is_an_error),
         CASE(shm__a_bell_wakes_and_a_dead_line_ends_a_sleep),
     };
-    return cmocka_run_group_tests(cases, NULL, NULL);
+    return run_with_skips(cases);
 }

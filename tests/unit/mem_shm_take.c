@@ -1,6 +1,7 @@
 /* Strangers on a node's socket: wrong clusters, wrong names, wrong users, and noise. They must be
  * refused with a reason, or cut off, and the node must go on as if nothing had been. */
 #include "../shm_raw.h"
+#include "../skip.h"
 
 #include "base/rng.h"
 
@@ -126,12 +127,13 @@ static int call_as_nobody(void *arg)
 
 static void take__another_user_is_refused(void **state)
 {
-    char *text = shared_page(256), path[256];
+    char path[256];
     int status;
 
     (void)state;
     if (geteuid() != 0)
-        skip();
+        SKIP("needs root, to become another user");
+    char *text = shared_page(256);
     /* Let it through the file modes, which would stop it already, to see the second check. */
     chmod(fixture_dir, 0711);
     fixture_path(path, sizeof path, "");
@@ -349,5 +351,5 @@ int main(void)
         CASE(take__noise_harms_nothing),
         CASE(take__a_caller_that_says_nothing_does_not_block_others),
     };
-    return cmocka_run_group_tests(cases, NULL, NULL);
+    return run_with_skips(cases);
 }
