@@ -91,6 +91,14 @@ static void machine_load_close(void *ctx)
                       &p->state);
 }
 
+static void machine_observe(void *ctx, const struct entry *e, bool effective)
+{
+    const struct forest_replica *p = ctx;
+    (void)effective;
+    if (p->forest->opt.raw_clients == 0)
+        part_check_entry(&p->forest->part, p->group, e);
+}
+
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
     .save_open = machine_save_open,
@@ -111,6 +119,7 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
     p->mem = sim_node_start(f->sim, forest_node(f, group, rank));
     struct replica_options o = {
         .mem = p->mem,
+        .protocol = f->opt.protocol,
         .overlay = f->overlay,
         .groups = f->group,
         .group = group,
@@ -122,6 +131,7 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
         .detach_ns = 100 * US,
         .seed = f->opt.seed + forest_node(f, group, rank),
         .machine = &machine,
+        .observe = machine_observe,
         .ctx = p,
     };
     if (replica_open(&o, &p->tree, &e) != 0)
@@ -250,6 +260,7 @@ void forest_client_start(struct forest *f, uint32_t client)
         return;
     struct caster_options o = {
         .mem = c->mem,
+        .protocol = f->opt.protocol,
         .overlay = f->overlay,
         .groups = f->group,
         .sizes = f->sizes,
@@ -408,6 +419,78 @@ bool forest_delivered(const struct forest *f)
     return forest_even(f);
 }
 
+const struct cast *forest_cast_of(const struct forest *f, uint32_t client, uint64_t seq)
+{
+    return &f->check.cast[forest_sender(f, client)][seq];
+}
+
+void forest_come_back(struct forest *f)
+{
+    forest_start_all(f);
+    FOREST_WAIT(f, forest_led(f), FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
+}
+
+/* ---- making things happen ---- */
+
+void forest_cut(struct forest *f, uint16_t from, uint16_t to, bool cut)
+{
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        for (uint32_t r = 0; r < f->opt.replicas; r++)
+            if (from != to || q != r)
+                sim_cut(f->sim, forest_node(f, from, q), forest_node(f, to, r), cut);
+}
+
+void forest_cut_client(struct forest *f, uint32_t client, uint16_t group, uint32_t ranks, bool cut)
+{
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        if (ranks >> q & 1)
+            sim_cut(f->sim, forest_client_node(f, client), forest_node(f, group, q), cut);
+}
+
+void forest_lead(struct forest *f, uint16_t group, uint32_t rank)
+{
+    uint32_t leader = forest_leader(f, group);
+    /* The others are stopped until the memory of all has voted for it. */
+    for (uint32_t q = 0; q < f->opt.replicas; q++)
+        f->replica[group][q].held = q != rank;
+    if (leader != rank && leader < f->opt.replicas)
+        forest_crash(f, group, leader, true);
+    FOREST_WAIT(f, forest_stats(f, group, rank).state >= LOG_SYNC, FOREST_LONG_NS);
+    forest_hold(f, group, false);
+    FOREST_WAIT(f, forest_leader(f, group) == rank, FOREST_LONG_NS);
+}
+
+struct forest_raw forest_raw(uint32_t client, uint16_t life, const uint16_t *list, uint16_t count)
+{
+    struct forest_raw r = {.m = {.seq = 0, .client = client, .life = life, .count = count}};
+    memcpy(r.rest, list, (count < 8 ? count : 8) * sizeof(*list));
+    return r;
+}
+
+void forest_raw_send(struct forest *f, uint32_t client, uint16_t group, const void *bytes,
+                     uint32_t count)
+{
+    struct forest_client *c = &f->client[client];
+    struct err e = {""};
+    struct feed_options o = {
+        .mem = c->mem,
+        .region = group,
+        .nodes = f->group[group].nodes,
+        .replicas = f->opt.replicas,
+        .source = client,
+        .source_bytes = f->sizes.source_bytes,
+        .payload_max = message_bytes(DST_GROUPS_MAX, f->sizes.body_max),
+        .life = c->mem->incarnation,
+    };
+    uint64_t end = 0;
+    CHECK(feed_open(&o, &c->raw, &e) == 0);
+    FOREST_MUST(f, feed_send(c->raw, bytes, count, &end) == 0);
+    feed_flush(c->raw);
+    FOREST_WAIT(f, (feed_step(c->raw, forest_now(f)), feed_taken(c->raw) == end), FOREST_LONG_NS);
+    forest_run(f, 50 * US);
+}
+
 /* ---- opening and closing ---- */
 
 static void landing(void *ctx, const struct sim_landing *l)
@@ -451,6 +534,10 @@ struct forest *forest_open(const struct forest_options *options)
     CHECK(f->sim != NULL);
     sim_on_landing(f->sim, landing, f);
     tree_check_init(&f->check, &f->result, o->seed);
+    f->part = (struct part_check){
+        .check = &f->check, .protocol = o->protocol, .overlay = f->overlay, .clients = o->clients};
+    if (o->raw_clients == 0)
+        sim_on_put(f->sim, part_check_put, &f->part);
     for (uint16_t g = 0; g < o->groups; g++) {
         f->group[g].replicas = o->replicas;
         for (uint32_t q = 0; q < o->replicas; q++)
@@ -459,6 +546,13 @@ struct forest *forest_open(const struct forest_options *options)
     forest_start_all(f);
     for (uint32_t i = 0; i < o->clients; i++)
         forest_client_start(f, i);
+    return f;
+}
+
+struct forest *forest_open_led(const struct forest_options *options)
+{
+    struct forest *f = forest_open(options);
+    FOREST_WAIT(f, forest_led(f), FOREST_LONG_NS);
     return f;
 }
 

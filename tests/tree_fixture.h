@@ -1,4 +1,4 @@
-/* For tests of the tree: groups and clients in a simulated memory, stepped by hand.
+/* For tests of multicast: groups and clients in a simulated memory, stepped by hand.
  *
  * Every replica has a node of its own: replica q of group g is node g * replicas + q, the clients come
  * after them. Nothing moves unless a test makes it: a tick gives everyone who is up and not held one
@@ -11,8 +11,10 @@
 
 #include "agree/feed.h"
 #include "mcast/caster.h"
+#include "mcast/message.h"
 #include "mcast/replica.h"
 #include "mem/sim.h"
+#include "sim/part_check.h"
 #include "sim/tree_check.h"
 
 #define US UINT64_C(1000)
@@ -49,6 +51,7 @@ struct forest_client {
 };
 
 struct forest_options {
+    enum mcast_protocol protocol;
     uint32_t groups;        /* at most TREE_GROUPS_MAX */
     const uint16_t *parent; /* NULL: all below the first */
     uint32_t replicas;      /* 0: 3 */
@@ -64,6 +67,7 @@ struct forest {
     struct sim *sim;
     struct run_result result;
     struct tree_check check;
+    struct part_check part; /* while no test writes for a client */
     struct overlay *overlay;
     struct mcast_group group[TREE_GROUPS_MAX];
     struct mcast_sizes sizes;
@@ -72,6 +76,7 @@ struct forest {
 };
 
 struct forest *forest_open(const struct forest_options *);
+struct forest *forest_open_led(const struct forest_options *); /* returns when all groups are led */
 /* Ends it; returns the property that was violated and prints what was seen, or NULL. */
 const char *forest_close(struct forest *);
 
@@ -95,6 +100,14 @@ uint32_t forest_client_node(const struct forest *, uint32_t client);
 void forest_cut_off(struct forest *, uint32_t node, bool cut);
 /* What a replica is told about another of its group. */
 void forest_lie(struct forest *, uint16_t group, uint32_t asker, uint32_t about, bool says_dead);
+/* Makes a replica the leader that has all its group has: the one before dies, and keeps its memory. */
+void forest_lead(struct forest *, uint16_t group, uint32_t rank);
+
+/* Cuts, or heals, the ways to all replicas of a group: from all of another, or among themselves, or from a
+ * client; or those to replicas of a mask alone. */
+enum { FOREST_ALL = (1 << FOREST_REPLICAS_MAX) - 1 };
+void forest_cut(struct forest *, uint16_t from, uint16_t to, bool cut);
+void forest_cut_client(struct forest *, uint32_t client, uint16_t group, uint32_t ranks, bool cut);
 
 void forest_client_crash(struct forest *, uint32_t client);
 void forest_client_start(struct forest *, uint32_t client);
@@ -105,6 +118,16 @@ bool forest_cast(struct forest *, uint32_t client, uint8_t mask, uint32_t bytes)
 /* The same with given bytes. */
 bool forest_cast_bytes(struct forest *, uint32_t client, uint8_t mask, const void *body,
                        uint32_t bytes);
+
+/* A message that a test writes for a client, right or wrong. Once in a client's life: a stream cannot begin
+ * twice. Returns when the group's log has taken it. */
+struct forest_raw {
+    struct message m;
+    unsigned char rest[64];
+};
+struct forest_raw forest_raw(uint32_t client, uint16_t life, const uint16_t *list, uint16_t count);
+void forest_raw_send(struct forest *, uint32_t client, uint16_t group, const void *,
+                     uint32_t bytes);
 
 /* Rank of the leader with the highest ballot; the number of replicas if there is none. */
 uint32_t forest_leader(const struct forest *, uint16_t group);
@@ -122,6 +145,10 @@ bool forest_led(const struct forest *);
 bool forest_even(const struct forest *);
 /* forest_even, and every client that is up has all its answers. */
 bool forest_delivered(const struct forest *);
+/* The message of that number of the client's present life. */
+const struct cast *forest_cast_of(const struct forest *, uint32_t client, uint64_t seq);
+/* Starts all that are down and waits until everybody has everything. */
+void forest_come_back(struct forest *);
 
 bool forest_failed(const struct forest *);
 void forest_violated(struct forest *, const char *property, int line, const char *what);

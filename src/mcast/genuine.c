@@ -109,7 +109,8 @@ static void backlog_add(struct genuine *g, struct backlog *b, const void *payloa
 {
     uint64_t size = frame_size(bytes);
     if (b->end + size > b->max) {
-        memmove(b->bytes, b->bytes + b->from, b->end - b->from);
+        if (b->from > 0)
+            memmove(b->bytes, b->bytes + b->from, b->end - b->from);
         b->end -= b->from;
         b->from = 0;
         if (b->end + size > b->max) {

@@ -117,7 +117,7 @@ static void tree__schedule_15_finds_T9(void **state)
 {
     (void)state;
     FINDS(waits_for_all, tree_child_without_quorum(), "liveness");
-    FINDS(forward_all, tree_child_without_quorum(), "scenario");
+    FINDS(forward_all, tree_child_without_quorum(), "participation");
 }
 
 static void tree__schedule_16_finds_a_credit_too_many(void **state)

@@ -9,12 +9,7 @@
 
 #include <cmocka.h>
 
-#define HOLDS(scenario)                                                                            \
-    do {                                                                                           \
-        const char *violated_ = (scenario);                                                        \
-        if (violated_ != NULL)                                                                     \
-            fail_msg("%s: %s", #scenario, violated_);                                              \
-    } while (0)
+#include "../holds.h"
 
 static void tree__schedule_01_a_late_follower_is_resynchronised(void **state)
 {
