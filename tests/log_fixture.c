@@ -70,87 +70,42 @@ static void machine_apply(void *ctx, const struct entry *e)
 {
     struct group_replica *p = ctx;
     struct group *g = p->group;
-    p->state.hash =
-        hash_mix(p->state.hash, message_hash(e->source, e->srcpos, e->payload, e->bytes));
-    uint64_t k = p->state.count++;
+    p->ledger.state.hash =
+        hash_mix(p->ledger.state.hash, message_hash(e->source, e->srcpos, e->payload, e->bytes));
+    uint64_t k = p->ledger.state.count++;
     if (group_failed(g))
         return;
     if (k < g->history_count) {
-        if (g->history[k] != p->state.hash)
+        if (g->history[k] != p->ledger.state.hash)
             group_violated(g, "state equality", "replica %u differs after message %llu", p->rank,
                            (unsigned long long)k);
         return;
     }
     CHECK(k == g->history_count && k < GROUP_SENT_MAX);
     make_history(p, e);
-    g->history[g->history_count++] = p->state.hash;
-}
-
-static uint64_t machine_save_open(void *ctx)
-{
-    struct group_replica *p = ctx;
-    p->saved = p->state;
-    return sizeof(p->saved) + p->group->opt.snap_pad;
-}
-
-static unsigned char pad_byte(uint64_t offset)
-{
-    return (unsigned char)(offset * 37 + 11);
-}
-
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    const struct group_replica *p = ctx;
-    unsigned char *to = out;
-    for (uint32_t i = 0; i < bytes; i++, offset++)
-        to[i] = offset < sizeof(p->saved) ? ((const unsigned char *)&p->saved)[offset]
-                                          : pad_byte(offset);
-}
-
-static void machine_save_close(void *ctx)
-{
-    (void)ctx;
-}
-
-static void machine_load_open(void *ctx, uint64_t bytes)
-{
-    struct group_replica *p = ctx;
-    (void)bytes;
-    p->load_at = 0;
-}
-
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
-{
-    struct group_replica *p = ctx;
-    const unsigned char *from = data;
-    uint64_t real = sizeof(p->loaded) + p->group->opt.snap_pad;
-    for (uint32_t i = 0; i < bytes; i++, p->load_at++) {
-        if (p->load_at < sizeof(p->loaded))
-            ((unsigned char *)&p->loaded)[p->load_at] = from[i];
-        else if (p->load_at < real && from[i] != pad_byte(p->load_at))
-            group_violated(p->group, "snapshot bytes", "replica %u got other bytes than were saved",
-                           p->rank);
-    }
+    g->history[g->history_count++] = p->ledger.state.hash;
 }
 
 static void machine_load_close(void *ctx)
 {
     struct group_replica *p = ctx;
     struct group *g = p->group;
-    p->state = p->loaded;
-    if (p->state.count > g->history_count ||
-        (p->state.count > 0 && g->history[p->state.count - 1] != p->state.hash))
+    if (!ledger_load_end(&p->ledger))
+        group_violated(g, "snapshot bytes", "replica %u got other bytes than were saved", p->rank);
+    if (p->ledger.state.count > g->history_count ||
+        (p->ledger.state.count > 0 &&
+         g->history[p->ledger.state.count - 1] != p->ledger.state.hash))
         group_violated(g, "state equality", "replica %u loaded a state that never was", p->rank);
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .observe = machine_observe,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_save_close,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
+    .save_open = ledger_save_open,
+    .save_read = ledger_save_read,
+    .save_close = ledger_save_close,
+    .load_open = ledger_load_open,
+    .load_write = ledger_load_write,
     .load_close = machine_load_close,
 };
 
@@ -161,7 +116,7 @@ void group_start(struct group *g, uint32_t rank)
     struct group_replica *p = &g->replica[rank];
     struct err e = {""};
     CHECK(p->mem == NULL);
-    *p = (struct group_replica){.group = g, .rank = rank};
+    *p = (struct group_replica){.ledger = {.pad = g->opt.snap_pad}, .group = g, .rank = rank};
     p->mem = sim_node_start(g->sim, rank);
     if (g->opt.raw_replicas >> rank & 1)
         return;
@@ -290,7 +245,8 @@ void group_pass(struct group *g, uint64_t ns)
     sim_at(g->sim, end, nothing, NULL, 0);
     while (group_now(g) < end && sim_step(g->sim))
         ;
-    g->check.now_ns = group_now(g);
+    if (!group_failed(g))
+        g->result.time_ns = end;
 }
 
 static void self_check(struct group_replica *p)
@@ -457,7 +413,7 @@ bool group_even(const struct group *g)
         if (p->log == NULL || p->held)
             continue;
         struct log_stats s = group_stats(g, q);
-        if (s.behind || s.state == LOG_JOINING || p->state.count != g->history_count)
+        if (s.behind || s.state == LOG_JOINING || p->ledger.state.count != g->history_count)
             return false;
     }
     return true;

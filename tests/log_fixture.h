@@ -52,13 +52,12 @@ struct group_options {
 struct group;
 
 struct group_replica {
+    struct ledger ledger; /* first: the machine's ctx */
     struct group *group;
     uint32_t rank;
     struct mem *mem; /* NULL while down */
     struct log *log; /* NULL while down */
-    struct check_state state, saved, loaded;
-    uint64_t load_at;
-    uint64_t noops; /* entries seen that had no effect, in this life */
+    uint64_t noops;  /* entries seen that had no effect, in this life */
     bool held;
 };
 

@@ -43,52 +43,20 @@ static uint32_t reply_bytes(uint64_t seq)
 static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t max)
 {
     struct forest_replica *p = ctx;
-    tree_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank), &p->state, d);
+    tree_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank),
+                       &p->ledger.state, d);
     CHECK(reply_bytes(d->seq) <= max);
     memset(reply, (int)(d->seq & 0xff), reply_bytes(d->seq));
     return reply_bytes(d->seq);
 }
 
-static uint64_t machine_save_open(void *ctx)
-{
-    struct forest_replica *p = ctx;
-    p->saved = p->state;
-    return sizeof(p->saved);
-}
-
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    const struct forest_replica *p = ctx;
-    memcpy(out, (const unsigned char *)&p->saved + offset, bytes);
-}
-
-static void machine_save_close(void *ctx)
-{
-    (void)ctx;
-}
-
-static void machine_load_open(void *ctx, uint64_t bytes)
-{
-    struct forest_replica *p = ctx;
-    p->load_at = 0;
-    if (bytes != sizeof(p->loaded))
-        forest_violated(p->forest, "snapshot bytes", __LINE__, "not as many as were saved");
-}
-
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
-{
-    struct forest_replica *p = ctx;
-    if (p->load_at + bytes <= sizeof(p->loaded))
-        memcpy((unsigned char *)&p->loaded + p->load_at, data, bytes);
-    p->load_at += bytes;
-}
-
 static void machine_load_close(void *ctx)
 {
     struct forest_replica *p = ctx;
-    p->state = p->loaded;
+    if (!ledger_load_end(&p->ledger))
+        forest_violated(p->forest, "snapshot bytes", __LINE__, "not what was saved");
     tree_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
-                      &p->state);
+                      &p->ledger.state);
 }
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
@@ -101,11 +69,11 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_save_close,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
+    .save_open = ledger_save_open,
+    .save_read = ledger_save_read,
+    .save_close = ledger_save_close,
+    .load_open = ledger_load_open,
+    .load_write = ledger_load_write,
     .load_close = machine_load_close,
 };
 
@@ -335,7 +303,8 @@ void forest_pass(struct forest *f, uint64_t ns)
     sim_at(f->sim, end, nothing, NULL, 0);
     while (forest_now(f) < end && sim_step(f->sim))
         ;
-    f->check.now_ns = forest_now(f);
+    if (!forest_failed(f))
+        f->result.time_ns = end;
 }
 
 void forest_post(struct forest *f, uint16_t group, uint32_t rank)
@@ -399,7 +368,8 @@ bool forest_even(const struct forest *f)
             const struct forest_replica *p = &f->replica[g][q];
             struct log_stats s = forest_stats(f, g, q);
             if (p->tree && !p->held &&
-                (s.behind || s.state == LOG_JOINING || p->state.count != f->check.group[g].count))
+                (s.behind || s.state == LOG_JOINING ||
+                 p->ledger.state.count != f->check.group[g].count))
                 return false;
         }
     for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)

@@ -30,13 +30,12 @@ enum { FOREST_REPLICAS_MAX = 7, FOREST_BODY_MAX = 300, FOREST_REPLY_MAX = 40 };
 struct forest;
 
 struct forest_replica {
+    struct ledger ledger; /* first: the machine's ctx */
     struct forest *forest;
     uint16_t group;
     uint32_t rank;
     struct mem *mem; /* NULL while down */
     struct replica *tree;
-    struct tree_state state, saved, loaded;
-    uint64_t load_at;
     bool held;
 };
 

@@ -32,42 +32,61 @@ static uint64_t next_log(const void *of)
     return log_next_ns(of);
 }
 
-static bool leading_log(const void *of)
+static void close_log(void *of)
 {
-    return log_leading(of);
+    log_close(of);
 }
 
-static int post_tree(void *of, uint64_t now_ns)
+struct host_unit host_unit_log(struct log *l)
+{
+    return (struct host_unit){.of = l,
+                              .post = post_log,
+                              .settle = settle_log,
+                              .next_ns = next_log,
+                              .close = close_log,
+                              .log = l};
+}
+
+static int post_replica(void *of, uint64_t now_ns)
 {
     return replica_post(of, now_ns);
 }
 
-static int settle_tree(void *of, uint64_t now_ns)
+static int settle_replica(void *of, uint64_t now_ns)
 {
     return replica_settle(of, now_ns);
 }
 
-static uint64_t next_tree(const void *of)
+static uint64_t next_replica(const void *of)
 {
     return replica_next_ns(of);
 }
 
-static bool leading_tree(const void *of)
+static void close_replica(void *of)
 {
-    return log_leading(replica_log(of));
+    replica_close(of);
+}
+
+struct host_unit host_unit_replica(struct replica *r)
+{
+    return (struct host_unit){.of = r,
+                              .post = post_replica,
+                              .settle = settle_replica,
+                              .next_ns = next_replica,
+                              .close = close_replica,
+                              .log = replica_log(r)};
 }
 
 void host_add(struct host *h, struct log *l)
 {
     CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] = (struct host_unit){l, post_log, settle_log, next_log, leading_log, false};
+    h->unit[h->units++] = host_unit_log(l);
 }
 
-void host_add_replica(struct host *h, struct replica *t)
+void host_add_replica(struct host *h, struct replica *r)
 {
     CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] =
-        (struct host_unit){t, post_tree, settle_tree, next_tree, leading_tree, false};
+    h->unit[h->units++] = host_unit_replica(r);
 }
 
 static int round_of(struct host *h, uint64_t now_ns, bool all)
@@ -86,7 +105,7 @@ static int round_of(struct host *h, uint64_t now_ns, bool all)
         if (!all && !u->leads && (turn + i) % HOST_FOLLOW_EVERY != 0)
             continue;
         work += u->settle(u->of, now_ns);
-        u->leads = u->leading(u->of);
+        u->leads = log_leading(u->log);
     }
     return work;
 }

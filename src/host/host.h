@@ -35,9 +35,13 @@ struct host_unit {
     int (*post)(void *of, uint64_t now_ns);
     int (*settle)(void *of, uint64_t now_ns);
     uint64_t (*next_ns)(const void *of);
-    bool (*leading)(const void *of);
-    bool leads; /* as it was after its last round */
+    void (*close)(void *of);
+    const struct log *log; /* its own, or the one underneath */
+    bool leads;            /* as it was after its last round */
 };
+
+struct host_unit host_unit_log(struct log *);
+struct host_unit host_unit_replica(struct replica *);
 
 struct host {
     struct host_options opt;

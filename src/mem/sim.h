@@ -11,7 +11,7 @@
  * calls the functions below from events of its own. The callbacks below run in the middle of an event
  * and may call sim_at, sim_note, sim_now and the white-box functions only.
  *
- * Single-threaded, and all worlds of a process by the same thread: they share a pool of mappings. */
+ * One thread at a time uses a world; several worlds do not know of each other. */
 #ifndef MEM_SIM_H
 #define MEM_SIM_H
 
@@ -84,8 +84,15 @@ void sim_cut(struct sim *, uint32_t from, uint32_t to, bool cut);
 enum sim_lie { SIM_TRUTH, SIM_SAYS_DEAD, SIM_SAYS_ALIVE };
 void sim_oracle_lie(struct sim *, uint32_t asker, uint32_t node, enum sim_lie);
 
-/* From now on: no spikes, no new tears beyond the usual rate, all cuts healed, no lies, no pauses. */
+/* Every write from one node to another takes so much longer from now on. */
+void sim_slow(struct sim *, uint32_t from, uint32_t to, uint64_t extra_ns);
+
+/* From now on: no spikes, no new tears beyond the usual rate, all cuts healed, no lies, no pauses, no
+ * slow ways. */
 void sim_calm(struct sim *);
+
+/* Spikes again. */
+void sim_rough(struct sim *);
 
 /* The clock, and events of the harness's own. Equal times run in the order they were scheduled. */
 uint64_t sim_now(const struct sim *);

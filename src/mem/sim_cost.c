@@ -14,9 +14,8 @@ static uint64_t drawn(struct sim *w, uint32_t from, uint32_t to)
     if (from == to)
         return spike ? rng_below(&w->draws, o->delay_ns_max + 1)
                      : rng_below(&w->draws, o->delay_ns_min / 8 + 2);
-    if (spike)
-        return rng_range(&w->draws, o->delay_ns_min, o->delay_ns_spike);
-    return rng_range(&w->draws, o->delay_ns_min, o->delay_ns_max);
+    return sim_chan_at(w, from, to)->extra_ns +
+           rng_range(&w->draws, o->delay_ns_min, spike ? o->delay_ns_spike : o->delay_ns_max);
 }
 
 static uint64_t max_u64(uint64_t a, uint64_t b)

@@ -1,7 +1,16 @@
 /* Lives and deaths, pauses, cuts and lies: what the harness does to the world. */
 #include "mem/sim_world.h"
 
-enum fault_mark { MARK_START = 1, MARK_CRASH, MARK_PAUSE, MARK_CUT, MARK_LIE, MARK_CALM };
+enum fault_mark {
+    MARK_START = 1,
+    MARK_CRASH,
+    MARK_PAUSE,
+    MARK_CUT,
+    MARK_LIE,
+    MARK_CALM,
+    MARK_SLOW,
+    MARK_ROUGH
+};
 
 static void mix_fault(struct sim *w, enum fault_mark mark, uint32_t a, uint32_t b, uint32_t what)
 {
@@ -117,6 +126,20 @@ void sim_oracle_lie(struct sim *w, uint32_t asker, uint32_t node, enum sim_lie l
     w->lies[(size_t)asker * w->opt.nodes_max + node] = (uint8_t)lie;
 }
 
+void sim_slow(struct sim *w, uint32_t from, uint32_t to, uint64_t extra_ns)
+{
+    CHECK(from < w->opt.nodes_max && to < w->opt.nodes_max);
+    mix_fault(w, MARK_SLOW, from, to, 0);
+    sim_mix(w, extra_ns);
+    sim_chan_at(w, from, to)->extra_ns = extra_ns;
+}
+
+void sim_rough(struct sim *w)
+{
+    mix_fault(w, MARK_ROUGH, 0, 0, 0);
+    w->calm = false;
+}
+
 void sim_calm(struct sim *w)
 {
     mix_fault(w, MARK_CALM, 0, 0, 0);
@@ -125,6 +148,7 @@ void sim_calm(struct sim *w)
         w->nodes[a].paused = false;
         for (uint32_t b = 0; b < w->opt.nodes_max; b++) {
             w->lies[(size_t)a * w->opt.nodes_max + b] = SIM_TRUTH;
+            sim_chan_at(w, a, b)->extra_ns = 0;
             if (sim_chan_at(w, a, b)->cut) {
                 sim_chan_at(w, a, b)->cut = false;
                 sim_chan_kick(w, sim_chan_at(w, a, b));

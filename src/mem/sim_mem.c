@@ -3,32 +3,38 @@
 #include "mem/sim_world.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LANES_FIRST = 256, CHUNK_BYTES = 512, RING_BITS_MAX = 32 };
 
 /* Freed rings by the logarithm of their size, chained through their first word. A mirror costs
- * several system calls and a page fault per page, and thousands of worlds come and go. */
+ * several system calls and a page fault per page, and thousands of worlds come and go. Worlds of
+ * several threads meet here, and nowhere else. */
 static void *ring_pool[RING_BITS_MAX];
+static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void *ring_take(uint32_t bytes)
 {
     void **head = &ring_pool[__builtin_ctz(bytes)];
-    void *ring = *head;
 
-    if (!ring)
-        return map_ring_alloc(bytes);
-    memcpy(head, ring, sizeof *head);
-    return ring;
+    pthread_mutex_lock(&ring_lock);
+    void *ring = *head;
+    if (ring)
+        memcpy(head, ring, sizeof *head);
+    pthread_mutex_unlock(&ring_lock);
+    return ring ? ring : map_ring_alloc(bytes);
 }
 
 static void ring_give(void *ring, uint32_t bytes)
 {
     void **head = &ring_pool[__builtin_ctz(bytes)];
 
+    pthread_mutex_lock(&ring_lock);
     memcpy(ring, head, sizeof *head);
     *head = ring;
+    pthread_mutex_unlock(&ring_lock);
 }
 
 /* What memory may hold that was somebody's before: noise, and all that a reader might take for an

@@ -2,8 +2,7 @@
  * and completions), sim_op.c (raises and reads), sim_cost.c (how long these take), sim_fault.c
  * (lives, cuts, lies) and sim_mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
  *
- * One thread uses a world, and one thread uses all worlds of a process: freed rings are pooled
- * across worlds without a lock.
+ * One thread at a time uses a world. All worlds of a process share one pool of freed rings.
  *
  * Who holds what: events, flows and ops live in pools and are named by index, because a pool may
  * move when it grows; nodes, channels, regions and lanes never move. What a caller owns (mem_flow,
@@ -127,6 +126,7 @@ struct sim_chan {           /* the ordered way from one node to another */
     uint32_t items_size;
     uint32_t words_size;
     uint32_t from, to;
+    uint64_t extra_ns; /* that everything takes longer */
     bool cut;
     bool event;      /* a SIM_EV_CHAN is queued */
     bool lost_event; /* a SIM_EV_CHAN_LOST is queued */

@@ -1,8 +1,7 @@
 #include "sim/chaos.h"
 
 #include <stdarg.h>
-
-#define US UINT64_C(1000)
+#include <string.h>
 
 void chaos_trace(const struct chaos *c, const char *fmt, ...)
 {
@@ -19,6 +18,16 @@ void chaos_trace(const struct chaos *c, const char *fmt, ...)
 uint64_t chaos_not_before(const struct chaos *c, uint32_t node, uint64_t when)
 {
     return c->paused_until[node] > when ? c->paused_until[node] : when;
+}
+
+static const char *name(const struct chaos *c, uint32_t node)
+{
+    return c->calls->name(c->ctx, node);
+}
+
+static uint64_t units(struct chaos *c, uint64_t least, uint64_t most)
+{
+    return rng_range(c->rng, least * c->unit_ns, most * c->unit_ns);
 }
 
 static uint32_t any_node(struct chaos *c)
@@ -52,16 +61,16 @@ static void restart_event(void *ctx, uint64_t arg)
 
 static void fault_crash(struct chaos *c, uint32_t host)
 {
-    if (!c->calls->is_up(c->ctx, host) || !c->calls->may_crash(c->ctx, host))
+    if (!c->calls->is_up(c->ctx, host) || c->paused_until[host] == CHAOS_STOPPED ||
+        !c->calls->may_crash(c->ctx, host))
         return;
     bool keep = rng_below(c->rng, 2);
-    chaos_trace(c, "host %u crashes, memory %s", host, keep ? "kept" : "lost");
+    chaos_trace(c, "%s crashes, memory %s", name(c, host), keep ? "kept" : "lost");
     c->life[host]++;
     c->paused_until[host] = 0;
     c->calls->crash(c->ctx, host, keep);
     c->faults++;
-    uint64_t down = rng_below(c->rng, 3) ? rng_range(c->rng, 1 * US, 60 * US)
-                                         : rng_range(c->rng, 60 * US, 600 * US);
+    uint64_t down = rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600);
     sim_at(c->sim, sim_now(c->sim) + down, restart_event, c, c->life[host] << 8 | host);
 }
 
@@ -84,13 +93,13 @@ static void fault_cut(struct chaos *c)
 {
     uint32_t a = any_node(c);
     uint32_t b = any_node(c);
-    uint64_t length = rng_range(c->rng, 10 * US, 400 * US);
+    uint64_t length = units(c, 10, 400);
     uint64_t how = rng_below(c->rng, 3);
-    chaos_trace(c, "cut %u %s %u for %llu us", a,
+    chaos_trace(c, "cut %s %s %s for %llu us", name(c, a),
                 how == 0   ? "->"
                 : how == 1 ? "<->"
                            : "<-> all,",
-                b, (unsigned long long)(length / US));
+                name(c, b), (unsigned long long)(length / 1000));
     if (how == 2) {
         for (uint32_t i = 0; i < c->hosts + c->clients; i++)
             if (i != a) {
@@ -108,10 +117,10 @@ static void fault_cut(struct chaos *c)
 /* A leader whose writes reach nobody but itself, or one. */
 static void fault_isolate(struct chaos *c, uint32_t host)
 {
-    uint64_t length = rng_range(c->rng, 20 * US, 250 * US);
+    uint64_t length = units(c, 20, 250);
     uint32_t spared = (uint32_t)rng_below(c->rng, 2 * c->hosts);
-    chaos_trace(c, "host %u reaches nobody%s for %llu us", host,
-                spared < c->hosts ? " but one" : "", (unsigned long long)(length / US));
+    chaos_trace(c, "%s reaches nobody%s for %llu us", name(c, host),
+                spared < c->hosts ? " but one" : "", (unsigned long long)(length / 1000));
     for (uint32_t q = 0; q < c->hosts; q++)
         if (q != host && q != spared)
             cut(c, host, q, length);
@@ -123,15 +132,31 @@ static void fault_isolate(struct chaos *c, uint32_t host)
 static void unpause_event(void *ctx, uint64_t node)
 {
     struct chaos *c = ctx;
-    sim_node_pause(c->sim, (uint32_t)node, false);
+    if (c->paused_until[node] != CHAOS_STOPPED)
+        sim_node_pause(c->sim, (uint32_t)node, false);
+}
+
+void chaos_stop(struct chaos *c, uint32_t node)
+{
+    chaos_trace(c, "stop %s", name(c, node));
+    c->paused_until[node] = CHAOS_STOPPED;
+    sim_node_pause(c->sim, node, true);
+}
+
+void chaos_continue(struct chaos *c, uint32_t node)
+{
+    chaos_trace(c, "continue %s", name(c, node));
+    c->paused_until[node] = 0;
+    sim_node_pause(c->sim, node, false);
 }
 
 static void fault_pause(struct chaos *c, uint32_t node)
 {
-    uint64_t length = rng_below(c->rng, 4) ? rng_range(c->rng, 2 * US, 120 * US)
-                                           : rng_range(c->rng, 120 * US, 900 * US);
+    if (c->paused_until[node] == CHAOS_STOPPED)
+        return;
+    uint64_t length = rng_below(c->rng, 4) ? units(c, 2, 120) : units(c, 120, 900);
     uint64_t until = sim_now(c->sim) + length;
-    chaos_trace(c, "pause node %u until %llu us", node, (unsigned long long)(until / US));
+    chaos_trace(c, "pause %s until %llu us", name(c, node), (unsigned long long)(until / 1000));
     c->paused_until[node] = until;
     sim_node_pause(c->sim, node, true);
     sim_at(c->sim, until, unpause_event, c, node);
@@ -152,20 +177,20 @@ static void fault_lie(struct chaos *c)
     if (asker == about)
         return;
     bool dead = rng_below(c->rng, 3) != 0;
-    chaos_trace(c, "host %u is told that host %u is %s", asker, about, dead ? "dead" : "alive");
+    chaos_trace(c, "%s is told that %s is %s", name(c, asker), name(c, about),
+                dead ? "dead" : "alive");
     sim_oracle_lie(c->sim, asker, about, dead ? SIM_SAYS_DEAD : SIM_SAYS_ALIVE);
-    sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 10 * US, 300 * US), truth_event, c,
+    sim_at(c->sim, sim_now(c->sim) + units(c, 10, 300), truth_event, c,
            (uint64_t)asker << 32 | about);
     c->faults++;
 }
 
 /* ---- when ---- */
 
-static void fault_event(void *ctx, uint64_t arg)
+static void fault_event(void *ctx, uint64_t begun)
 {
     struct chaos *c = ctx;
-    (void)arg;
-    if (c->calm)
+    if (c->calm || c->begun != begun)
         return;
     uint64_t pick = rng_below(c->rng, 100);
     if (c->duels && pick < 90)
@@ -182,7 +207,7 @@ static void fault_event(void *ctx, uint64_t arg)
         fault_lie(c);
     else if (c->clients > 0)
         c->calls->client_crash(c->ctx, (uint32_t)rng_below(c->rng, c->clients));
-    sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, 2 * c->every_ns), fault_event, c, 0);
+    sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, 2 * c->every_ns), fault_event, c, begun);
 }
 
 static void ambush_event(void *ctx, uint64_t arg)
@@ -203,16 +228,24 @@ static void ambush_event(void *ctx, uint64_t arg)
 void chaos_ambush(struct chaos *c, uint32_t host)
 {
     if (c->every_ns != 0 && !c->calm && rng_below(c->rng, 8) == 0)
-        sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, 6 * US), ambush_event, c,
+        sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, 6 * c->unit_ns), ambush_event, c,
                c->life[host] << 8 | host);
 }
 
-void chaos_init(struct chaos *c)
+void chaos_draw(struct chaos *c)
 {
-    c->every_ns = rng_below(c->rng, 10) == 0 ? 0 : rng_range(c->rng, 20 * US, 250 * US);
+    c->every_ns = rng_below(c->rng, 10) == 0 ? 0 : units(c, 20, 250);
     c->duels = c->every_ns != 0 && rng_below(c->rng, 4) == 0;
+}
+
+void chaos_begin(struct chaos *c)
+{
+    c->begun++;
+    c->calm = false;
+    memset(c->gone, 0, sizeof(c->gone));
     if (c->every_ns != 0)
-        sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, c->every_ns), fault_event, c, 0);
+        sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, c->every_ns), fault_event, c,
+               c->begun);
 }
 
 void chaos_end(struct chaos *c, bool (*spare)(void *ctx, uint32_t host))
@@ -227,9 +260,9 @@ void chaos_end(struct chaos *c, bool (*spare)(void *ctx, uint32_t host))
     for (uint32_t host = 0; host < c->hosts; host++) {
         if (c->calls->is_up(c->ctx, host))
             continue;
-        c->gone[host] = spare(c->ctx, host) && rng_below(c->rng, 3) == 0;
+        c->gone[host] = spare && spare(c->ctx, host) && rng_below(c->rng, 3) == 0;
         if (c->gone[host])
-            chaos_trace(c, "host %u stays down", host);
+            chaos_trace(c, "%s stays down", name(c, host));
         else
             c->calls->start(c->ctx, host);
     }

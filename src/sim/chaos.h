@@ -21,9 +21,11 @@ struct chaos_calls {
     bool (*leads)(void *ctx, uint32_t host);
     /* A client dies, for good or to come back; may do nothing. */
     void (*client_crash)(void *ctx, uint32_t client);
+    /* What the trace calls a host or client. */
+    const char *(*name)(void *ctx, uint32_t node);
 };
 
-enum { CHAOS_HOSTS_MAX = 16, CHAOS_NODES_MAX = 32 };
+enum { CHAOS_HOSTS_MAX = 128, CHAOS_NODES_MAX = 256 };
 
 struct chaos {
     struct sim *sim;
@@ -32,23 +34,35 @@ struct chaos {
     const struct chaos_calls *calls;
     void *ctx;
     uint32_t hosts, clients;
+    uint64_t unit_ns;  /* how long things take is drawn in these; about 15 are a heartbeat */
     uint64_t every_ns; /* mean time between faults; 0: none */
     bool duels;        /* mostly lies and isolated leaders */
     bool calm;
+    uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;
-    uint64_t paused_until[CHAOS_NODES_MAX];
-    uint64_t life[CHAOS_HOSTS_MAX]; /* counts crashes, so that late restarts are ignored */
-    bool gone[CHAOS_HOSTS_MAX];     /* stays down for the rest of the run */
+    uint64_t paused_until[CHAOS_NODES_MAX]; /* CHAOS_STOPPED: until somebody lets it go on */
+    uint64_t life[CHAOS_HOSTS_MAX];         /* counts crashes, so that late restarts are ignored */
+    bool gone[CHAOS_HOSTS_MAX];             /* stays down for the rest of the run */
 };
 
-/* Draws how much of it there will be, and begins. */
-void chaos_init(struct chaos *);
+#define CHAOS_STOPPED UINT64_MAX
+
+/* Draws how much of it there will be; a few runs have none. */
+void chaos_draw(struct chaos *);
+
+/* Begins, for the first time or again. */
+void chaos_begin(struct chaos *);
 
 /* The host has just come to lead something: perhaps that is the moment to strike. */
 void chaos_ambush(struct chaos *, uint32_t host);
 
-/* No more faults; everyone comes back but for hosts that `spare` says can be done without. */
+/* No more faults; everyone comes back but for some of the hosts that `spare` says can be done
+ * without. NULL: all come back. */
 void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
+
+/* Stops a node for as long as it is not continued; chaos leaves it alone meanwhile. */
+void chaos_stop(struct chaos *, uint32_t node);
+void chaos_continue(struct chaos *, uint32_t node);
 
 /* When the node may be stepped at the earliest, if it wants to be at `when`. */
 uint64_t chaos_not_before(const struct chaos *, uint32_t node, uint64_t when);

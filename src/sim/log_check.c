@@ -20,15 +20,9 @@ void check_fini(struct log_check *c)
 
 void check_violated(struct log_check *c, const char *property, uint64_t pos, const char *fmt, ...)
 {
-    struct run_result *r = c->result;
-    if (r->property != NULL)
-        return;
-    r->property = property;
-    r->position = pos;
-    r->time_ns = c->now_ns;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    run_violated(c->result, property, pos, fmt, ap);
     va_end(ap);
 }
 
@@ -103,7 +97,8 @@ static void check_new(struct log_check *c, uint32_t rank, const struct entry *e)
     c->source_end[e->source] = e->srcpos + frame_size(e->bytes);
 }
 
-void check_message(struct log_check *c, uint32_t rank, struct check_state *s, const struct entry *e)
+void check_message(struct log_check *c, uint32_t rank, struct ledger_state *s,
+                   const struct entry *e)
 {
     s->hash = hash_mix(s->hash, entry_hash(e));
     uint64_t k = s->count++;
@@ -123,7 +118,7 @@ void check_message(struct log_check *c, uint32_t rank, struct check_state *s, co
     c->history[c->history_count++] = s->hash;
 }
 
-void check_loaded(struct log_check *c, uint32_t rank, const struct check_state *s)
+void check_loaded(struct log_check *c, uint32_t rank, const struct ledger_state *s)
 {
     if (s->count > c->history_count || (s->count > 0 && c->history[s->count - 1] != s->hash))
         check_violated(c, "state equality", 0,

@@ -6,19 +6,13 @@
 #define SIM_LOG_CHECK_H
 
 #include "agree/entry.h"
+#include "sim/ledger.h"
 #include "sim/run.h"
 
 enum { CHECK_SOURCES_MAX = 8, CHECK_REPLICAS_MAX = 9 };
 
-/* The replicated state of the test machine: how many messages, and the hash of all of them. */
-struct check_state {
-    uint64_t count;
-    uint64_t hash;
-};
-
 struct log_check {
     struct run_result *result;
-    uint64_t now_ns;
     uint64_t seed;
 
     uint64_t *decided; /* by position / 8: hash of the entry there; 0: nobody has applied it */
@@ -41,10 +35,10 @@ void check_fill(uint64_t seed, uint32_t source, uint64_t pos, unsigned char *out
 void check_entry(struct log_check *, uint32_t rank, const struct entry *);
 
 /* Integrity, no duplicate, no gap; state equality: replica applies a message to its state. */
-void check_message(struct log_check *, uint32_t rank, struct check_state *, const struct entry *);
+void check_message(struct log_check *, uint32_t rank, struct ledger_state *, const struct entry *);
 
 /* A state that came by snapshot is one of the history. */
-void check_loaded(struct log_check *, uint32_t rank, const struct check_state *);
+void check_loaded(struct log_check *, uint32_t rank, const struct ledger_state *);
 
 /* A source was told that its stream is taken up to pos. */
 void check_ack(struct log_check *, uint32_t source, uint64_t pos);

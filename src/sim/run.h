@@ -6,8 +6,9 @@
 #ifndef SIM_RUN_H
 #define SIM_RUN_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "sim/fleet.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 
 struct run_options {
@@ -31,6 +32,35 @@ struct run_result {
     uint64_t snapshots;
     uint32_t replicas;
 };
+
+/* What the runs have in common. */
+
+#define RUN_US UINT64_C(1000)
+#define RUN_HEARTBEAT_NS (15 * RUN_US)
+
+/* Notes a violation; the first one stays. The time is noted when the run ends, which is at once. */
+void run_violated(struct run_result *, const char *property, uint64_t pos, const char *fmt,
+                  va_list);
+
+/* Draws how the memory behaves; nodes_max is left to the run. */
+void run_draw_memory(struct rng *, struct sim_options *);
+
+/* Draws the time-outs of replicas, in this order. */
+void run_draw_times(struct rng *, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns);
+
+/* What a run says of itself. */
+struct run_calls {
+    uint64_t safety_end_ns;
+    uint64_t liveness_ns;    /* within this all must be delivered once the faults have stopped */
+    void (*calm)(void *ctx); /* the faults have stopped; may be NULL */
+    bool (*all_delivered)(const void *ctx);
+    void (*stuck)(void *ctx); /* to note a violation of liveness */
+    void *ctx;
+};
+
+/* Faults, drawn; then calm; then the figures of the result. Ends and frees the fleet, of which all
+ * nodes are up. */
+void run_fleet(struct fleet *, struct run_result *, const struct run_calls *);
 
 /* The replicated log alone: one group, a few clients. */
 void run_log(const struct run_options *, struct run_result *);

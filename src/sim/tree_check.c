@@ -25,15 +25,9 @@ void tree_check_fini(struct tree_check *c)
 void tree_check_violated(struct tree_check *c, const char *property, uint64_t pos, const char *fmt,
                          ...)
 {
-    struct run_result *r = c->result;
-    if (r->property != NULL)
-        return;
-    r->property = property;
-    r->position = pos;
-    r->time_ns = c->now_ns;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+    run_violated(c->result, property, pos, fmt, ap);
     va_end(ap);
 }
 
@@ -94,7 +88,7 @@ static void append(struct tree_check *c, const struct delivery *d, uint32_t id, 
     c->group[d->group].count = n + 1;
 }
 
-void tree_check_deliver(struct tree_check *c, uint32_t host, struct tree_state *s,
+void tree_check_deliver(struct tree_check *c, uint32_t host, struct ledger_state *s,
                         const struct delivery *d)
 {
     if (!genuine_delivery(c, host, d))
@@ -127,7 +121,7 @@ void tree_check_deliver(struct tree_check *c, uint32_t host, struct tree_state *
 }
 
 void tree_check_loaded(struct tree_check *c, uint32_t host, uint16_t group,
-                       const struct tree_state *s)
+                       const struct ledger_state *s)
 {
     if (s->count > c->group[group].count ||
         (s->count > 0 && c->group[group].hash[s->count - 1] != s->hash))

@@ -9,6 +9,7 @@
 
 #include "mcast/replica.h"
 #include "mem/sim.h"
+#include "sim/ledger.h"
 #include "sim/run.h"
 
 enum {
@@ -35,14 +36,8 @@ struct cast {
     bool done;         /* the client was told so */
 };
 
-struct tree_state {
-    uint64_t count;
-    uint64_t hash;
-};
-
 struct tree_check {
     struct run_result *result;
-    uint64_t now_ns;
     uint64_t seed;
     struct cast cast[TREE_SENDERS_MAX][TREE_CASTS_MAX];
     uint32_t casts[TREE_SENDERS_MAX];
@@ -65,12 +60,12 @@ void tree_check_cast(struct tree_check *, uint32_t sender, uint64_t seq, uint8_t
                      const void *body, uint32_t bytes);
 
 /* Integrity, agreement, order within the group, state equality. */
-void tree_check_deliver(struct tree_check *, uint32_t host, struct tree_state *,
+void tree_check_deliver(struct tree_check *, uint32_t host, struct ledger_state *,
                         const struct delivery *);
 
 /* A state that came by snapshot is one of the group's. */
 void tree_check_loaded(struct tree_check *, uint32_t host, uint16_t group,
-                       const struct tree_state *);
+                       const struct ledger_state *);
 
 /* The client was told that all destinations have replied. */
 void tree_check_done(struct tree_check *, uint32_t sender, uint64_t seq);

@@ -1,0 +1,436 @@
+#include "sim/fleet.h"
+
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STEP_NS_MIN = 100,
+    CLIENT_SLOWER = 4,       /* than hosts, by so much at most */
+    HALF_ROUNDS = 40,        /* in so many there are two of which only one half is made */
+    DEATH_SEEN_NS = 1000000, /* by then everybody has heard of a death */
+};
+
+static const char *const state_names[] = {"joining", "follower", "candidate", "sync", "leader"};
+
+static bool is_client(const struct fleet_node *n)
+{
+    return n->node >= n->fleet->hosts;
+}
+
+/* ---- when to step ---- */
+
+static void step_event(void *ctx, uint64_t step);
+
+static void plan(struct fleet_node *n, uint64_t when_ns)
+{
+    struct fleet *f = n->fleet;
+    n->step++;
+    n->due_ns = chaos_not_before(&f->chaos, n->node, when_ns);
+    if (n->due_ns != UINT64_MAX)
+        sim_at(f->sim, n->due_ns, step_event, n, n->step);
+}
+
+static void plan_soon(struct fleet_node *n)
+{
+    struct fleet *f = n->fleet;
+    uint64_t slower = is_client(n) ? CLIENT_SLOWER : 1;
+    uint64_t least = is_client(n) ? 2 * STEP_NS_MIN : STEP_NS_MIN;
+    plan(n, sim_now(f->sim) + rng_range(&f->rng, least, slower * f->step_ns_max));
+}
+
+void fleet_wake(struct fleet_node *n)
+{
+    const struct fleet *f = n->fleet;
+    bool soon = n->due_ns <= sim_now(f->sim) + CLIENT_SLOWER * f->step_ns_max;
+    if (n->mem != NULL && !soon)
+        plan_soon(n);
+}
+
+static void touched(void *ctx, uint32_t node)
+{
+    struct fleet *f = ctx;
+    fleet_wake(&f->node[node]);
+}
+
+/* On shared memory a death wakes all hosts. */
+static void death_event(void *ctx, uint64_t arg)
+{
+    struct fleet *f = ctx;
+    (void)arg;
+    for (uint32_t h = 0; h < f->hosts; h++)
+        fleet_wake(&f->node[h]);
+}
+
+/* After a step that did so much work, and has to be followed by another at next_ns. */
+static void plan_next(struct fleet_node *n, int work, uint64_t next_ns)
+{
+    const struct fleet *f = n->fleet;
+    uint64_t soonest = sim_now(f->sim) + f->unit_ns;
+    if (!f->sleepy || work > 0)
+        plan_soon(n);
+    else
+        plan(n, next_ns > soonest ? next_ns : soonest);
+}
+
+/* ---- lives ---- */
+
+static int host_open(struct fleet_node *n, struct err *e)
+{
+    struct fleet *f = n->fleet;
+    if (f->calls->host_born)
+        f->calls->host_born(n);
+    for (uint32_t i = 0; i < n->members; i++) {
+        n->member[i].shown = LOG_FOLLOWER;
+        int rc = f->calls->open(&n->member[i], rng_u64(&f->rng), e);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int fleet_start(struct fleet_node *n, struct err *e)
+{
+    struct fleet *f = n->fleet;
+    CHECK(n->mem == NULL);
+    n->mem = sim_node_start(f->sim, n->node);
+    int rc = is_client(n) ? f->calls->client_open(n, e) : host_open(n, e);
+    if (rc != 0) {
+        fleet_crash(n, true);
+        return rc;
+    }
+    chaos_trace(&f->chaos, "%s starts, life %u", n->name, n->mem->incarnation);
+    plan_soon(n);
+    return 0;
+}
+
+static void member_close(struct fleet_member *m)
+{
+    struct log_stats s;
+    log_stats(m->unit.log, &s);
+    m->terms += s.terms;
+    m->snapshots += s.snapshots_loaded;
+    m->unit.close(m->unit.of);
+    m->unit.of = NULL;
+}
+
+static void end_life(struct fleet_node *n)
+{
+    const struct fleet_calls *calls = n->fleet->calls;
+    CHECK(n->fleet->stepping != n);
+    if (is_client(n))
+        calls->client_close(n);
+    for (uint32_t i = 0; i < n->members; i++)
+        if (n->member[i].unit.of)
+            member_close(&n->member[i]);
+    if (!is_client(n) && calls->host_died)
+        calls->host_died(n);
+    n->mem = NULL;
+    n->step++;
+    n->due_ns = UINT64_MAX;
+}
+
+void fleet_crash(struct fleet_node *n, bool keep_memory)
+{
+    struct fleet *f = n->fleet;
+    end_life(n);
+    sim_node_crash(f->sim, n->node, keep_memory);
+    if (f->sleepy)
+        sim_at(f->sim, sim_now(f->sim) + DEATH_SEEN_NS, death_event, f, 0);
+}
+
+/* ---- stepping ---- */
+
+static void show_state(struct fleet_member *m)
+{
+    struct fleet *f = m->host->fleet;
+    struct log_stats s;
+    log_stats(m->unit.log, &s);
+    if (s.state == m->shown)
+        return;
+    chaos_trace(&f->chaos, "%s is %s, ballot %llu, applied %llu, commit %llu, tail %llu", m->name,
+                state_names[s.state], (unsigned long long)s.ballot, (unsigned long long)s.applied,
+                (unsigned long long)s.commit, (unsigned long long)s.tail);
+    sim_note(f->sim, hash_mix(s.ballot, s.state));
+    m->shown = s.state;
+    f->moves++;
+    if (s.state == LOG_SYNC || s.state == LOG_LEADER)
+        chaos_ambush(&f->chaos, m->host->node);
+}
+
+static void self_check(struct fleet_node *n)
+{
+    for (uint32_t i = 0; i < n->members; i++) {
+        const char *broken = log_broken(n->member[i].unit.log);
+        if (broken) {
+            char text[FLEET_NAME_BYTES + ERR_TEXT_BYTES];
+            snprintf(text, sizeof(text), "%s: %s", n->member[i].name, broken);
+            n->fleet->calls->violated(n, "self-check", text);
+            return;
+        }
+    }
+}
+
+/* One round of all replicas. Now and then only half of it is made before time passes. */
+static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
+{
+    struct fleet *f = n->fleet;
+    uint64_t half = f->chaos.calm ? HALF_ROUNDS : rng_below(&f->rng, HALF_ROUNDS);
+    int work = half < 2;
+    for (uint32_t i = 0; half != 0 && i < n->members; i++)
+        work += n->member[i].unit.post(n->member[i].unit.of, now);
+    if (half != 1)
+        work += mem_poll(n->mem);
+    for (uint32_t i = 0; i < n->members; i++) {
+        struct fleet_member *m = &n->member[i];
+        if (half != 1)
+            work += m->unit.settle(m->unit.of, now);
+        show_state(m);
+        if (f->calls->stepped)
+            f->calls->stepped(m);
+        uint64_t next = m->unit.next_ns(m->unit.of);
+        *next_ns = next < *next_ns ? next : *next_ns;
+    }
+    return work;
+}
+
+static void step_event(void *ctx, uint64_t step)
+{
+    struct fleet_node *n = ctx;
+    struct fleet *f = n->fleet;
+    if (n->step != step)
+        return;
+    uint64_t now = sim_now(f->sim), next_ns = UINT64_MAX;
+    int work = 0;
+    n->due_ns = UINT64_MAX;
+    if (chaos_not_before(&f->chaos, n->node, now) > now) {
+        plan_soon(n);
+        return;
+    }
+    f->stepping = n;
+    if (is_client(n))
+        next_ns = f->calls->client_step(n, now);
+    else
+        work = round_of(n, now, &next_ns);
+    f->stepping = NULL;
+    if (!is_client(n))
+        self_check(n);
+    if (n->due_ns == UINT64_MAX)
+        plan_next(n, work, next_ns);
+}
+
+/* ---- looking ---- */
+
+struct fleet_member *fleet_member(const struct fleet *f, uint32_t host, uint16_t group)
+{
+    for (uint32_t i = 0; i < f->node[host].members; i++)
+        if (f->node[host].member[i].group == group)
+            return &f->node[host].member[i];
+    return NULL;
+}
+
+struct fleet_member *fleet_leader(const struct fleet *f, uint16_t group)
+{
+    struct fleet_member *best = NULL;
+    uint64_t ballot = 0;
+    for (uint32_t q = 0; q < f->group[group].replicas; q++) {
+        struct fleet_member *m = fleet_member(f, f->group[group].nodes[q], group);
+        struct log_stats s;
+        if (m->unit.of == NULL)
+            continue;
+        log_stats(m->unit.log, &s);
+        if (s.state == LOG_LEADER && s.ballot > ballot) {
+            best = m;
+            ballot = s.ballot;
+        }
+    }
+    return best;
+}
+
+bool fleet_unfit(const struct fleet_member *m)
+{
+    struct log_stats s;
+    if (m->unit.of == NULL)
+        return true;
+    log_stats(m->unit.log, &s);
+    return s.behind || s.state == LOG_JOINING;
+}
+
+/* How many more of the group's replicas may become unfit; negative if too many are. */
+static int to_lose(const struct fleet *f, uint16_t group)
+{
+    int left = (int)(f->group[group].replicas - 1) / 2;
+    for (uint32_t q = 0; q < f->group[group].replicas; q++)
+        left -= fleet_unfit(fleet_member(f, f->group[group].nodes[q], group));
+    return left;
+}
+
+bool fleet_spare(void *fleet, uint32_t host)
+{
+    const struct fleet *f = fleet;
+    const struct fleet_node *n = &f->node[host];
+    for (uint32_t i = 0; i < n->members; i++)
+        if (to_lose(f, n->member[i].group) < 0)
+            return false;
+    return true;
+}
+
+void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fleet_member *),
+                    char *text, size_t bytes)
+{
+    for (uint32_t h = 0; h < f->hosts; h++)
+        for (uint32_t i = 0; i < f->node[h].members; i++) {
+            const struct fleet_member *m = &f->node[h].member[i];
+            struct log_stats s = {0};
+            if (m->unit.of)
+                log_stats(m->unit.log, &s);
+            size_t at = strlen(text);
+            snprintf(text + at, bytes - at, " %s:%s/%llu", m->name,
+                     m->unit.of == NULL ? "down"
+                     : s.behind         ? "behind"
+                                        : state_names[s.state],
+                     (unsigned long long)delivered(m));
+        }
+}
+
+/* ---- what chaos asks and does ---- */
+
+static bool may_crash(void *ctx, uint32_t host)
+{
+    const struct fleet *f = ctx;
+    const struct fleet_node *n = &f->node[host];
+    for (uint32_t i = 0; i < n->members; i++)
+        if (to_lose(f, n->member[i].group) + fleet_unfit(&n->member[i]) < 1)
+            return false;
+    return true;
+}
+
+static void crash(void *ctx, uint32_t host, bool keep_memory)
+{
+    struct fleet *f = ctx;
+    fleet_crash(&f->node[host], keep_memory);
+}
+
+static void start(void *ctx, uint32_t host)
+{
+    struct fleet *f = ctx;
+    struct err e = {""};
+    if (fleet_start(&f->node[host], &e) != 0)
+        f->calls->violated(&f->node[host], "opens", e.text);
+}
+
+static bool is_up(void *ctx, uint32_t host)
+{
+    const struct fleet *f = ctx;
+    return f->node[host].mem != NULL;
+}
+
+static bool leads(void *ctx, uint32_t host)
+{
+    const struct fleet *f = ctx;
+    const struct fleet_node *n = &f->node[host];
+    for (uint32_t i = 0; i < n->members; i++) {
+        struct log_stats s;
+        log_stats(n->member[i].unit.log, &s);
+        if (s.ballot != 0)
+            return true;
+    }
+    return false;
+}
+
+static void client_crash(void *ctx, uint32_t client)
+{
+    const struct fleet *f = ctx;
+    if (f->calls->client_crash && fleet_client(f, client)->mem != NULL)
+        f->calls->client_crash(fleet_client(f, client));
+}
+
+static const char *name(void *ctx, uint32_t node)
+{
+    const struct fleet *f = ctx;
+    return f->node[node].name;
+}
+
+static const struct chaos_calls chaos_calls = {
+    .may_crash = may_crash,
+    .crash = crash,
+    .start = start,
+    .is_up = is_up,
+    .leads = leads,
+    .client_crash = client_crash,
+    .name = name,
+};
+
+/* ---- opening ---- */
+
+static int node_init(struct fleet *f, uint32_t node, struct err *e)
+{
+    struct fleet_node *n = &f->node[node];
+    *n = (struct fleet_node){.fleet = f, .node = node, .due_ns = UINT64_MAX};
+    if (is_client(n)) {
+        snprintf(n->name, sizeof(n->name), "client %u", node - f->hosts);
+        return 0;
+    }
+    snprintf(n->name, sizeof(n->name), "h%u", node);
+    n->member = calloc(f->groups, sizeof(*n->member));
+    if (n->member == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for the replicas of %s", n->name);
+    for (uint16_t g = 0; g < f->groups; g++)
+        for (uint32_t q = 0; q < f->group[g].replicas; q++)
+            if (f->group[g].nodes[q] == node) {
+                struct fleet_member *m = &n->member[n->members++];
+                *m = (struct fleet_member){.host = n, .group = g, .rank = q};
+                snprintf(m->name, sizeof(m->name), "h%u g%u", node, g);
+            }
+    return 0;
+}
+
+int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e)
+{
+    struct sim_options so = *options;
+    so.nodes_max = f->hosts + f->clients;
+    CHECK(f->hosts <= CHAOS_HOSTS_MAX && so.nodes_max <= CHAOS_NODES_MAX);
+    f->sim = sim_open(&so, e);
+    if (f->sim == NULL)
+        return ERR_NOMEM;
+    f->node = calloc(so.nodes_max, sizeof(*f->node));
+    int rc = f->node ? 0 : err_set(e, ERR_NOMEM, "no memory for %u nodes", so.nodes_max);
+    for (uint32_t i = 0; rc == 0 && i < so.nodes_max; i++)
+        rc = node_init(f, i, e);
+    if (rc != 0) {
+        fleet_free(f);
+        return rc;
+    }
+    f->chaos = (struct chaos){
+        .sim = f->sim,
+        .rng = &f->rng,
+        .trace = f->trace,
+        .calls = &chaos_calls,
+        .ctx = f,
+        .hosts = f->hosts,
+        .clients = f->clients,
+        .unit_ns = f->unit_ns,
+    };
+    if (f->sleepy)
+        sim_on_touch(f->sim, touched, f);
+    return 0;
+}
+
+void fleet_close(struct fleet *f)
+{
+    for (uint32_t i = 0; f->node && i < f->hosts + f->clients; i++)
+        if (f->node[i].mem)
+            end_life(&f->node[i]);
+}
+
+void fleet_free(struct fleet *f)
+{
+    fleet_close(f);
+    for (uint32_t h = 0; f->node && h < f->hosts; h++)
+        free(f->node[h].member);
+    free(f->node);
+    f->node = NULL;
+    sim_close(f->sim);
+    f->sim = NULL;
+}

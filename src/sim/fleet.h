@@ -1,0 +1,126 @@
+/* A fleet: hosts with their replicas, and clients, on a simulated memory in virtual time, and what
+ * befalls them.
+ *
+ * This is what `tram sim` and the simulator of tram/sim.h run alike. The fleet starts, steps and ends
+ * nodes, draws when each is stepped, and is what chaos strikes at. What a replica is made of, what a
+ * client does and what is checked is said by whoever opens it, through calls.
+ *
+ * Hosts are nodes 0 .. hosts-1, clients the nodes after them. One thread. Nodes and members stay where
+ * they are until fleet_close; calls from within a step may not end the node that is stepped. */
+#ifndef SIM_FLEET_H
+#define SIM_FLEET_H
+
+#include "host/host.h"
+#include "mcast/mcast.h"
+#include "mem/sim.h"
+#include "sim/chaos.h"
+
+enum { FLEET_NAME_BYTES = 80 };
+
+struct fleet_node;
+
+/* A replica: what a host has of one group. */
+struct fleet_member {
+    struct fleet_node *host;
+    uint16_t group;
+    uint32_t rank;
+    char name[FLEET_NAME_BYTES]; /* in traces; "h0 g0" unless the owner writes another one */
+    struct host_unit unit;       /* of is NULL while the host is down */
+    enum log_state shown;
+    uint64_t terms, snapshots; /* of earlier lives */
+};
+
+/* A host or a client. */
+struct fleet_node {
+    struct fleet *fleet;
+    uint32_t node;
+    char name[FLEET_NAME_BYTES]; /* "h0", "client 0", unless the owner writes another one */
+    struct mem *mem;             /* NULL while it is down */
+    struct fleet_member *member; /* in order of groups; none if it is a client */
+    uint32_t members;
+    uint64_t due_ns; /* when it is stepped next; UINT64_MAX: not before something happens */
+    uint64_t step;   /* number of that step: events of another one are void */
+};
+
+struct fleet_calls {
+    /* A host begins a life, before its replicas are opened; and has ended one. May be NULL. */
+    void (*host_born)(struct fleet_node *);
+    void (*host_died)(struct fleet_node *);
+
+    /* Makes m->unit for the life that its host begins. */
+    int (*open)(struct fleet_member *, uint64_t seed, struct err *);
+
+    /* After each round of a replica; may be NULL. */
+    void (*stepped)(struct fleet_member *);
+
+    /* A client begins a life, makes a step, ends. A step returns when there has to be another one
+     * though nothing happens; UINT64_MAX: never. */
+    int (*client_open)(struct fleet_node *, struct err *);
+    uint64_t (*client_step)(struct fleet_node *, uint64_t now_ns);
+    void (*client_close)(struct fleet_node *);
+
+    /* Chaos wants the client to die; may be NULL. */
+    void (*client_crash)(struct fleet_node *);
+
+    /* A host did not start for chaos, or one of its replicas saw what cannot be. */
+    void (*violated)(struct fleet_node *, const char *property, const char *text);
+};
+
+struct fleet {
+    /* The owner's to set before fleet_open. */
+    const struct fleet_calls *calls;
+    void *ctx;
+    const struct mcast_group *group; /* where the replicas are */
+    uint32_t groups, hosts, clients;
+    struct rng rng;       /* the draws of the fleet, its chaos and its owner */
+    uint64_t step_ns_max; /* between two steps of a host, or from what happens to it to its step */
+    uint64_t unit_ns;     /* of chaos */
+    FILE *trace;          /* readable; NULL: none */
+    /* Nodes sleep until something happens to them or they have something to do, as hosts on shared memory
+     * do. Else all are stepped all the time, which finds more and goes through less time. */
+    bool sleepy;
+
+    struct sim *sim;
+    struct fleet_node *node; /* hosts, then clients */
+    struct chaos chaos;
+    struct fleet_node *stepping; /* whose step this is; NULL: nobody's */
+    uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
+};
+
+/* Opens the memory (nodes_max is filled in) and makes the nodes; nobody is up. */
+int fleet_open(struct fleet *, const struct sim_options *, struct err *);
+/* Ends all lives, adds up terms and snapshots of members, which stay until fleet_free. */
+void fleet_close(struct fleet *);
+void fleet_free(struct fleet *);
+
+/* Begins a life of a node that is down. After an error it is down again. */
+int fleet_start(struct fleet_node *, struct err *);
+
+/* Ends it, as sim_node_crash does. */
+void fleet_crash(struct fleet_node *, bool keep_memory);
+
+/* Steps the node soon. */
+void fleet_wake(struct fleet_node *);
+
+static inline struct fleet_node *fleet_client(const struct fleet *f, uint32_t client)
+{
+    return &f->node[f->hosts + client];
+}
+
+/* The host's replica of the group, or NULL. */
+struct fleet_member *fleet_member(const struct fleet *, uint32_t host, uint16_t group);
+
+/* Who leads the group; of two that say so the one with the higher ballot; NULL: nobody. */
+struct fleet_member *fleet_leader(const struct fleet *, uint16_t group);
+
+/* Could not, right now, carry the group's state on: down, without state or without a say. */
+bool fleet_unfit(const struct fleet_member *);
+
+/* For chaos_end: the host, which is down, may stay so. */
+bool fleet_spare(void *fleet, uint32_t host);
+
+/* How far each replica is: " h0 g0:leader/17", after what is in the text already. */
+void fleet_describe(const struct fleet *, uint64_t (*delivered)(const struct fleet_member *),
+                    char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,76 @@
+#include "sim/run.h"
+
+#include "base/planted.h"
+
+enum { LOOK_EVERY = 256 }; /* events between two looks at whether all is delivered */
+
+void run_violated(struct run_result *r, const char *property, uint64_t pos, const char *fmt,
+                  va_list ap)
+{
+    if (r->property != NULL)
+        return;
+    r->property = property;
+    r->position = pos;
+    vsnprintf(r->text, sizeof(r->text), fmt, ap);
+}
+
+void run_draw_memory(struct rng *g, struct sim_options *so)
+{
+    uint64_t delay = rng_range(g, 200, 3000);
+    *so = (struct sim_options){
+        .delay_ns_min = delay / 4 + 1,
+        .delay_ns_max = delay,
+        .check_at_issue = PLANTED(no_fence),
+    };
+    so->seed = rng_u64(g);
+    so->delay_ns_spike = rng_range(g, 10 * RUN_US, 400 * RUN_US);
+    so->spike_per_million = rng_below(g, 2) ? (uint32_t)rng_below(g, 3000) : 0;
+    so->tear_per_million = (uint32_t)rng_below(g, 300000);
+    so->lost_after_ns = rng_range(g, 60 * RUN_US, 300 * RUN_US);
+    so->owner_answers = rng_below(g, 2);
+}
+
+void run_draw_times(struct rng *g, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns)
+{
+    *suspect_ns = rng_range(g, 40 * RUN_US, 150 * RUN_US);
+    *stagger_ns = rng_range(g, 5 * RUN_US, 40 * RUN_US);
+    *detach_ns = rng_range(g, 50 * RUN_US, 300 * RUN_US);
+}
+
+static void phases(struct fleet *f, struct run_result *r, const struct run_calls *c)
+{
+    while (r->property == NULL && sim_now(f->sim) < c->safety_end_ns && sim_step(f->sim))
+        ;
+    chaos_end(&f->chaos, fleet_spare);
+    if (c->calm)
+        c->calm(c->ctx);
+    uint64_t end = sim_now(f->sim) + c->liveness_ns;
+    bool delivered = false;
+    for (uint64_t i = 0; r->property == NULL && sim_step(f->sim); i++) {
+        if (i % LOOK_EVERY == 0 && (delivered = c->all_delivered(c->ctx)))
+            break;
+        if (sim_now(f->sim) > end)
+            break;
+    }
+    if (r->property == NULL && !delivered)
+        c->stuck(c->ctx);
+}
+
+void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
+{
+    chaos_draw(&f->chaos);
+    chaos_begin(&f->chaos);
+    phases(f, r, c);
+    r->time_ns = sim_now(f->sim);
+    r->hash = sim_hash(f->sim);
+    r->events = sim_events(f->sim);
+    r->faults = f->chaos.faults;
+    r->replicas = f->group[0].replicas;
+    fleet_close(f);
+    for (uint32_t h = 0; h < f->hosts; h++)
+        for (uint32_t i = 0; i < f->node[h].members; i++) {
+            r->terms += f->node[h].member[i].terms;
+            r->snapshots += f->node[h].member[i].snapshots;
+        }
+    fleet_free(f);
+}
