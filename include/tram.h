@@ -41,6 +41,7 @@ enum tram_code {
     TRAM_TIMEOUT = -9,    /* the time given is over; the message may still be delivered */
     TRAM_DATA_LOST = -11, /* a group lost the memory of its majority: what it had is gone */
     TRAM_BROKEN = -10,    /* a replica saw what cannot be, and has stopped */
+    TRAM_VIOLATED = -12,  /* tram/sim.h: replicas differ, or what is promised does not hold */
 };
 
 enum { TRAM_ERROR_BYTES = 320 };
@@ -59,6 +60,10 @@ struct tram_cluster;
 /* Reads and checks a cluster file. Mistakes are answered with file, line, what is wrong and what would
  * be right. */
 TRAM_API int tram_cluster_load(const char *path, struct tram_cluster **, struct tram_error *);
+/* The same from text; name stands for the file's in mistakes, and names a cluster that has no name
+ * (NULL: "cluster"). */
+TRAM_API int tram_cluster_parse(const char *text, const char *name, struct tram_cluster **,
+                                struct tram_error *);
 TRAM_API void tram_cluster_free(struct tram_cluster *);
 
 /* Changes the cluster's name, and with it its runtime directory, so that two runs of one file do not
@@ -179,6 +184,9 @@ TRAM_API int tram_client_poll(struct tram_client *);
 
 /* As tram_client_poll, but waits up to timeout_ns for something to happen. */
 TRAM_API int tram_client_wait(struct tram_client *, uint64_t timeout_ns);
+
+/* Has every destination of the message delivered it, as far as the client knows by now? */
+TRAM_API bool tram_client_done(const struct tram_client *, uint64_t ticket);
 
 /* Messages under way, and how many may be. */
 TRAM_API uint32_t tram_client_outstanding(const struct tram_client *);

@@ -24,12 +24,44 @@ struct tram_cluster {
 /* An error of the layers below as one of the API's: the text is copied. */
 int api_error(struct tram_error *, int code, const struct err *);
 
+/* What a replica of the cluster is opened with, but for mem, seed and machine. */
+struct replica_options api_replica_options(const struct tram_cluster *, uint16_t group,
+                                           uint32_t rank);
+
+void api_replica_stats(const struct replica *, uint16_t group, uint32_t rank,
+                       struct tram_replica_stats *);
+
 /* Joins the cluster's memory as a host or client. */
 int api_join(const struct tram_cluster *, const struct shm_node *self, struct mem **, struct err *);
 
 /* Opens a trace file of that name in the directory. */
 int api_trace(const struct tram_cluster *, const char *dir, const char *name,
               struct trace_writer **, struct err *);
+
+/* ---- clients elsewhere than on shared memory ---- */
+
+/* Where such a client lives; ctx is the world's own for this client. */
+struct api_world {
+    uint64_t (*now_ns)(void *ctx);
+
+    /* Lets time pass until a message of the client is done (api_client_finished), at most until until_ns.
+     * An error if it cannot. */
+    int (*wait)(void *ctx, uint64_t until_ns, struct err *);
+
+    /* The client casts a message, which is on its way with the next flush; it is told that one is
+     * done. */
+    void (*cast)(void *ctx, uint64_t seq, struct dst_set);
+    void (*done)(void *ctx, uint64_t seq);
+
+    /* tram_client_close: calls api_client_end. */
+    void (*close)(void *ctx);
+};
+
+int api_client_open(const struct tram_cluster *, const struct tram_client_options *,
+                    const struct api_world *, void *ctx, struct mem *, uint32_t place,
+                    struct tram_client **, struct err *);
+void api_client_end(struct tram_client *);
+uint64_t api_client_finished(const struct tram_client *); /* messages done */
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 

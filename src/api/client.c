@@ -31,8 +31,16 @@ struct tram_client {
     struct caster *caster;
     uint32_t place;
     struct trace_writer *trace;
-    struct call *call; /* the one under way, if any */
+    struct call *call;             /* the one under way, if any */
+    uint64_t finished;             /* messages */
+    const struct api_world *world; /* NULL: shared memory */
+    void *world_ctx;
 };
+
+static uint64_t now_ns(const struct tram_client *c)
+{
+    return c->world ? c->world->now_ns(c->world_ctx) : clock_now_ns();
+}
 
 static struct trace_id trace_id_of(const struct tram_client *c, uint64_t seq)
 {
@@ -64,8 +72,11 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
 {
     struct tram_client *c = ctx;
     (void)refused; /* cannot be: destinations are checked before they are cast */
+    c->finished++;
     if (c->trace)
         trace_done(c->trace, trace_id_of(c, seq));
+    if (c->world)
+        c->world->done(c->world_ctx, seq);
     if (c->call && c->call->ticket == seq)
         c->call->done = true;
     if (c->opt.done)
@@ -90,11 +101,8 @@ static int take_place(struct tram_client *c, struct err *e)
                    k->sizes.clients, k->conf->name);
 }
 
-static int open_all(struct tram_client *c, struct err *e)
+static int caster_make(struct tram_client *c, struct err *e)
 {
-    int rc = take_place(c, e);
-    if (rc != 0)
-        return rc;
     struct caster_options o = {
         .mem = c->mem,
         .protocol = c->cluster->protocol,
@@ -106,7 +114,14 @@ static int open_all(struct tram_client *c, struct err *e)
         .done = on_done,
         .ctx = c,
     };
-    rc = caster_open(&o, &c->caster, e);
+    return caster_open(&o, &c->caster, e);
+}
+
+static int open_all(struct tram_client *c, struct err *e)
+{
+    int rc = take_place(c, e);
+    if (rc == 0)
+        rc = caster_make(c, e);
     if (rc != 0 || c->opt.trace_dir == NULL)
         return rc;
     char name[48];
@@ -133,15 +148,49 @@ int tram_client_open(const struct tram_cluster *cluster, const struct tram_clien
     return TRAM_OK;
 }
 
+int api_client_open(const struct tram_cluster *cluster, const struct tram_client_options *o,
+                    const struct api_world *world, void *ctx, struct mem *mem, uint32_t place,
+                    struct tram_client **out, struct err *e)
+{
+    struct tram_client *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    *c = (struct tram_client){
+        .cluster = cluster, .mem = mem, .place = place, .world = world, .world_ctx = ctx};
+    if (o)
+        c->opt = *o;
+    int rc = caster_make(c, e);
+    if (rc != 0)
+        api_client_end(c);
+    else
+        *out = c;
+    return rc;
+}
+
+void api_client_end(struct tram_client *c)
+{
+    caster_close(c->caster);
+    trace_close(c->trace, NULL);
+    free(c);
+}
+
+uint64_t api_client_finished(const struct tram_client *c)
+{
+    return c->finished;
+}
+
 void tram_client_close(struct tram_client *c)
 {
     if (c == NULL)
         return;
-    caster_close(c->caster);
-    trace_close(c->trace, NULL);
-    if (c->mem)
-        mem_close(c->mem);
-    free(c);
+    if (c->world) {
+        c->world->close(c->world_ctx);
+        return;
+    }
+    struct mem *mem = c->mem;
+    api_client_end(c);
+    if (mem)
+        mem_close(mem);
 }
 
 uint32_t tram_client_place(const struct tram_client *c)
@@ -178,6 +227,8 @@ static int cast(struct tram_client *c, struct dst_set dst, const void *body, uin
     /* What is in our rings has not been sent before the next flush. */
     if (rc == 0 && c->trace)
         trace_cast(c->trace, trace_id_of(c, *ticket), (struct trace_dst){dst.group, dst.count});
+    if (rc == 0 && c->world)
+        c->world->cast(c->world_ctx, *ticket, dst);
     return rc;
 }
 
@@ -209,10 +260,20 @@ int tram_client_poll(struct tram_client *c)
 {
     caster_flush(c->caster);
     mem_poll(c->mem);
-    return caster_poll(c->caster, clock_now_ns());
+    return caster_poll(c->caster, now_ns(c));
 }
 
-int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)
+static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err *e)
+{
+    uint64_t before = c->finished, now = now_ns(c);
+    uint64_t until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
+    tram_client_poll(c);
+    int rc = c->finished != before ? 0 : c->world->wait(c->world_ctx, until, e);
+    return rc < 0 ? rc : (int)(c->finished - before);
+}
+
+/* Spins, then sleeps. */
+static int wait_here(struct tram_client *c, uint64_t timeout_ns)
 {
     uint64_t start = clock_now_ns(), now = start;
     for (uint32_t rounds = 1;; rounds++) {
@@ -236,6 +297,22 @@ int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)
         uint64_t left = timeout_ns - (now - start);
         mem_sleep(c->mem, now + (left < SLEEP_NS_MAX ? left : SLEEP_NS_MAX));
     }
+}
+
+static int wait_for(struct tram_client *c, uint64_t timeout_ns, struct err *e)
+{
+    return c->world ? wait_in_world(c, timeout_ns, e) : wait_here(c, timeout_ns);
+}
+
+int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)
+{
+    struct err e = {""};
+    return api_error(NULL, wait_for(c, timeout_ns, &e), &e);
+}
+
+bool tram_client_done(const struct tram_client *c, uint64_t ticket)
+{
+    return caster_is_done(c->caster, ticket);
 }
 
 uint32_t tram_client_outstanding(const struct tram_client *c)
@@ -263,7 +340,7 @@ int tram_call(struct tram_client *c, const uint16_t *groups, uint32_t count, con
     if (count > 0)
         memcpy(list, groups, count * sizeof(*groups));
     int rc = dst_normalise(list, count, c->cluster->conf->groups, &dst, &e);
-    uint64_t deadline = clock_now_ns() + timeout_ns;
+    uint64_t deadline = now_ns(c) + timeout_ns;
     struct call call = {.groups = list,
                         .count = rc == 0 ? dst.count : 0,
                         .replies = replies,
@@ -273,20 +350,20 @@ int tram_call(struct tram_client *c, const uint16_t *groups, uint32_t count, con
         rc = cast(c, dst, body, bytes, &call.ticket, &e);
         if (rc != ERR_AGAIN)
             break;
-        if (clock_now_ns() >= deadline)
+        if (now_ns(c) >= deadline)
             rc = ERR_TIMEOUT;
-        else
-            tram_client_wait(c, 1000000);
+        else if ((rc = wait_for(c, 1000000, &e)) >= 0)
+            rc = ERR_AGAIN;
     }
     c->call = &call;
-    while (rc == 0 && !call.done) {
-        uint64_t now = clock_now_ns();
+    while (rc >= 0 && !call.done) {
+        uint64_t now = now_ns(c);
         if (now >= deadline)
             rc = err_set(&e, ERR_TIMEOUT, "no answer from all of %u groups in %llu ms", dst.count,
                          (unsigned long long)(timeout_ns / 1000000));
         else
-            tram_client_wait(c, deadline - now);
+            rc = wait_for(c, deadline - now, &e);
     }
     c->call = NULL;
-    return api_error(error, rc, &e);
+    return api_error(error, rc < 0 ? rc : 0, &e);
 }

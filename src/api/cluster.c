@@ -12,7 +12,7 @@ static const struct {
     {ERR_INVALID, TRAM_INVALID}, {ERR_NOMEM, TRAM_NOMEM},         {ERR_SYSTEM, TRAM_SYSTEM},
     {ERR_EXISTS, TRAM_EXISTS},   {ERR_NOTFOUND, TRAM_NOTFOUND},   {ERR_TOOBIG, TRAM_TOOBIG},
     {ERR_AGAIN, TRAM_AGAIN},     {ERR_REFUSED, TRAM_REFUSED},     {ERR_TIMEOUT, TRAM_TIMEOUT},
-    {ERR_CORRUPT, TRAM_BROKEN},  {ERR_DATA_LOST, TRAM_DATA_LOST},
+    {ERR_CORRUPT, TRAM_BROKEN},  {ERR_DATA_LOST, TRAM_DATA_LOST}, {ERR_VIOLATED, TRAM_VIOLATED},
 };
 
 int api_error(struct tram_error *out, int code, const struct err *e)
@@ -70,21 +70,40 @@ static int settle(struct tram_cluster *c, struct err *e)
     return rc ? rc : overlay_open(&c->overlay, parent, f->groups, e);
 }
 
-int tram_cluster_load(const char *path, struct tram_cluster **out, struct tram_error *error)
+/* Takes over what was read. */
+static int finish(int rc, struct cluster *conf, struct tram_cluster **out, struct err *e,
+                  struct tram_error *error)
 {
-    struct err e = {""};
-    struct tram_cluster *c = calloc(1, sizeof(*c));
-    if (c == NULL)
-        return api_error(error, ERR_NOMEM, NULL);
-    int rc = cluster_load(path, &c->conf, &e);
-    if (rc == 0)
-        rc = settle(c, &e);
+    struct tram_cluster *c = rc == 0 ? calloc(1, sizeof(*c)) : NULL;
+    if (c == NULL) {
+        cluster_free(conf);
+        return api_error(error, rc ? rc : ERR_NOMEM, e);
+    }
+    c->conf = conf;
+    rc = settle(c, e);
     if (rc != 0) {
         tram_cluster_free(c);
-        return api_error(error, rc, &e);
+        return api_error(error, rc, e);
     }
     *out = c;
     return TRAM_OK;
+}
+
+int tram_cluster_load(const char *path, struct tram_cluster **out, struct tram_error *error)
+{
+    struct err e = {""};
+    struct cluster *conf = NULL;
+    int rc = cluster_load(path, &conf, &e);
+    return finish(rc, conf, out, &e, error);
+}
+
+int tram_cluster_parse(const char *text, const char *name, struct tram_cluster **out,
+                       struct tram_error *error)
+{
+    struct err e = {""};
+    struct cluster *conf = NULL;
+    int rc = cluster_parse(text, strlen(text), name ? name : "cluster", &conf, &e);
+    return finish(rc, conf, out, &e, error);
 }
 
 void tram_cluster_free(struct tram_cluster *c)
@@ -143,6 +162,22 @@ int tram_cluster_host(const struct tram_cluster *c, const char *name)
 {
     int h = cluster_host(c->conf, name);
     return h < 0 ? TRAM_NOTFOUND : h;
+}
+
+struct replica_options api_replica_options(const struct tram_cluster *c, uint16_t group,
+                                           uint32_t rank)
+{
+    return (struct replica_options){
+        .protocol = c->protocol,
+        .overlay = c->overlay,
+        .groups = c->group,
+        .group = group,
+        .rank = rank,
+        .sizes = c->sizes,
+        .heartbeat_ns = c->conf->heartbeat_ms * UINT64_C(1000000),
+        .suspect_ns = c->conf->suspect_ms * UINT64_C(1000000),
+        .detach_ns = c->conf->detach_ms * UINT64_C(1000000),
+    };
 }
 
 int api_join(const struct tram_cluster *c, const struct shm_node *self, struct mem **out,

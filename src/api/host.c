@@ -1,5 +1,6 @@
 #include "api/api.h"
 
+#include "api/machine.h"
 #include "base/clock.h"
 #include "check/trace.h"
 #include "host/host.h"
@@ -16,14 +17,11 @@ enum { PAGE_EVERY_NS = 2000000 };
 
 /* A replica of one group on this host. */
 struct place {
+    struct api_machine machine; /* first: the ctx of the calls below */
     struct tram_host *host;
     uint16_t group;
     uint32_t rank;
     struct replica *replica;
-    void *saved; /* by the user's machine, while it is being sent */
-    size_t saved_bytes;
-    unsigned char *loading;
-    size_t load_bytes, load_at;
     struct trace_writer *trace;
 };
 
@@ -38,7 +36,6 @@ struct tram_host {
     struct host loop;
     struct api_page *page;
     uint64_t page_ns;
-    const char *failure; /* of the user's machine */
 };
 
 /* ---- the page ---- */
@@ -133,72 +130,14 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
         struct trace_id id = {.seq = d->seq, .client = d->client, .life = d->life};
         trace_deliver(p->trace, who, d->number, id, (struct trace_dst){d->dst.group, d->dst.count});
     }
-    struct tram_delivery out = {
-        .group = d->group,
-        .client = d->client,
-        .life = d->life,
-        .seq = d->seq,
-        .number = d->number,
-        .dst = d->dst.group,
-        .dst_count = d->dst.count,
-        .body = d->body,
-        .bytes = d->bytes,
-    };
-    return h->machine.deliver ? h->machine.deliver(h->ctx, &out, reply, reply_max) : 0;
-}
-
-static uint64_t on_save_open(void *ctx)
-{
-    struct place *p = ctx;
-    struct tram_host *h = p->host;
-    p->saved = NULL;
-    p->saved_bytes = 0;
-    if (h->machine.save && h->machine.save(h->ctx, p->group, &p->saved, &p->saved_bytes) != 0)
-        h->failure = "the state machine could not save its state";
-    return p->saved_bytes;
-}
-
-static void on_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    struct place *p = ctx;
-    memcpy(out, (const unsigned char *)p->saved + offset, bytes);
-}
-
-static void on_save_close(void *ctx)
-{
-    struct place *p = ctx;
-    free(p->saved);
-    p->saved = NULL;
-}
-
-static void on_load_open(void *ctx, uint64_t bytes)
-{
-    struct place *p = ctx;
-    free(p->loading);
-    p->load_bytes = bytes;
-    p->load_at = 0;
-    p->loading = malloc(bytes + 1);
-    if (p->loading == NULL)
-        p->host->failure = "no memory for the state of a group";
-}
-
-static void on_load_write(void *ctx, const void *data, uint32_t bytes)
-{
-    struct place *p = ctx;
-    if (p->loading && p->load_at + bytes <= p->load_bytes)
-        memcpy(p->loading + p->load_at, data, bytes);
-    p->load_at += bytes;
+    return api_deliver(&p->machine, d, reply, reply_max);
 }
 
 static void on_load_close(void *ctx)
 {
     struct place *p = ctx;
     struct tram_host *h = p->host;
-    if (h->machine.load && p->loading &&
-        h->machine.load(h->ctx, p->group, p->loading, p->load_bytes) != 0)
-        h->failure = "the state machine could not load its state";
-    free(p->loading);
-    p->loading = NULL;
+    api_load_close(&p->machine);
     if (p->trace) {
         struct trace_replica who = {p->group, h->index, h->mem->incarnation};
         trace_start(p->trace, who, replica_delivered(p->replica));
@@ -207,11 +146,11 @@ static void on_load_close(void *ctx)
 
 static const struct mcast_machine machine_calls = {
     .deliver = on_deliver,
-    .save_open = on_save_open,
-    .save_read = on_save_read,
-    .save_close = on_save_close,
-    .load_open = on_load_open,
-    .load_write = on_load_write,
+    .save_open = api_save_open,
+    .save_read = api_save_read,
+    .save_close = api_save_close,
+    .load_open = api_load_open,
+    .load_write = api_load_write,
     .load_close = on_load_close,
 };
 
@@ -222,22 +161,17 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
 {
     const struct tram_cluster *c = h->cluster;
     struct place *p = &h->place[h->places];
-    *p = (struct place){.host = h, .group = group, .rank = rank};
-    struct replica_options o = {
-        .mem = h->mem,
-        .protocol = c->protocol,
-        .overlay = c->overlay,
-        .groups = c->group,
+    *p = (struct place){
+        .machine = {.calls = h->machine, .ctx = h->ctx, .group = group},
+        .host = h,
         .group = group,
         .rank = rank,
-        .sizes = c->sizes,
-        .heartbeat_ns = c->conf->heartbeat_ms * UINT64_C(1000000),
-        .suspect_ns = c->conf->suspect_ms * UINT64_C(1000000),
-        .detach_ns = c->conf->detach_ms * UINT64_C(1000000),
-        .seed = clock_now_ns() + group,
-        .machine = &machine_calls,
-        .ctx = p,
     };
+    struct replica_options o = api_replica_options(c, group, rank);
+    o.mem = h->mem;
+    o.seed = clock_now_ns() + group;
+    o.machine = &machine_calls;
+    o.ctx = p;
     int rc = replica_open(&o, &p->replica, e);
     if (rc != 0)
         return rc;
@@ -315,8 +249,7 @@ void tram_host_close(struct tram_host *h)
     for (uint32_t i = 0; i < h->places; i++) {
         trace_close(h->place[i].trace, NULL);
         replica_close(h->place[i].replica);
-        free(h->place[i].saved);
-        free(h->place[i].loading);
+        api_machine_fini(&h->place[i].machine);
     }
     if (h->mem) {
         api_page_close(h->page, h->mem, h->cluster->conf->host[h->index].name, h->places);
@@ -332,12 +265,13 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
     page_fill(h, clock_now_ns());
-    if (h->failure)
-        return api_error(error,
-                         err_set(&e, ERR_CORRUPT, "host %s: %s",
-                                 h->cluster->conf->host[h->index].name, h->failure),
-                         &e);
     for (uint32_t i = 0; i < h->places; i++) {
+        if (h->place[i].machine.failure)
+            return api_error(error,
+                             err_set(&e, ERR_CORRUPT, "host %s: %s",
+                                     h->cluster->conf->host[h->index].name,
+                                     h->place[i].machine.failure),
+                             &e);
         const char *broken = log_broken(replica_log(h->place[i].replica));
         if (broken)
             return api_error(
@@ -361,26 +295,32 @@ int tram_host_poll(struct tram_host *h, struct tram_error *error)
     return after_round(h, host_round(&h->loop, clock_now_ns()), error);
 }
 
-int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)
+void api_replica_stats(const struct replica *r, uint16_t group, uint32_t rank,
+                       struct tram_replica_stats *out)
 {
-    if (n >= h->places)
-        return TRAM_NOTFOUND;
-    const struct place *p = &h->place[n];
     struct log_stats s;
-    log_stats(replica_log(p->replica), &s);
+    log_stats(replica_log(r), &s);
     *out = (struct tram_replica_stats){
-        .group = p->group,
-        .rank = p->rank,
+        .group = group,
+        .rank = rank,
         .role = (enum tram_role)s.state,
-        .leader = log_leader_node(replica_log(p->replica)),
+        .leader = log_leader_node(replica_log(r)),
         .ballot = s.promised,
         .applied = s.applied,
         .commit = s.commit,
         .tail = s.tail,
         .attached = s.live,
         .behind = s.behind,
-        .delivered = replica_delivered(p->replica),
+        .delivered = replica_delivered(r),
         .terms = s.terms,
     };
+}
+
+int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)
+{
+    if (n >= h->places)
+        return TRAM_NOTFOUND;
+    const struct place *p = &h->place[n];
+    api_replica_stats(p->replica, p->group, p->rank, out);
     return TRAM_OK;
 }

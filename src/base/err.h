@@ -22,7 +22,8 @@
     X(ERR_LOST, "peer lost")                      /* the other side is gone */                     \
     X(ERR_DATA_LOST, "memory of a majority lost") /* the group cannot go on safely */              \
     X(ERR_TIMEOUT, "timed out")                   /* the deadline passed */                        \
-    X(ERR_CORRUPT, "malformed data")              /* bytes that no correct peer writes */
+    X(ERR_CORRUPT, "malformed data")              /* bytes that no correct peer writes */          \
+    X(ERR_VIOLATED, "a property is violated")     /* a checker found what must not be */
 
 enum err_code {
     ERR_OK = 0,

@@ -262,6 +262,11 @@ int caster_poll(struct caster *c, uint64_t now_ns)
     return done;
 }
 
+bool caster_is_done(const struct caster *c, uint64_t seq)
+{
+    return seq < c->next && (seq < c->oldest || c->ticket[seq % c->window].pending == 0);
+}
+
 uint32_t caster_outstanding(const struct caster *c)
 {
     return c->outstanding;

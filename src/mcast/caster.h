@@ -45,6 +45,9 @@ void caster_flush(struct caster *);
 /* Takes replies, after mem_poll; repairs what is broken. Returns how many messages were done. */
 int caster_poll(struct caster *, uint64_t now_ns);
 
+/* Has it been done? */
+bool caster_is_done(const struct caster *, uint64_t seq);
+
 /* How many are under way, and how many may be. */
 uint32_t caster_outstanding(const struct caster *);
 uint32_t caster_window(const struct caster *);
