@@ -184,6 +184,12 @@ bool amcast_down(struct amcast *a, const char *name)
     return host != NONE || group != NONE || client != NONE;
 }
 
+void amcast_replica_down(struct amcast *a, uint32_t replica, bool down)
+{
+    CHECK(replica < a->replica_keys.count);
+    a->replicas[replica].down = down;
+}
+
 void amcast_client_crashed(struct amcast *a, uint32_t client)
 {
     CHECK(client < a->client_names.count);

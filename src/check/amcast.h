@@ -88,6 +88,9 @@ const char *amcast_file_name(const struct amcast *, uint32_t file);
 /* A host, group or client of that name; false if there is none. To be called after the events. */
 bool amcast_down(struct amcast *, const char *name);
 
+/* The same for one replica; it may come back. */
+void amcast_replica_down(struct amcast *, uint32_t replica, bool down);
+
 /* The client crashed: its messages need not have left it. */
 void amcast_client_crashed(struct amcast *, uint32_t client);
 

@@ -94,6 +94,9 @@ void sim_calm(struct sim *);
 /* Spikes again. */
 void sim_rough(struct sim *);
 
+/* Changes the two usual delays. */
+void sim_pace(struct sim *, uint64_t delay_ns_min, uint64_t delay_ns_max);
+
 /* The clock, and events of the harness's own. Equal times run in the order they were scheduled. */
 uint64_t sim_now(const struct sim *);
 typedef void sim_event_fn(void *ctx, uint64_t arg);

@@ -9,7 +9,8 @@ enum fault_mark {
     MARK_LIE,
     MARK_CALM,
     MARK_SLOW,
-    MARK_ROUGH
+    MARK_ROUGH,
+    MARK_PACE
 };
 
 static void mix_fault(struct sim *w, enum fault_mark mark, uint32_t a, uint32_t b, uint32_t what)
@@ -138,6 +139,16 @@ void sim_rough(struct sim *w)
 {
     mix_fault(w, MARK_ROUGH, 0, 0, 0);
     w->calm = false;
+}
+
+void sim_pace(struct sim *w, uint64_t delay_ns_min, uint64_t delay_ns_max)
+{
+    CHECK(delay_ns_min <= delay_ns_max);
+    mix_fault(w, MARK_PACE, 0, 0, 0);
+    w->opt.delay_ns_min = delay_ns_min;
+    w->opt.delay_ns_max = delay_ns_max;
+    if (w->opt.delay_ns_spike < delay_ns_max)
+        w->opt.delay_ns_spike = delay_ns_max;
 }
 
 void sim_calm(struct sim *w)

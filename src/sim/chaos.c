@@ -59,6 +59,12 @@ static void restart_event(void *ctx, uint64_t arg)
         c->calls->start(c->ctx, host);
 }
 
+void chaos_forget(struct chaos *c, uint32_t host)
+{
+    c->life[host]++;
+    c->paused_until[host] = 0;
+}
+
 static void fault_crash(struct chaos *c, uint32_t host)
 {
     if (!c->calls->is_up(c->ctx, host) || c->paused_until[host] == CHAOS_STOPPED ||
@@ -66,8 +72,7 @@ static void fault_crash(struct chaos *c, uint32_t host)
         return;
     bool keep = rng_below(c->rng, 2);
     chaos_trace(c, "%s crashes, memory %s", name(c, host), keep ? "kept" : "lost");
-    c->life[host]++;
-    c->paused_until[host] = 0;
+    chaos_forget(c, host);
     c->calls->crash(c->ctx, host, keep);
     c->faults++;
     uint64_t down = rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600);

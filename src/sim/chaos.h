@@ -64,6 +64,9 @@ void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
 void chaos_stop(struct chaos *, uint32_t node);
 void chaos_continue(struct chaos *, uint32_t node);
 
+/* Somebody else is about to crash the host: what was planned for this life of it is void. */
+void chaos_forget(struct chaos *, uint32_t host);
+
 /* When the node may be stepped at the earliest, if it wants to be at `when`. */
 uint64_t chaos_not_before(const struct chaos *, uint32_t node, uint64_t when);
 

@@ -583,6 +583,55 @@ static void sim__cut_way_waits_then_is_lost(void **state)
     assert_true(landed > 20 && landed < 80);
 }
 
+/* How long a raise takes there and back. */
+static uint64_t trip_ns(struct sim *w, struct mem *m, uint64_t ballot)
+{
+    uint64_t before = sim_now(w);
+
+    assert_int_equal(raise_now(w, m, 0, ballot, NULL), MEM_DONE);
+    return sim_now(w) - before;
+}
+
+/* A way is made slower, all ways are given another pace, spikes end and begin again. */
+static void sim__ways_change_their_length(void **state)
+{
+    (void)state;
+    struct sim_options o = usual(18, 2);
+    o.spike_per_million = 0;
+    struct sim *w = world(&o);
+    start(w, 0, 0, MEM_BIRTH_NEW);
+    struct mem *m = sim_node_start(w, 1);
+
+    assert_true(trip_ns(w, m, 1) <= 4000);
+    sim_slow(w, 1, 0, 5000000);
+    uint64_t slow = trip_ns(w, m, 2);
+    assert_true(slow >= 5000000 && slow <= 5004000);
+    sim_slow(w, 1, 0, 0);
+    assert_true(trip_ns(w, m, 3) <= 4000);
+    sim_pace(w, 70000, 80000);
+    slow = trip_ns(w, m, 4);
+    assert_true(slow >= 140000 && slow <= 160000);
+    sim_slow(w, 0, 1, 5000000);
+    sim_calm(w); /* heals slow ways, and leaves the pace */
+    slow = trip_ns(w, m, 5);
+    assert_true(slow >= 140000 && slow <= 160000);
+    sim_close(w);
+
+    o.spike_per_million = 1000000;
+    w = world(&o);
+    start(w, 0, 0, MEM_BIRTH_NEW);
+    m = sim_node_start(w, 1);
+    uint64_t calm = 0, rough = 0;
+    sim_calm(w);
+    for (uint64_t i = 1; i <= 100; i++)
+        calm += trip_ns(w, m, i);
+    sim_rough(w);
+    for (uint64_t i = 101; i <= 200; i++)
+        rough += trip_ns(w, m, i);
+    assert_true(calm <= 100 * 4000 && rough > 100 * 20000);
+    sim_close(w);
+}
+
 static void sim__paused_owner_answers_later(void **state)
 {
     (void)state;
@@ -1139,6 +1188,7 @@ int main(void)
         cmocka_unit_test(sim__absent_owner_is_lost),
         cmocka_unit_test(sim__writer_restart_keeps_lane_content),
         cmocka_unit_test(sim__cut_way_waits_then_is_lost),
+        cmocka_unit_test(sim__ways_change_their_length),
         cmocka_unit_test(sim__paused_owner_answers_later),
         cmocka_unit_test(sim__lost_raise_may_take_effect),
         cmocka_unit_test(sim__reads_may_be_torn),
