@@ -80,10 +80,10 @@ TRAM_API int tram_sim_step(struct tram_sim *, struct tram_error *);
 /* Runs for so long. */
 TRAM_API int tram_sim_run(struct tram_sim *, uint64_t ns, struct tram_error *);
 
-/* Runs until nothing is under way: all clients have all answers, whatever one replica has delivered all
- * running ones that have to have delivered, each of them is whole again, and each group of whose hosts a
- * majority runs has a leader. TRAM_TIMEOUT if that is not so after limit_ns; the text says who lacks
- * what. */
+/* Runs until nothing is under way: all clients have all answers; what one replica has delivered, all that
+ * run and have to have delivered; and each group of whose hosts a majority runs has a leader that
+ * reaches all of them that do. TRAM_TIMEOUT if that is not so after limit_ns; the text says who is how
+ * far. */
 TRAM_API int tram_sim_run_idle(struct tram_sim *, uint64_t limit_ns, struct tram_error *);
 
 /* Runs until the client has all answers to the message. TRAM_TIMEOUT after limit_ns. */

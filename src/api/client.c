@@ -160,6 +160,10 @@ int api_client_open(const struct tram_cluster *cluster, const struct tram_client
     if (o)
         c->opt = *o;
     int rc = caster_make(c, e);
+    /* All at once: in a simulated memory what is on its way to a region that is not there yet holds up
+     * what comes after it. */
+    for (uint32_t g = 0; rc == 0 && g < cluster->conf->groups; g++)
+        rc = caster_group_open(c->caster, (uint16_t)g, e);
     if (rc != 0)
         api_client_end(c);
     else

@@ -19,7 +19,8 @@ enum {
     TEAR_PER_MILLION = 100000,
     SPIKE_PER_MILLION = 1000,
     CLIENT_LOOKS_NS =
-        5000000, /* how often one that waits looks after its rings, as on shared memory */
+        5000000,     /* how often one that waits looks after its rings, as on shared memory */
+    LOOK_EVERY = 64, /* events between two looks at whether it is idle */
     UNITS_PER_HEARTBEAT = 15, /* of chaos */
     FAULT_EVERY_UNITS = 100,  /* where the draw says never */
 };
@@ -285,8 +286,14 @@ static bool group_is_level(const struct tram_sim *s, uint16_t group)
             replica_delivered(place_at(m)->replica) != witness_delivered(s->witness, group))
             return false;
     }
+    if (running <= g->replicas / 2)
+        return true;
     const struct fleet_member *leader = fleet_leader(&s->fleet, group);
-    return running <= g->replicas / 2 || (leader && runs(s, leader->host->node));
+    if (leader == NULL || !runs(s, leader->host->node))
+        return false;
+    struct log_stats l;
+    log_stats(leader->unit.log, &l);
+    return l.live >= running;
 }
 
 static bool is_idle(const struct tram_sim *s)
@@ -326,7 +333,7 @@ struct until {
     const struct tram_client *client;
     uint64_t ticket; /* or how many were finished */
     uint64_t seen;   /* news at the last look */
-    bool looked;
+    uint64_t events; /* that it was asked after */
 };
 
 /* Runs until the condition is met or the time is reached; 1, 0 or an error. */
@@ -349,13 +356,12 @@ static int run(struct tram_sim *s, struct until *u, uint64_t end_ns, struct err 
     return rc;
 }
 
-/* Asked after every event: looks only where there are news. */
+/* Asked after every event: looks where there are news, and now and then. */
 static bool until_idle(struct tram_sim *s, struct until *u)
 {
     uint64_t news = s->news + s->fleet.moves;
-    if (u->looked && u->seen == news)
+    if (u->events++ % LOOK_EVERY != 0 && u->seen == news)
         return false;
-    u->looked = true;
     u->seen = news;
     return is_idle(s);
 }

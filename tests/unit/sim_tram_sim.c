@@ -350,6 +350,12 @@ static void tram_sim__tickets_are_answered_by_callbacks(void **state)
     assert_int_equal(a.sum, 2 * (4 + 8 + 12));
     assert_false(tram_client_done(c, ticket[2] + 1));
 
+    /* Once more, when it has nothing to look for and sleeps. */
+    idle(&t);
+    MUST(&t, tram_sim_run(t.sim, SECOND, &t.error));
+    MUST(&t, tram_cast(c, groups, 1, &value, sizeof(value), &ticket[0], &t.error));
+    MUST(&t, tram_sim_run_done(t.sim, c, ticket[0], MS, &t.error));
+
     /* tram_client_wait lets the simulation run, too. */
     MUST(&t, tram_cast(c, groups, 1, &value, sizeof(value), NULL, &t.error));
     assert_int_equal(tram_client_wait(c, SECOND), 1);
@@ -407,6 +413,11 @@ static void tram_sim__killed_leaders_are_replaced(void **state)
             MUST(&t, tram_sim_kill(t.sim, leader, keep, &t.error));
             struct tram_replica_stats s;
             assert_int_equal(tram_sim_replica(t.sim, leader, "red", &s), TRAM_NOTFOUND);
+            uint64_t before = tram_sim_now(t.sim);
+            add(&t, RED, 1, 0);
+            /* A death is known before the next heartbeat, which is every 10 ms. */
+            if (i == 0)
+                assert_true(tram_sim_now(t.sim) - before < 5 * MS);
             sum += i;
             assert_int_equal(add(&t, RED, 3, i), sum);
             assert_string_not_equal(tram_sim_leader(t.sim, "red"), leader);
@@ -440,6 +451,30 @@ static void tram_sim__a_stopped_leader_is_replaced_and_goes_on(void **state)
     MUST(&t, tram_sim_check(t.sim, NULL, &t.error));
     MUST(&t, tram_sim_continue(t.sim, leader, &t.error));
     all_have(&t, GREEN, 3);
+    close_test(&t);
+}
+
+/* Nobody else is there to wake it. */
+static void tram_sim__one_host_alone_goes_on(void **state)
+{
+    (void)state;
+    struct test t = {0};
+    struct tram_sim_options o = options_of(&t, 21);
+    const uint16_t one = 0;
+    uint64_t value = 3, ticket;
+    MUST(&t, tram_cluster_parse("hosts: [{name: h1}]\ngroups: [{name: g1, replicas: [h1]}]\n", NULL,
+                                &t.cluster, &t.error));
+    MUST(&t, tram_sim_open(t.cluster, &o, &t.sim, &t.error));
+    MUST(&t, tram_sim_client_open(t.sim, NULL, &t.client, &t.error));
+    idle(&t);
+    MUST(&t, tram_sim_stop(t.sim, "h1", &t.error));
+    MUST(&t, tram_sim_run(t.sim, SECOND, &t.error));
+    MUST(&t, tram_cast(t.client, &one, 1, &value, sizeof(value), &ticket, &t.error));
+    /* Not at a time at which the client writes again. */
+    assert_int_equal(tram_sim_run_done(t.sim, t.client, ticket, 1007 * MS, &t.error), TRAM_TIMEOUT);
+    MUST(&t, tram_sim_continue(t.sim, "h1", &t.error));
+    MUST(&t, tram_sim_run_done(t.sim, t.client, ticket, MS / 10, &t.error));
+    MUST(&t, tram_sim_check(t.sim, NULL, &t.error));
     close_test(&t);
 }
 
@@ -532,6 +567,9 @@ static void tram_sim__chaos_strikes_and_breaks_nothing(void **state)
         MUST(&t, tram_sim_check(t.sim, NULL, &t.error));
         tram_sim_heal(t.sim);
         all_have(&t, RED, sum);
+        uint64_t before = tram_sim_now(t.sim);
+        add(&t, RED, 1, 0);
+        assert_true(tram_sim_now(t.sim) - before < MS); /* as quick as before */
         restarts += t.starts - HOSTS;
         close_test(&t);
     }
@@ -858,6 +896,7 @@ int main(void)
         cmocka_unit_test(tram_sim__at_calls_at_that_time),
         cmocka_unit_test(tram_sim__killed_leaders_are_replaced),
         cmocka_unit_test(tram_sim__a_stopped_leader_is_replaced_and_goes_on),
+        cmocka_unit_test(tram_sim__one_host_alone_goes_on),
         cmocka_unit_test(tram_sim__cut_ways_heal),
         cmocka_unit_test(tram_sim__delays_are_felt),
         cmocka_unit_test(tram_sim__chaos_strikes_and_breaks_nothing),
