@@ -21,3 +21,8 @@ uint64_t clock_thread_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
+
+uint64_t clock_utc_s(void)
+{
+    return read_clock(CLOCK_REALTIME) / 1000000000u;
+}

@@ -11,4 +11,7 @@ uint64_t clock_now_ns(void);
 /* CPU time that the calling thread has used, in nanoseconds: what others do on the machine hardly shows. */
 uint64_t clock_thread_ns(void);
 
+/* Seconds since 1970, by the machine's wall clock: for dates in reports, not for measuring. */
+uint64_t clock_utc_s(void);
+
 #endif

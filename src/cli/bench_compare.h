@@ -20,11 +20,12 @@ enum {
     COMPARE_FIGURES_MAX = 4,
     COMPARE_NOTES_MAX = 6,
     COMPARE_FACTS_MAX = 16,
-    COMPARE_NO_CELL = -1,
+    COMPARE_WORD_BYTES = 40,
 };
 
 struct compare_cell {
     struct bench_args args; /* the case, ready for `measure` */
+    char name[80]; /* "figure 5: depth, 3 destinations"; of the first figure that shows it */
     struct bench_point turn[COMPARE_TURNS_MAX];
     uint32_t turns;            /* that were measured */
     struct bench_point median; /* over the turns, of every number by itself */
@@ -34,7 +35,7 @@ struct compare_cell {
 };
 
 struct compare_series {
-    char name[32];
+    char name[COMPARE_WORD_BYTES];
     bool tree;      /* competes for the best tree of the figure */
     bool dashed;    /* in plots */
     uint8_t colour; /* in plots, 0 to 3 */
@@ -45,6 +46,7 @@ struct compare_series {
 struct compare_figure {
     uint32_t number; /* in the paper */
     char title[96];
+    const char *remark; /* that helps to read it, or NULL */
     const char *x_name; /* "destinations" */
     uint32_t x[COMPARE_X_MAX], xs;
     struct compare_series series[COMPARE_SERIES_MAX];
@@ -93,8 +95,8 @@ void compare_close(struct compare *);
 void compare_add_fact(struct compare *, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The processor, kernel, versions and so on of where we run. */
-void compare_facts_here(struct compare *, enum bench_layout);
+/* The processor, kernel, versions and so on of where we run, and how points are measured. */
+void compare_facts_here(struct compare *);
 
 /* Measures all cells, once in every turn, so that a bad minute of the machine is one turn of many
  * points and not all turns of one. A cell that fails is left out from then on. What is measured
@@ -103,7 +105,7 @@ void compare_facts_here(struct compare *, enum bench_layout);
 uint32_t compare_run(struct compare *, compare_measure *, void *ctx, FILE *progress,
                      const volatile sig_atomic_t *stop);
 
-/* ---- reading it ---- */
+/* ---- reading it (bench_tables.c) ---- */
 
 enum compare_metric {
     COMPARE_LATENCY, /* ns */
@@ -123,13 +125,45 @@ uint32_t compare_clients(const struct compare *, const struct compare_figure *, 
 int compare_best(const struct compare *, const struct compare_figure *, uint32_t x,
                  enum compare_metric);
 
+/* A figure's values as words in rows and columns, the heads first: for who prints them. */
+struct compare_table {
+    uint32_t rows, columns;
+    char word[COMPARE_X_MAX + 1][COMPARE_SERIES_MAX + 2][COMPARE_WORD_BYTES];
+};
+
+void compare_table(const struct compare *, const struct compare_figure *, enum compare_metric,
+                   struct compare_table *);
+
+/* What a metric is called, with its unit; in which unit values are shown, and how. */
+const char *compare_metric_name(enum compare_metric);
+double compare_shown(enum compare_metric, double value);
+void compare_number(char word[COMPARE_WORD_BYTES], double shown);
+
+/* How many metrics a figure shows: 1 or all. */
+uint32_t compare_metrics(const struct compare_figure *);
+
+/* What the figures say in words, to be put beside the paper's; may be empty. */
+void compare_finding(const struct compare *, const struct compare_figure *, enum compare_metric,
+                     char *text, size_t bytes);
+
 /* Tables in Markdown. */
 void compare_print(const struct compare *, FILE *);
 
-/* Everything, every turn of every cell, as one JSON object (bench_report.c, as the next). */
+/* Everything, every turn of every cell, as one JSON object (bench_json.c). */
 void compare_json(const struct compare *, FILE *);
 
-/* Writes index.html and compare.json into the directory, which is made if need be. */
+/* ---- the report (bench_report.c, bench_plot.c) ---- */
+
+/* Makes the directory of a report, if need be. Called before the run, so that one who may not write there
+ * hears of it at once. */
+int compare_report_dir(const char *dir, struct err *);
+
+/* Writes index.html and compare.json into the directory. */
 int compare_report(const struct compare *, const char *dir, struct err *);
+
+/* Its parts: text escaped, good within an attribute too; one plot. */
+void compare_html(FILE *, const char *text);
+void compare_plot(FILE *, const struct compare *, const struct compare_figure *,
+                  enum compare_metric);
 
 #endif

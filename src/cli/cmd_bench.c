@@ -1,10 +1,11 @@
 /* tram bench: how fast the protocols are on this machine, beside what the machine itself can do.
  *
- * Options and output; the measurements are in bench_log.c and bench_tree.c. */
+ * Options and output; the measurements are in bench_log.c and bench_tree.c, the comparison of many in
+ * bench_compare.c. */
 #include "agree/entry.h"
 #include "agree/log.h"
 #include "cli/args.h"
-#include "cli/bench.h"
+#include "cli/bench_compare.h"
 #include "cli/cmd.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 static const char usage[] =
     "usage: tram bench [OPTIONS]\n"
+    "       tram bench --compare [--quick] [--report DIR] [OPTIONS]\n"
     "\n"
     "Measures on shared memory, in one run: the round trip of a cache line between two cores, the\n"
     "latency of single messages, and the saturated throughput.\n"
@@ -23,7 +25,9 @@ static const char usage[] =
     "                    given)\n"
     "  --replicas R      of a group, 1 to 9 (default 3)\n"
     "  --payload BYTES   of a message, 0 to 65536 (default 64)\n"
-    "  --seconds S       length of each of the two measurements (default 2)\n"
+    "  --seconds S       length of each of the two measurements (default 2); with --compare of all "
+    "of\n"
+    "                    them together (default 120)\n"
     "  --log-bytes B     size of a log ring, a power of two (default: log 1048576, tree 262144)\n"
     "  --json            one JSON object instead of text\n"
     "\n"
@@ -31,15 +35,34 @@ static const char usage[] =
     "  --groups G        1 to 64 (default 8)\n"
     "  --tree SHAPE      base, breadth or depth (default breadth)\n"
     "  --dst K           destinations of a message, drawn at random; all if K is G (default 1)\n"
+    "  --adjacent        destinations are neighbours in the tree instead\n"
     "  --clients C       that saturate it, 1 to 64 (default 8)\n"
     "  --hosts H         1 to 16, at least as many as replicas (default as many, at least 3)\n"
     "  --layout NAME     threads: one polls all hosts, another is all clients (default);\n"
     "                    procs: every host is a process; single: one thread is everything, and "
     "its\n"
     "                    CPU time is measured, which shows the work whatever else the machine "
-    "does\n";
+    "does\n"
+    "\n"
+    "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:\n"
+    "  --compare         base, breadth, depth and genuine, over 1 to G destinations at random and\n"
+    "                    adjacent, messages of 64 to 65536 bytes, 1 to 5 replicas; tables on "
+    "standard\n"
+    "                    output. --clients is the most that are tried. Takes a few minutes.\n"
+    "  --quick           about half of the points, in less than a minute\n"
+    "  --report DIR      also writes DIR/index.html, with plots, and DIR/compare.json\n";
 
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
+
+enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, TURNS = 5, QUICK_TURNS = 3 };
+
+/* What the command line asks for. */
+struct options {
+    struct bench_args bench;
+    bool protocol_given, compare, quick;
+    const char *report;
+    const char *single; /* an option given that --compare has no use for, or NULL */
+};
 
 static const char *const layout_names[] = {
     [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single"};
@@ -175,11 +198,18 @@ static int parse_number(const char *o, const char *value, struct bench_args *a)
     return args_unknown("bench", o);
 }
 
-static int check(struct bench_args *a)
+static int check(struct options *o)
 {
+    struct bench_args *a = &o->bench;
     if (a->log_bytes & (a->log_bytes - 1))
         return args_bad("bench", "--log-bytes", "needs a power of two");
-    if (!a->mcast)
+    if (o->compare && o->single)
+        return args_bad("bench", o->single, "--compare measures them all");
+    if (!o->compare && (o->quick || o->report))
+        return args_bad("bench", o->quick ? "--quick" : "--report", "goes with --compare");
+    if (a->seconds == 0)
+        a->seconds = !o->compare ? SECONDS : o->quick ? QUICK_SECONDS : COMPARE_SECONDS;
+    if (!a->mcast && !o->compare)
         return CMD_DONE;
     if (a->hosts == 0)
         a->hosts = a->replicas > 3 ? a->replicas : 3;
@@ -190,34 +220,154 @@ static int check(struct bench_args *a)
     return CMD_DONE;
 }
 
-static int parse(int argc, char **argv, struct bench_args *a)
+/* Options without a value. */
+static bool parse_flag(const char *name, struct options *o)
 {
-    bool chosen = false;
+    const struct {
+        const char *name;
+        bool *to;
+    } flags[] = {
+        {"--json", &o->bench.json},
+        {"--adjacent", &o->bench.adjacent},
+        {"--compare", &o->compare},
+        {"--quick", &o->quick},
+    };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(name, flags[i].name) == 0)
+            return *flags[i].to = true;
+    return false;
+}
+
+static int parse_valued(const char *name, const char *value, struct options *o)
+{
+    struct bench_args *a = &o->bench;
+    if (strcmp(name, "--protocol") == 0) {
+        o->protocol_given = true;
+        return parse_protocol(name, value, a);
+    }
+    if (strcmp(name, "--layout") == 0)
+        return parse_layout(name, value, a);
+    if (strcmp(name, "--tree") == 0)
+        return parse_shape(name, value, a);
+    if (strcmp(name, "--report") == 0) {
+        o->report = value;
+        return value && value[0] ? CMD_DONE : args_bad("bench", name, "needs a directory");
+    }
+    if (strcmp(name, "--serve-cluster") == 0) {
+        a->serve = value; /* with --serve-host: how bench_tree.c starts us as a host */
+        return CMD_DONE;
+    }
+    a->mcast |= !o->protocol_given && strcmp(name, "--groups") == 0;
+    return parse_number(name, value, a);
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    static const char *const singles[] = {"--protocol", "--tree", "--dst", "--adjacent"};
     for (int i = 1; i < argc; i++) {
-        const char *o = argv[i];
-        if (strcmp(o, "--json") == 0) {
-            a->json = true;
+        const char *name = argv[i];
+        for (size_t k = 0; k < sizeof(singles) / sizeof(singles[0]); k++)
+            if (strcmp(name, singles[k]) == 0)
+                o->single = name;
+        if (parse_flag(name, o))
             continue;
-        }
-        const char *value = i + 1 < argc ? argv[++i] : NULL;
-        int rc = CMD_DONE;
-        if (strcmp(o, "--protocol") == 0) {
-            rc = parse_protocol(o, value, a);
-            chosen = true;
-        } else if (strcmp(o, "--layout") == 0) {
-            rc = parse_layout(o, value, a);
-        } else if (strcmp(o, "--tree") == 0) {
-            rc = parse_shape(o, value, a);
-        } else if (strcmp(o, "--serve-cluster") == 0) {
-            a->serve = value; /* with --serve-host: how bench_tree.c starts us as a host */
-        } else {
-            rc = parse_number(o, value, a);
-            a->mcast |= !chosen && strcmp(o, "--groups") == 0;
-        }
+        int rc = parse_valued(name, i + 1 < argc ? argv[++i] : NULL, o);
         if (rc != CMD_DONE)
             return rc;
     }
-    return check(a);
+    return check(o);
+}
+
+/* ---- the comparison ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static int measure_on_shm(void *ctx, const struct bench_args *point, struct bench_point *out,
+                          struct err *e)
+{
+    (void)ctx;
+    return bench_tree_point(point, out, e);
+}
+
+static void write_command(struct compare *c, int argc, char **argv)
+{
+    size_t used = (size_t)snprintf(c->command, sizeof(c->command), "tram");
+    for (int i = 0; i < argc && used < sizeof(c->command); i++)
+        used += (size_t)snprintf(c->command + used, sizeof(c->command) - used, " %s", argv[i]);
+}
+
+/* What was measured until then is worth having: errors and ^C only leave out the rest. */
+static int compare(const struct options *o, int argc, char **argv)
+{
+    struct compare_options co = {
+        .args = o->bench, .turns = o->quick ? QUICK_TURNS : TURNS, .quick = o->quick};
+    struct sigaction on = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct compare c;
+    struct err e = {""};
+    int rc = o->report ? compare_report_dir(o->report, &e) : 0;
+    if (rc == 0)
+        rc = compare_open(&c, &co, &e);
+    if (rc != 0) {
+        fprintf(stderr, "tram bench: %s\n", e.text);
+        return CMD_FAILED;
+    }
+    snprintf(c.origin, sizeof(c.origin), "measured on shared memory");
+    write_command(&c, argc, argv);
+    compare_facts_here(&c);
+    sigaction(SIGINT, &on, NULL);
+    uint32_t missing = compare_run(&c, measure_on_shm, NULL, stderr, &interrupted);
+    if (o->bench.json)
+        compare_json(&c, stdout);
+    else
+        compare_print(&c, stdout);
+    if (o->report)
+        rc = compare_report(&c, o->report, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (o->report)
+        fprintf(stderr, "wrote %s/index.html and %s/compare.json\n", o->report, o->report);
+    if (missing > 0)
+        fprintf(stderr, "tram bench: %u of %u points have no value\n", missing, c.cells);
+    compare_close(&c);
+    return rc == 0 && missing == 0 && !interrupted ? CMD_DONE : CMD_FAILED;
+}
+
+/* ---- one case ---- */
+
+static int measure_one(const struct bench_args *a)
+{
+    struct err e = {""};
+    struct bench_figures *f = calloc(1, sizeof(*f));
+    if (f == NULL) {
+        fprintf(stderr, "tram bench: out of memory\n");
+        return CMD_FAILED;
+    }
+    hist_init(&f->line);
+    hist_init(&f->latency);
+    int rc = a->mcast ? bench_tree(a, f, &e) : bench_log(a, f, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (a->json)
+        print_json(a, f);
+    else
+        print(a, f);
+    free(f);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
+static int serve(const struct bench_args *a)
+{
+    struct err e = {""};
+    int rc = bench_tree_serve(a, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: host %u: %s\n", a->serve_host + 1, e.text);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
 int cmd_bench(int argc, char **argv)
@@ -227,37 +377,16 @@ int cmd_bench(int argc, char **argv)
             fputs(usage, stdout);
             return CMD_DONE;
         }
-    struct bench_args a = {.replicas = 3,
-                           .payload = 64,
-                           .seconds = 2,
-                           .groups = 8,
-                           .dst = 1,
-                           .clients = 8,
-                           .shape = OVERLAY_breadth};
-    int rc = parse(argc, argv, &a);
+    struct options o = {.bench = {.replicas = 3,
+                                  .payload = 64,
+                                  .groups = 8,
+                                  .dst = 1,
+                                  .clients = 8,
+                                  .shape = OVERLAY_breadth}};
+    int rc = parse(argc, argv, &o);
     if (rc != CMD_DONE)
         return rc;
-    struct err e = {""};
-    if (a.serve) {
-        rc = bench_tree_serve(&a, &e);
-        if (rc != 0)
-            fprintf(stderr, "tram bench: host %u: %s\n", a.serve_host + 1, e.text);
-        return rc == 0 ? CMD_DONE : CMD_FAILED;
-    }
-    struct bench_figures *f = calloc(1, sizeof(*f));
-    if (f == NULL) {
-        fprintf(stderr, "tram bench: out of memory\n");
-        return CMD_FAILED;
-    }
-    hist_init(&f->line);
-    hist_init(&f->latency);
-    rc = a.mcast ? bench_tree(&a, f, &e) : bench_log(&a, f, &e);
-    if (rc != 0)
-        fprintf(stderr, "tram bench: %s\n", e.text);
-    else if (a.json)
-        print_json(&a, f);
-    else
-        print(&a, f);
-    free(f);
-    return rc == 0 ? CMD_DONE : CMD_FAILED;
+    if (o.bench.serve)
+        return serve(&o.bench);
+    return o.compare ? compare(&o, argc, argv) : measure_one(&o.bench);
 }
