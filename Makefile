@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all demo deps test asan tsan format clean
+.PHONY: all bench demo deps test asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -16,6 +16,14 @@ $(BUILD)/build.ninja: | deps
 # 8 groups of 3 replicas, load, a host killed and brought back, and a verdict, in 12 seconds.
 demo: all
 	@$(BUILD)/tram demo
+
+# Tree and genuine compared, in a few minutes: REPORT/index.html with plots, and the tables as REPORT/compare.md.
+# More options in BENCH, for instance make bench BENCH="--layout procs".
+REPORT ?= $(BUILD)/bench-report
+bench: all
+	@mkdir -p $(REPORT)
+	@$(BUILD)/tram bench --compare --report $(REPORT) $(BENCH) > $(REPORT)/compare.md
+	@echo "wrote $(REPORT)/compare.md"
 
 # Everything, in all three builds; ends with "N passed, N failed".
 test: deps

@@ -21,7 +21,7 @@ double compare_value(const struct compare *c, const struct compare_figure *f, ui
         return NAN;
     if (metric == COMPARE_LATENCY)
         return cell->median.latency_ns;
-    if (metric == COMPARE_RATE)
+    if (rate <= 0 || metric == COMPARE_RATE)
         return rate > 0 ? rate : NAN;
     return rate / compare_value(c, f, (uint32_t)f->series[series].reference, x, COMPARE_RATE);
 }

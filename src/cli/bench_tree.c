@@ -22,6 +22,7 @@ enum {
     REPLY_MAX = 16,
     WARM_UP_CASTS = 1000,
     WARM_UP_AT_LEAST = 20,
+    MESSAGES_AT_LEAST = 100,
     SETS = 1024,         /* destination sets, drawn before anything is timed */
     IDLE_POLLS = 64,     /* with processes: polls without a reply before others may have the core */
     CASTS_A_TURN = 32,   /* of one client before the next one's turn */
@@ -394,14 +395,22 @@ static uint64_t done_in_all(const struct bench *b)
     return done;
 }
 
-/* Saturates it for that long with all clients that are open. Returns the seconds that it took. */
+/* Enough to tell a rate by; or nobody answers. */
+static bool enough(const struct bench *b, uint64_t first, uint64_t late_ns)
+{
+    return done_in_all(b) - first >= MESSAGES_AT_LEAST ||
+           late_ns > BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+}
+
+/* Saturates it for that long with all clients that are open; longer if the other thread or process had
+ * no core meanwhile. Returns the seconds that it took. */
 static double measure_throughput(struct bench *b, uint64_t for_ns, uint64_t *messages)
 {
     bool single = b->args.layout == BENCH_SINGLE;
     uint64_t first = done_in_all(b), start = clock_now_ns(), now = start;
     uint64_t cpu = clock_thread_ns();
     uint64_t stop = start + for_ns;
-    for (uint32_t idle = 0; now < stop; now = clock_now_ns()) {
+    for (uint32_t idle = 0; now < stop || !enough(b, first, now - stop); now = clock_now_ns()) {
         int work = 0;
         for (uint32_t c = 0; c < b->clients; c++) {
             struct user *u = &b->user[c];

@@ -94,10 +94,10 @@ static void print_json(const struct bench_args *a, const struct bench_figures *f
     printf("{\"protocol\":\"%s\",\"transport\":\"shm\",\"replicas\":%u,\"payload\":%u,",
            protocol_name(a), a->replicas, a->payload);
     if (a->mcast)
-        printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"clients\":%u,\"hosts\":%u,"
-               "\"layout\":\"%s\",",
-               a->groups, overlay_shape_name(a->shape), a->dst, a->clients, a->hosts,
-               layout_names[a->layout]);
+        printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"adjacent\":%s,\"clients\":%u,"
+               "\"hosts\":%u,\"layout\":\"%s\",",
+               a->groups, overlay_shape_name(a->shape), a->dst, a->adjacent ? "true" : "false",
+               a->clients, a->hosts, layout_names[a->layout]);
     print_json_hist("line_round_trip_ns", &f->line);
     putchar(',');
     print_json_hist("latency_ns", &f->latency);
@@ -115,12 +115,12 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
 {
     double rate = (double)f->messages / f->seconds;
     if (a->mcast)
-        printf("%u groups of %u replicas, %s%s, %u hosts %s, %u-byte messages to %u %s\n",
+        printf("%u groups of %u replicas, %s%s, %u hosts %s, %u-byte messages to %u%s %s\n",
                a->groups, a->replicas,
                a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
                a->protocol == MCAST_TREE ? " tree" : "", a->hosts,
                a->layout == BENCH_PROCS ? "as processes" : "in one thread", a->payload, a->dst,
-               a->dst == 1 ? "group" : "groups");
+               a->adjacent ? " adjacent" : "", a->dst == 1 ? "group" : "groups");
     else
         printf("replicated log, %u replicas, %u-byte messages, shared memory, 2 threads\n",
                a->replicas, a->payload);
@@ -130,7 +130,7 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
                &f->latency);
     if (hist_count(&f->line) > 0)
         printf("%-34s %.2f\n", "  in cache line round trips", f->ratio[BENCH_TURNS / 2]);
-    printf("%-34s %.2f million messages/s", "saturated", rate / 1e6);
+    printf("%-34s %.*f million messages/s", "saturated", rate < 1e5 ? 4 : 2, rate / 1e6);
     if (a->mcast)
         printf(", %u clients", a->clients);
     if (f->batch > 0)
