@@ -206,7 +206,7 @@ static void fault_event(void *ctx, uint64_t begun)
         fault_pause(c, rng_below(c->rng, 5) ? leader_or_any(c) : any_node(c));
     else if (pick < 66)
         fault_cut(c);
-    else if (pick < 82)
+    else if (pick < 82 || (pick < 95 && c->truthful))
         fault_isolate(c, leader_or_any(c));
     else if (pick < 95)
         fault_lie(c);

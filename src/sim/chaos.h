@@ -37,6 +37,7 @@ struct chaos {
     uint64_t unit_ns;  /* how long things take is drawn in these; about 15 are a heartbeat */
     uint64_t every_ns; /* mean time between faults; 0: none */
     bool duels;        /* mostly lies and isolated leaders */
+    bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;

@@ -810,7 +810,7 @@ static int fleet_make(struct tram_sim *s, struct err *e)
     int rc = fleet_open(&s->fleet, &so, e);
     if (rc != 0)
         return rc;
-    s->fleet.chaos.calm = true;
+    s->fleet.chaos.calm = s->fleet.chaos.truthful = true;
     sim_calm(s->fleet.sim);
     return 0;
 }

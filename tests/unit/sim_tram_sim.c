@@ -17,6 +17,7 @@
 enum { GROUPS = 3, HOSTS = 3, RED = 0, GREEN = 1, BLUE = 2 };
 
 static const char cluster_text[] = "name: test\n"
+                                   "protocol: %s\n"
                                    "clients: 4\n"
                                    "hosts: [{name: h1}, {name: h2}, {name: h3}]\n"
                                    "groups:\n"
@@ -42,6 +43,7 @@ struct test {
     struct tram_cluster *cluster;
     struct tram_sim *sim;
     struct tram_client *client;
+    const char *protocol; /* NULL: tree */
     enum mistake mistake;
     const char *culprit; /* host that makes it; NULL: all */
     uint32_t starts, ends;
@@ -153,7 +155,9 @@ static struct tram_sim_options options_of(struct test *t, uint64_t seed)
 
 static void open_with(struct test *t, const struct tram_sim_options *o)
 {
-    MUST(t, tram_cluster_parse(cluster_text, NULL, &t->cluster, &t->error));
+    char text[sizeof(cluster_text) + 16];
+    snprintf(text, sizeof(text), cluster_text, t->protocol ? t->protocol : "tree");
+    MUST(t, tram_cluster_parse(text, NULL, &t->cluster, &t->error));
     MUST(t, tram_sim_open(t->cluster, o, &t->sim, &t->error));
     MUST(t, tram_sim_client_open(t->sim, NULL, &t->client, &t->error));
 }
@@ -552,7 +556,7 @@ static void tram_sim__chaos_strikes_and_breaks_nothing(void **state)
     (void)state;
     uint32_t restarts = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        struct test t = {0};
+        struct test t = {.protocol = seed % 2 ? "tree" : "genuine"};
         uint64_t sum = 0;
         open_test(&t, seed);
         tram_sim_chaos(t.sim);
