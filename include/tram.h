@@ -14,7 +14,9 @@
  * Functions return 0 or a count, or a negative enum tram_code; the text that goes with it, naming
  * what was attempted on what, is in the caller's struct tram_error (which may be NULL). A handle is
  * used by one thread at a time; several hosts and clients may live in one process; there is no
- * global state. */
+ * global state.
+ *
+ * tram/sim.h runs all of this in virtual time, for tests. */
 #ifndef TRAM_H
 #define TRAM_H
 

@@ -48,14 +48,15 @@ struct tram_sim_options {
 
     uint32_t clients; /* open at the same time; 0: 8, or the file's number if that is lower */
 
-    /* How long a write is on its way; both 0: 200 ns to 2 us. Any two take different ones. */
+    /* How long writes are on their way, drawn for each; both 0: 200 ns to 2 us. */
     uint64_t delay_ns_min, delay_ns_max;
 
-    /* After how many deliveries a replica's state is saved to be compared with that of the others; 0: after
-     * each, so that the very message is found. Larger numbers are quicker where states are large. */
+    /* After how many deliveries a replica's state is saved, to be compared with that of the others byte by
+     * byte (holes in structs, too); 0: after each, so that the very message is found. Larger numbers
+     * are quicker where states are large. */
     uint32_t compare_every;
-    bool
-        replies_only; /* compare no states: the machine does not save equal states as equal bytes */
+    /* Compare no states: the machine does not save equal states as equal bytes. */
+    bool replies_only;
 
     FILE *trace; /* a readable line for whatever happens; NULL: none */
 };

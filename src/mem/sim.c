@@ -230,6 +230,17 @@ bool sim_step(struct sim *w)
     return true;
 }
 
+uint64_t sim_next_ns(const struct sim *w)
+{
+    return w->heap_len ? w->heap[0].when_ns : UINT64_MAX;
+}
+
+void sim_pass(struct sim *w, uint64_t to_ns)
+{
+    CHECK(to_ns >= w->now_ns && to_ns <= sim_next_ns(w));
+    w->now_ns = to_ns;
+}
+
 void sim_arrive(struct sim *w, uint32_t node, uint32_t event)
 {
     struct sim_node *n = &w->nodes[node];

@@ -105,6 +105,12 @@ void sim_at(struct sim *, uint64_t when_ns, sim_event_fn *, void *ctx, uint64_t 
 /* Runs the next event (a piece that lands, a completion, one of sim_at); false if there is none. */
 bool sim_step(struct sim *);
 
+/* When that is; UINT64_MAX if there is none. */
+uint64_t sim_next_ns(const struct sim *);
+
+/* Lets time pass up to then, before the next event, without anything happening. */
+void sim_pass(struct sim *, uint64_t to_ns);
+
 /* Called for mem_bell(node), if set: the harness may step the node soon. A bell travels behind the
  * writes its ringer issued before, and may be lost on a cut way; none reaches a dead node. */
 void sim_on_bell(struct sim *, void (*fn)(void *ctx, uint32_t node), void *ctx);

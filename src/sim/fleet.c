@@ -224,10 +224,16 @@ static void step_event(void *ctx, uint64_t step)
 
 struct fleet_member *fleet_member(const struct fleet *f, uint32_t host, uint16_t group)
 {
-    for (uint32_t i = 0; i < f->node[host].members; i++)
-        if (f->node[host].member[i].group == group)
-            return &f->node[host].member[i];
-    return NULL;
+    struct fleet_member *m = f->node[host].member;
+    uint32_t from = 0, to = f->node[host].members;
+    while (from < to) {
+        uint32_t middle = (from + to) / 2;
+        if (m[middle].group < group)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from < f->node[host].members && m[from].group == group ? &m[from] : NULL;
 }
 
 struct fleet_member *fleet_leader(const struct fleet *f, uint16_t group)

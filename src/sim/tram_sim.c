@@ -25,6 +25,8 @@ enum {
     FAULT_EVERY_UNITS = 100,  /* where the draw says never */
 };
 
+#define TIME_NS_MAX (UINT64_MAX >> 1)
+
 /* A replica with the user's machine. */
 struct place {
     struct api_machine machine; /* first: the ctx of the calls below */
@@ -322,12 +324,6 @@ static bool one_event(struct tram_sim *s)
     return ran;
 }
 
-static void nothing(void *ctx, uint64_t arg)
-{
-    (void)ctx;
-    (void)arg;
-}
-
 struct until {
     bool (*met)(struct tram_sim *, struct until *);
     const struct tram_client *client;
@@ -336,6 +332,11 @@ struct until {
     uint64_t events; /* that it was asked after */
 };
 
+static uint64_t time_after(const struct tram_sim *s, uint64_t ns)
+{
+    return ns < TIME_NS_MAX - now(s) ? now(s) + ns : TIME_NS_MAX;
+}
+
 /* Runs until the condition is met or the time is reached; 1, 0 or an error. */
 static int run(struct tram_sim *s, struct until *u, uint64_t end_ns, struct err *e)
 {
@@ -343,10 +344,12 @@ static int run(struct tram_sim *s, struct until *u, uint64_t end_ns, struct err 
         return err_set(e, ERR_INVALID, "the simulation is running: this is called from within it");
     bool met = false;
     s->running = true;
-    /* So that time passes if nothing happens. */
-    sim_at(s->fleet.sim, end_ns, nothing, NULL, 0);
-    while (s->failure == 0 && !(met = u->met && u->met(s, u)) && now(s) < end_ns)
-        one_event(s);
+    while (s->failure == 0 && !(met = u->met && u->met(s, u)) && now(s) < end_ns) {
+        if (sim_next_ns(s->fleet.sim) <= end_ns)
+            one_event(s);
+        else
+            sim_pass(s->fleet.sim, end_ns);
+    }
     s->running = false;
     if (s->failure == 0)
         return met;
@@ -376,12 +379,6 @@ static bool until_finished(struct tram_sim *s, struct until *u)
 {
     (void)s;
     return api_client_finished(u->client) != u->ticket;
-}
-
-static uint64_t time_after(const struct tram_sim *s, uint64_t ns)
-{
-    uint64_t last = UINT64_MAX >> 1;
-    return ns < last - now(s) ? now(s) + ns : last;
 }
 
 static uint64_t delivered(const struct fleet_member *m)
@@ -501,7 +498,7 @@ static int world_wait(void *ctx, uint64_t until_ns, struct err *e)
     const struct client *c = ctx;
     struct until u = {
         .met = until_finished, .client = c->client, .ticket = api_client_finished(c->client)};
-    return run(c->sim, &u, until_ns, e);
+    return run(c->sim, &u, until_ns < TIME_NS_MAX ? until_ns : TIME_NS_MAX, e);
 }
 
 static void world_cast(void *ctx, uint64_t seq, struct dst_set dst)
@@ -806,6 +803,7 @@ static int fleet_make(struct tram_sim *s, struct err *e)
         .spike_per_million = SPIKE_PER_MILLION,
         .tear_per_million = TEAR_PER_MILLION,
         .lost_after_ns = heartbeat_ns,
+        .owner_answers = conf->transport != CLUSTER_SHM,
     };
     int rc = fleet_open(&s->fleet, &so, e);
     if (rc != 0)
