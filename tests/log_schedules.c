@@ -326,6 +326,7 @@ const char *lost_answer(void)
 {
     struct group *g = serving_of(3, 1);
     group_crash(g, 0, false);
+    group_lie(g, 1, 0, true); /* it is the first to know */
     GROUP_WAIT(g, group_stats(g, 1).state == LOG_CANDIDATE, GROUP_ELECT_NS);
     group_cut(g, 2, 1, true);
     GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 1).ballot);
@@ -523,6 +524,7 @@ const char *prefixes_recovered(uint32_t left_out, int crash_after)
     group_cut_off(g, left_out, true);
     if (crash_after >= 0) {
         uint32_t first = left_out == 1 ? 2 : 1;
+        group_lie(g, first, 0, true); /* it knows before the others */
         GROUP_WAIT(g, group_stats(g, first).state >= LOG_SYNC, GROUP_ELECT_NS);
         for (int i = 0; i < crash_after; i++)
             group_tick(g);

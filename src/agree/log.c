@@ -476,6 +476,12 @@ static void ask_oracle(struct log *l)
 {
     uint64_t promised = mem_promised(l->mem, l->opt.region);
     uint32_t leader = (uint32_t)(promised % l->n);
+    if (promised != l->beat_promised) {
+        /* What the new leader has to write to us begins at what our row says that we have. */
+        l->beat_promised = promised;
+        l->beat_ns = l->now_ns;
+        beat(l);
+    }
     bool headless = promised == 0 || leader == l->me || l->oracle.vacant_ns != 0 ||
                     mem_dead(l->mem, l->opt.nodes[leader]);
     if (!headless && l->now_ns < l->ask_ns)

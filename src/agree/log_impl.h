@@ -28,8 +28,10 @@ struct peer {
     uint64_t retry_ns;
     uint64_t raised; /* ballot of the raise under way or done */
     uint64_t
-        raised_life;  /* ROW_INCARNATION when it was issued: the promise is at least of that life */
-    struct mem_op op; /* that raise, and the question whether it still stands */
+        raised_life; /* ROW_INCARNATION when it was issued: the promise is at least of that life */
+    uint64_t
+        beat_before; /* ROW_BEAT when our candidacy began: a row that still has it is from before */
+    struct mem_op op;     /* that raise, and the question whether it still stands */
     struct mem_flow flow; /* log writes under our ballot */
     struct mem_flow open; /* rows, snapshots: no permission needed */
     uint64_t open_retry_ns;
@@ -46,6 +48,7 @@ struct peer {
 
     uint64_t hold;       /* position it needs kept because its snapshot ends there; or UINT64_MAX */
     uint64_t snap_id;    /* transfer to it under way; 0: none */
+    uint64_t snap_life;  /* ROW_INCARNATION of the life that it is for */
     uint64_t snap_pos;   /* position of that snapshot */
     uint64_t snap_sent;  /* bytes of it written */
     uint64_t snap_taken; /* bytes of it that were taken, as last seen */
@@ -130,8 +133,9 @@ struct log {
 
     uint64_t now_ns;
     uint64_t beat;
-    uint64_t beat_ns; /* when the next heartbeat is due */
-    uint64_t ask_ns;  /* when the oracle is asked again, if nothing happens before */
+    uint64_t beat_ns;       /* when the next heartbeat is due */
+    uint64_t beat_promised; /* the promise when a heartbeat was last given for it */
+    uint64_t ask_ns;        /* when the oracle is asked again, if nothing happens before */
     uint64_t row[ROW_WORDS];
     uint64_t row_sent_applied;
     uint64_t row_marks;
@@ -247,6 +251,7 @@ void lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpo
                const void *payload, uint32_t bytes);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
+bool lead_row_is_new(const struct log *, uint32_t rank);
 
 /* log_source.c */
 void sources_init(struct log *);

@@ -213,6 +213,13 @@ bool lead_too_old(const struct log *l, uint32_t rank)
     return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max;
 }
 
+/* True if the replica's row was written after we began to try for the place: it may say less than the
+ * replica has, but not a heartbeat's worth. */
+bool lead_row_is_new(const struct log *l, uint32_t rank)
+{
+    return row_word(l, rank, ROW_BEAT) != l->peer[rank].beat_before;
+}
+
 /* A replica that has promised and was read: bring it to where it can take new entries. */
 void lead_sync_peer(struct log *l, uint32_t rank)
 {
@@ -224,8 +231,12 @@ void lead_sync_peer(struct log *l, uint32_t rank)
         p->next = l->tail;
         return;
     }
-    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank))
-        return; /* by snapshot first */
+    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank)) {
+        /* By snapshot first; unless its row, which it repeats when it sees that we lead, says more. */
+        if (!lead_row_is_new(l, rank))
+            mem_bell_later(l->mem, l->opt.nodes[rank]);
+        return;
+    }
     if (run_continues(head, applied)) {
         uint64_t from = read_from(head, applied);
         if (head[LOG_GUARD] > from && head[LOG_GUARD] - from <= l->opt.log_bytes) {

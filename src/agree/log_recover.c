@@ -29,8 +29,10 @@ void recover_begin(struct log *l)
     l->comparing = l->n;
     log_set_deadline(l);
     l->stats.candidacies++;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->n; q++) {
         l->peer[q].phase = PEER_RAISE;
+        l->peer[q].beat_before = row_word(l, q, ROW_BEAT);
+    }
     log_move(l, LOG_CANDIDATE);
     for (uint32_t q = 0; q < l->n; q++)
         peer_step(l, q);

@@ -68,11 +68,12 @@ static void offer(struct log *l, uint32_t q)
     l->snap_total = l->snap_head_bytes + ((bytes + 7) & ~UINT64_C(7));
     l->snap_to = q;
     p->snap_id = l->ballot << 16 | (++l->snap_count & 0xffff);
+    p->snap_life = row_word(l, q, ROW_INCARNATION);
     p->snap_pos = p->hold = l->applied;
     p->snap_sent = p->snap_taken = 0;
     p->snap_moved_ns = l->now_ns;
     mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, 0);
-    uint64_t words[] = {row_word(l, q, ROW_INCARNATION), l->applied, l->snap_total};
+    uint64_t words[] = {p->snap_life, l->applied, l->snap_total};
     mem_set(l->mem, &p->open, l->snap_out[q], SNAP_LIFE, words, 3);
     mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, p->snap_id);
     mem_bell(l->mem, l->opt.nodes[q]);
@@ -84,7 +85,7 @@ static bool wants_snapshot(struct log *l, uint32_t q)
 {
     struct peer *p = &l->peer[q];
     uint64_t flags = row_word(l, q, ROW_FLAGS);
-    bool stale = p->phase == PEER_READY && lead_too_old(l, q);
+    bool stale = p->phase == PEER_READY && lead_row_is_new(l, q) && lead_too_old(l, q);
     if (q == l->me || !(flags & ROW_BEHIND || stale) || p->open.status != MEM_DONE)
         return false;
     if (oracle_silent(&l->oracle, q, l->now_ns) || mem_dead(l->mem, l->opt.nodes[q]))
@@ -159,7 +160,8 @@ int snap_send(struct log *l)
         if (send_more(l, p, l->snap_out[q]))
             return 1;
     }
-    if (p->open.status != MEM_DONE ||
+    /* A life that began meanwhile knows nothing of an offer to the one before. */
+    if (p->open.status != MEM_DONE || row_word(l, q, ROW_INCARNATION) != p->snap_life ||
         l->now_ns - p->snap_moved_ns > SNAP_PATIENCE * l->opt.detach_ns)
         snap_abort(l);
     return 0;

@@ -574,6 +574,70 @@ static void log__knows_what_was_taken(void **state)
     assert_clean(g);
 }
 
+/* ---- coming back ---- */
+
+/* Word of the lane in which `from` offers `to` a snapshot. */
+static uint64_t offer_word(const struct group *g, uint32_t from, uint32_t to, uint32_t word)
+{
+    struct mem_lane_spec spec = lane_spec(GROUP_REGION, to, from, LANE_SNAP, 0);
+    const struct mem_lane *lane = sim_lane(g->sim, &spec);
+    return lane && lane->ctl ? mem_word(lane, word) : 0;
+}
+
+/* A replica that came back is offered a snapshot and dies before it takes it. Its next life gets its own
+ * as soon as it shows itself, and does not wait until the first offer is given up. */
+static void log__offer_to_a_past_life_is_withdrawn(void **state)
+{
+    (void)state;
+    struct group *g = group_open(&(struct group_options){.replicas = 3, .seed = 1});
+    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
+    group_send(g, 0, 40);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_crash(g, 2, true);
+    group_start(g, 2);
+    group_post(g, 2); /* its row */
+    group_hold(g, 2, true);
+    GROUP_WAIT(g, offer_word(g, 0, 2, SNAP_ID) != 0, GROUP_SUSPECT_NS / 2);
+    GROUP_SETUP(g, offer_word(g, 0, 2, SNAP_LIFE) == 2);
+    group_crash(g, 2, true);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_even(g) && group_stats(g, 0).live == 3, 5 * GROUP_HEARTBEAT_NS);
+    assert_clean(g);
+}
+
+/* Rank 1 came back by a snapshot and takes over when the leader dies. What it knows of rank 2 is from
+ * before that snapshot, though rank 2 has applied more: it waits for news of it, offers it no snapshot,
+ * and so has its hands free for rank 0 when that comes back. */
+static void log__row_from_before_is_not_taken_for_lateness(void **state)
+{
+    (void)state;
+    struct group *g = group_open(&(struct group_options){.replicas = 3, .seed = 1});
+    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
+    group_send(g, 0, 40);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    group_crash(g, 1, true);
+    group_hold(g, 2, true); /* it gives no heartbeat, */
+    group_send(g, 0, 40);
+    GROUP_WAIT(g, g->client[0].done_count == 2, GROUP_ELECT_NS);
+    group_run(g, 2 * US);
+    group_settle(g, 2); /* but applies. */
+    GROUP_SETUP(g, group_stats(g, 2).applied == group_stats(g, 0).applied);
+    group_start(g, 1);
+    GROUP_WAIT(g, group_stats(g, 0).live == 3 && group_even(g), GROUP_SUSPECT_NS / 2);
+    group_crash(g, 0, true);
+    group_lie(g, 1, 0, true); /* that is: it hears of it at once */
+    group_run(g, 5 * US);
+    GROUP_SETUP(g, group_stats(g, 1).ballot != 0);
+    group_hold(g, 2, false);
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_HEARTBEAT_NS / 2);
+    GROUP_MUST(g, "no snapshot", offer_word(g, 1, 2, SNAP_ID) == 0);
+    group_start(g, 0);
+    group_lie(g, 1, 0, false);
+    GROUP_WAIT(g, group_even(g) && group_stats(g, 1).live == 3, 5 * GROUP_HEARTBEAT_NS);
+    assert_clean(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,6 +654,8 @@ int main(void)
         cmocka_unit_test(log__malformed_decided_entry_stops_the_replica),
         cmocka_unit_test(log__says_when_to_be_stepped),
         cmocka_unit_test(log__knows_what_was_taken),
+        cmocka_unit_test(log__offer_to_a_past_life_is_withdrawn),
+        cmocka_unit_test(log__row_from_before_is_not_taken_for_lateness),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
