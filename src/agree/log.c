@@ -274,9 +274,9 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
     memcpy(nodes, o.nodes, l->n * sizeof(*nodes));
-    /* Page faults are taken now and not in the middle of a take-over. */
-    memset(l->chain, 0xff, o.log_bytes);
-    memset(l->side, 0xff, o.log_bytes);
+    /* Page faults are taken now and not with the first messages. Of the chain and the side a take-over
+     * touches what is not yet applied everywhere, most often a few pages; all of them would have to be
+     * given back, at the cost of who waits for the core, when this process is killed. */
     memset(l->batch, 0xff, l->put_max);
     sources_init(l);
     rc = lanes_open(l, e);
@@ -452,15 +452,21 @@ static void look_at_rows(const struct log *l, struct oracle_view *view)
         };
 }
 
-static void beat(struct log *l)
+static void show_row(struct log *l)
 {
-    if (l->now_ns < l->beat_ns)
-        return;
-    l->beat_ns = l->now_ns + l->opt.heartbeat_ns;
     l->row[ROW_BEAT] = ++l->beat;
     l->row[ROW_APPLIED] = l->applied;
     l->row_sent_applied = l->applied;
     log_row_push(l);
+}
+
+static void beat(struct log *l)
+{
+    if (l->now_ns < l->beat_ns)
+        return;
+    /* The logs of a host that began together stay together: it wakes once for all of them. */
+    l->beat_ns = l->now_ns + l->opt.heartbeat_ns;
+    show_row(l);
     if (l->serving && l->state == LOG_LEADER)
         sources_look_after(l);
     if (!l->behind)
@@ -476,11 +482,10 @@ static void ask_oracle(struct log *l)
 {
     uint64_t promised = mem_promised(l->mem, l->opt.region);
     uint32_t leader = (uint32_t)(promised % l->n);
-    if (promised != l->beat_promised) {
+    if (promised != l->shown_to) {
         /* What the new leader has to write to us begins at what our row says that we have. */
-        l->beat_promised = promised;
-        l->beat_ns = l->now_ns;
-        beat(l);
+        l->shown_to = promised;
+        show_row(l);
     }
     bool headless = promised == 0 || leader == l->me || l->oracle.vacant_ns != 0 ||
                     mem_dead(l->mem, l->opt.nodes[leader]);

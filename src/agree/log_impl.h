@@ -133,9 +133,9 @@ struct log {
 
     uint64_t now_ns;
     uint64_t beat;
-    uint64_t beat_ns;       /* when the next heartbeat is due */
-    uint64_t beat_promised; /* the promise when a heartbeat was last given for it */
-    uint64_t ask_ns;        /* when the oracle is asked again, if nothing happens before */
+    uint64_t beat_ns;  /* when the next heartbeat is due */
+    uint64_t ask_ns;   /* when the oracle is asked again, if nothing happens before */
+    uint64_t shown_to; /* promise to whose owner the row was shown */
     uint64_t row[ROW_WORDS];
     uint64_t row_sent_applied;
     uint64_t row_marks;

@@ -21,6 +21,7 @@ struct stream {
 struct replies {
     struct replies_options opt;
     struct stream *stream; /* by slot */
+    unsigned char *rings;  /* of all streams */
     uint32_t *dirty;       /* slots with something to write */
     uint32_t dirty_count;
     struct reply *nobodys; /* room for one that goes nowhere */
@@ -63,12 +64,13 @@ int replies_open(const struct replies_options *options, struct replies **out, st
     r->stream = calloc(clients, sizeof(*r->stream));
     r->dirty = calloc(clients, sizeof(*r->dirty));
     r->nobodys = malloc(one);
-    bool room = r->stream && r->dirty && r->nobodys;
-    for (uint32_t i = 0; room && i < clients; i++) {
-        /* Zeroed, because all of it goes into snapshots. */
-        r->stream[i].ring = calloc(1, options->ring_bytes + sizeof(struct frame) + one);
-        room = r->stream[i].ring != NULL;
-    }
+    /* Zeroed, because all of a ring goes into snapshots; and in one piece, which is so large that the
+     * kernel gives it page by page: few of the places are ever taken. */
+    const uint64_t ring_room = options->ring_bytes + sizeof(struct frame) + one;
+    r->rings = calloc(clients, ring_room);
+    bool room = r->stream && r->dirty && r->nobodys && r->rings;
+    for (uint32_t i = 0; room && i < clients; i++)
+        r->stream[i].ring = r->rings + i * ring_room;
     int rc = room ? lanes_open(r, e)
                   : err_set(e, ERR_NOMEM, "replies: no memory for %u clients", clients);
     if (rc != 0) {
@@ -83,8 +85,7 @@ void replies_close(struct replies *r)
 {
     if (r == NULL)
         return;
-    for (uint32_t i = 0; r->stream && i < r->opt.clients; i++)
-        free(r->stream[i].ring);
+    free(r->rings);
     free(r->stream);
     free(r->dirty);
     free(r->nobodys);
