@@ -777,6 +777,10 @@ const char *tree_child_without_quorum(void)
 
     forest_crash(f, AT_B, 0, true);
     forest_crash(f, AT_B, 1, true);
+    /* Knowing that they are dead, the third would go on alone with their memory. */
+    const uint32_t third = forest_node(f, AT_B, 2);
+    for (uint32_t q = 0; q < 2; q++)
+        sim_oracle_lie(f->sim, third, forest_node(f, AT_B, q), SIM_SAYS_ALIVE);
     forest_run(f, 200 * US);
     /* Fewer than fill the ring to it. */
     for (uint32_t i = 0; i < 8; i++)
@@ -790,6 +794,8 @@ const char *tree_child_without_quorum(void)
 
     forest_start(f, AT_B, 0);
     forest_start(f, AT_B, 1);
+    for (uint32_t q = 0; q < 2; q++)
+        sim_oracle_lie(f->sim, third, forest_node(f, AT_B, q), SIM_TRUTH);
     FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
     FOREST_MUST(f, delivered_in(f, AT_B) == 9);
     return forest_close(f); /* that one stays dead */

@@ -2,14 +2,15 @@
 
 #include "base/clock.h"
 #include "check/trace.h"
+#include "host/crowd.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     SPIN_NS = 50000,        /* how long a waiting client spins before it sleeps */
+    ROUNDS_PER_YIELD = 64,  /* how often it lets others have the core meanwhile */
     SLEEP_NS_MAX = 5000000, /* and how long it sleeps at most before it looks after its rings */
 };
 
@@ -35,6 +36,7 @@ struct tram_client {
     uint64_t finished;             /* messages */
     const struct api_world *world; /* NULL: shared memory */
     void *world_ctx;
+    struct crowd crowd;
 };
 
 static uint64_t now_ns(const struct tram_client *c)
@@ -103,6 +105,7 @@ static int take_place(struct tram_client *c, struct err *e)
 
 static int caster_make(struct tram_client *c, struct err *e)
 {
+    c->crowd.mem = c->mem;
     struct caster_options o = {
         .mem = c->mem,
         .protocol = c->cluster->protocol,
@@ -287,11 +290,9 @@ static int wait_here(struct tram_client *c, uint64_t timeout_ns)
         now = clock_now_ns();
         if (now - start >= timeout_ns)
             return 0;
-        if (now - start < SPIN_NS) {
-            if (rounds % 64 == 0)
-                sched_yield();
+        if (now - start < SPIN_NS &&
+            (rounds % ROUNDS_PER_YIELD != 0 || crowd_yield(&c->crowd, now)))
             continue;
-        }
         mem_doze(c->mem);
         done = tram_client_poll(c);
         if (done > 0) {

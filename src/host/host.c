@@ -2,8 +2,6 @@
 
 #include "base/clock.h"
 
-#include <sched.h>
-
 enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
@@ -11,7 +9,7 @@ enum {
 
 void host_init(struct host *h, const struct host_options *o)
 {
-    *h = (struct host){.opt = *o};
+    *h = (struct host){.opt = *o, .crowd = {.mem = o->mem}};
     h->opt.spin_ns = o->spin_ns ? o->spin_ns : 50000;
     h->opt.active_ns = o->active_ns ? o->active_ns : 1000000;
     h->worked_ns = clock_now_ns();
@@ -145,11 +143,9 @@ int host_step(struct host *h)
     h->idle_rounds++;
     bool spin = h->opt.wait == HOST_SPIN ||
                 (h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns);
-    if (spin) {
-        if (h->idle_rounds % ROUNDS_PER_YIELD == 0)
-            sched_yield();
+    if (spin && (h->idle_rounds % ROUNDS_PER_YIELD != 0 || crowd_yield(&h->crowd, now) ||
+                 h->opt.wait == HOST_SPIN))
         return 0;
-    }
     mem_doze(h->opt.mem);
     now = clock_now_ns();
     work = host_round(h, now); /* of all: what is not seen now is slept over */

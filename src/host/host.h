@@ -8,6 +8,7 @@
 #define HOST_HOST_H
 
 #include "agree/log.h"
+#include "host/crowd.h"
 #include "mcast/replica.h"
 #include "mem/mem.h"
 
@@ -49,6 +50,7 @@ struct host {
     uint32_t units;
     uint64_t worked_ns; /* when there was last something to do */
     uint64_t idle_rounds;
+    struct crowd crowd;
     uint32_t turn; /* rounds so far */
     uint64_t sleeps;
 };

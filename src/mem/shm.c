@@ -464,6 +464,16 @@ static bool shm_dead(struct mem *m, uint32_t node)
     return p && p != s->self && life_over(s, p);
 }
 
+uint32_t shm_dead_hosts(struct mem *m)
+{
+    struct shm *s = shm_of(m);
+    uint32_t dead = 0;
+
+    for (uint32_t i = 0; i < s->hosts_count; i++)
+        dead += s->hosts[i] != s->self && life_over(s, s->hosts[i]);
+    return dead;
+}
+
 bool shm_connected(struct mem *m, uint32_t node)
 {
     struct shm *s = shm_of(m);
