@@ -15,7 +15,7 @@
 #include "conf/cluster.h"
 #include "tram.h"
 
-#include <sched.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -257,6 +257,8 @@ struct test {
     struct rng rng;
     pid_t pid[HOSTS];
     pid_t other; /* the client that is killed */
+    pid_t killer;
+    int killer_fd; /* takes the number of the process to be killed */
     struct tram_cluster *cluster;
     struct tram_client *client;
     uint64_t sent, done;
@@ -321,6 +323,33 @@ static void start_client(struct test *t)
     }
 }
 
+/* A process that does the killing: were it the client that measures, it would find itself queued behind
+ * the one that dies, on the core where the signal was sent. */
+static bool start_killer(struct test *t)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return false;
+    fflush(stdout);
+    t->killer = fork();
+    if (t->killer == 0) {
+        pid_t victim;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(fds[1]);
+        while (read(fds[0], &victim, sizeof(victim)) == sizeof(victim))
+            kill(victim, SIGKILL);
+        _exit(0);
+    }
+    close(fds[0]);
+    t->killer_fd = fds[1];
+    return t->killer > 0;
+}
+
+static bool have_killed(const struct test *t, pid_t victim)
+{
+    return write(t->killer_fd, &victim, sizeof(victim)) == sizeof(victim);
+}
+
 static void cast_one(struct test *t)
 {
     unsigned char body[PAYLOAD];
@@ -341,8 +370,9 @@ static void step(struct test *t)
             cast_one(t);
         t->cast_ns = now;
     }
-    if (tram_client_poll(t->client) == 0)
-        sched_yield();
+    uint64_t due = t->cast_ns + CAST_EVERY_NS;
+    now = clock_now_ns();
+    tram_client_wait(t->client, due > now ? due - now : 1);
 }
 
 static void run_for(struct test *t, uint64_t ns)
@@ -477,8 +507,7 @@ static bool kill_hosts(struct test *t, uint32_t kills)
         run_for(t, 2 * MS + rng_below(&t->rng, 3 * MS));
         uint32_t victim = leading_host(t, (uint32_t)rng_below(&t->rng, HOSTS));
         fault_begins(t);
-        kill(t->pid[victim], SIGKILL);
-        if (!fault_is_over(t))
+        if (!have_killed(t, t->pid[victim]) || !fault_is_over(t))
             return false;
         waitpid(t->pid[victim], NULL, 0);
         if (!bring_back(t, victim))
@@ -678,13 +707,17 @@ static bool begin(struct test *t)
         return false;
     }
     t->moved_ns = t->cast_ns = clock_now_ns();
-    return wait_well(t);
+    return start_killer(t) && wait_well(t);
 }
 
 static bool end(struct test *t, bool good)
 {
     char command[128];
     tram_client_close(t->client);
+    if (t->killer > 0) {
+        close(t->killer_fd);
+        waitpid(t->killer, NULL, 0);
+    }
     if (t->other > 0) {
         kill(t->other, SIGKILL);
         waitpid(t->other, NULL, 0);
