@@ -12,46 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: tram bench [OPTIONS]\n"
-    "       tram bench --compare [--quick] [--report DIR] [OPTIONS]\n"
-    "\n"
-    "Measures on shared memory, in one run: the round trip of a cache line between two cores, the\n"
-    "latency of single messages, and the saturated throughput.\n"
-    "\n"
-    "  --protocol NAME   log: one replicated log; tree: multicast to groups in a tree; genuine:\n"
-    "                    multicast among the destinations alone (default log, and tree if --groups "
-    "is\n"
-    "                    given)\n"
-    "  --replicas R      of a group, 1 to 9 (default 3)\n"
-    "  --payload BYTES   of a message, 0 to 65536 (default 64)\n"
-    "  --seconds S       length of each of the two measurements (default 2); with --compare of all "
-    "of\n"
-    "                    them together (default 120)\n"
-    "  --log-bytes B     size of a log ring, a power of two (default: log 1048576, tree 262144)\n"
-    "  --json            one JSON object instead of text\n"
-    "\n"
-    "For multicast:\n"
-    "  --groups G        1 to 64 (default 8)\n"
-    "  --tree SHAPE      base, breadth or depth (default breadth)\n"
-    "  --dst K           destinations of a message, drawn at random; all if K is G (default 1)\n"
-    "  --adjacent        destinations are neighbours in the tree instead\n"
-    "  --clients C       that saturate it, 1 to 64 (default 8)\n"
-    "  --hosts H         1 to 16, at least as many as replicas (default as many, at least 3)\n"
-    "  --layout NAME     threads: one polls all hosts, another is all clients (default);\n"
-    "                    procs: every host is a process; single: one thread is everything, and "
-    "its\n"
-    "                    CPU time is measured, which shows the work whatever else the machine "
-    "does\n"
-    "\n"
-    "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:\n"
-    "  --compare         base, breadth, depth and genuine, over 1 to G destinations at random and\n"
-    "                    adjacent, messages of 64 to 65536 bytes, 1 to 5 replicas; tables on "
-    "standard\n"
-    "                    output. --clients is the most that are tried. Takes a few minutes.\n"
-    "  --quick           about half of the points, in less than a minute\n"
-    "  --report DIR      also writes DIR/index.html, with plots, and DIR/compare.json\n";
-
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
 
 enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, TURNS = 5, QUICK_TURNS = 3 };
@@ -59,13 +19,15 @@ enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, TURNS = 5, QUICK_
 /* What the command line asks for. */
 struct options {
     struct bench_args bench;
-    bool protocol_given, compare, quick;
+    bool compare, quick;
     const char *report;
     const char *single; /* an option given that --compare has no use for, or NULL */
 };
 
 static const char *const layout_names[] = {
-    [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single"};
+    [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single", NULL};
+
+static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
 
 /* ---- printing ---- */
 
@@ -140,64 +102,6 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
 
 /* ---- arguments ---- */
 
-static int parse_layout(const char *o, const char *value, struct bench_args *a)
-{
-    for (unsigned i = 0; value && i < sizeof(layout_names) / sizeof(layout_names[0]); i++)
-        if (strcmp(value, layout_names[i]) == 0) {
-            a->layout = (enum bench_layout)i;
-            return CMD_DONE;
-        }
-    return args_bad("bench", o, "the layouts are: threads, procs, single");
-}
-
-static int parse_protocol(const char *o, const char *value, struct bench_args *a)
-{
-    if (value == NULL)
-        value = "";
-    a->mcast = strcmp(value, "log") != 0;
-    if (a->mcast && !mcast_protocol_named(value, &a->protocol))
-        return args_bad("bench", o, "the protocols are: log, tree, genuine");
-    return CMD_DONE;
-}
-
-static int parse_shape(const char *o, const char *value, struct bench_args *a)
-{
-    struct err e = {"needs the name of a tree: base, breadth or depth"};
-    int shape = value ? overlay_shape_find(value, &e) : -1;
-    if (shape < 0)
-        return args_bad("bench", o, e.text);
-    a->shape = (enum overlay_shape)shape;
-    return CMD_DONE;
-}
-
-static int parse_number(const char *o, const char *value, struct bench_args *a)
-{
-    const struct {
-        const char *name;
-        uint32_t min, max;
-        uint32_t *to;
-    } numbers[] = {
-        {"--replicas", 1, LOG_REPLICAS_MAX, &a->replicas},
-        {"--payload", 0, PAYLOAD_LIMIT, &a->payload},
-        {"--seconds", 1, 3600, &a->seconds},
-        {"--log-bytes", 1 << 16, 1 << 30, &a->log_bytes},
-        {"--groups", 1, GROUPS_LIMIT, &a->groups},
-        {"--dst", 1, GROUPS_LIMIT, &a->dst},
-        {"--clients", 1, BENCH_CLIENTS_MAX, &a->clients},
-        {"--hosts", 1, BENCH_HOSTS_MAX, &a->hosts},
-        {"--serve-host", 0, BENCH_HOSTS_MAX - 1, &a->serve_host},
-    };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (strcmp(o, numbers[i].name) != 0)
-            continue;
-        uint64_t v = 0;
-        int rc = args_number("bench", o, value, numbers[i].min, numbers[i].max, &v);
-        *numbers[i].to = (uint32_t)v;
-        return rc;
-    }
-    return args_unknown("bench", o);
-}
-
 static int check(struct options *o)
 {
     struct bench_args *a = &o->bench;
@@ -207,6 +111,8 @@ static int check(struct options *o)
         return args_bad("bench", o->single, "--compare measures them all");
     if (!o->compare && (o->quick || o->report))
         return args_bad("bench", o->quick ? "--quick" : "--report", "goes with --compare");
+    if (o->report && o->report[0] == '\0')
+        return args_bad("bench", "--report", "it needs a directory");
     if (a->seconds == 0)
         a->seconds = !o->compare ? SECONDS : o->quick ? QUICK_SECONDS : COMPARE_SECONDS;
     if (!a->mcast && !o->compare)
@@ -218,64 +124,6 @@ static int check(struct options *o)
     if (a->dst > a->groups)
         return args_bad("bench", "--dst", "there are not that many groups");
     return CMD_DONE;
-}
-
-/* Options without a value. */
-static bool parse_flag(const char *name, struct options *o)
-{
-    const struct {
-        const char *name;
-        bool *to;
-    } flags[] = {
-        {"--json", &o->bench.json},
-        {"--adjacent", &o->bench.adjacent},
-        {"--compare", &o->compare},
-        {"--quick", &o->quick},
-    };
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        if (strcmp(name, flags[i].name) == 0)
-            return *flags[i].to = true;
-    return false;
-}
-
-static int parse_valued(const char *name, const char *value, struct options *o)
-{
-    struct bench_args *a = &o->bench;
-    if (strcmp(name, "--protocol") == 0) {
-        o->protocol_given = true;
-        return parse_protocol(name, value, a);
-    }
-    if (strcmp(name, "--layout") == 0)
-        return parse_layout(name, value, a);
-    if (strcmp(name, "--tree") == 0)
-        return parse_shape(name, value, a);
-    if (strcmp(name, "--report") == 0) {
-        o->report = value;
-        return value && value[0] ? CMD_DONE : args_bad("bench", name, "needs a directory");
-    }
-    if (strcmp(name, "--serve-cluster") == 0) {
-        a->serve = value; /* with --serve-host: how bench_tree.c starts us as a host */
-        return CMD_DONE;
-    }
-    a->mcast |= !o->protocol_given && strcmp(name, "--groups") == 0;
-    return parse_number(name, value, a);
-}
-
-static int parse(int argc, char **argv, struct options *o)
-{
-    static const char *const singles[] = {"--protocol", "--tree", "--dst", "--adjacent"};
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        for (size_t k = 0; k < sizeof(singles) / sizeof(singles[0]); k++)
-            if (strcmp(name, singles[k]) == 0)
-                o->single = name;
-        if (parse_flag(name, o))
-            continue;
-        int rc = parse_valued(name, i + 1 < argc ? argv[++i] : NULL, o);
-        if (rc != CMD_DONE)
-            return rc;
-    }
-    return check(o);
 }
 
 /* ---- the comparison ---- */
@@ -372,21 +220,85 @@ static int serve(const struct bench_args *a)
 
 int cmd_bench(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++)
-        if (args_is_help(argv[i])) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        }
-    struct options o = {.bench = {.replicas = 3,
-                                  .payload = 64,
-                                  .groups = 8,
-                                  .dst = 1,
-                                  .clients = 8,
-                                  .shape = OVERLAY_breadth}};
-    int rc = parse(argc, argv, &o);
-    if (rc != CMD_DONE)
-        return rc;
-    if (o.bench.serve)
-        return serve(&o.bench);
-    return o.compare ? compare(&o, argc, argv) : measure_one(&o.bench);
+    struct options o = {
+        .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .clients = 8}};
+    struct bench_args *a = &o.bench;
+    unsigned protocol = 0, shape = OVERLAY_breadth, layout = BENCH_THREADS;
+    bool protocol_given = false, groups_given = false, tree_given = false, dst_given = false;
+    const struct args_option options[] = {
+        {"--protocol", "NAME",
+         "log: one replicated log; tree: multicast to groups in a tree; genuine: multicast among "
+         "the destinations alone (default log, and tree if --groups is given)",
+         .choice = &protocol, .choices = protocol_names, .needs = "the protocols are",
+         .given = &protocol_given},
+        {"--replicas", "R", "of a group, 1 to 9 (default 3)", .number32 = &a->replicas, .min = 1,
+         .max = LOG_REPLICAS_MAX},
+        {"--payload", "BYTES", "of a message, 0 to 65536 (default 64)", .number32 = &a->payload,
+         .max = PAYLOAD_LIMIT},
+        {"--seconds", "S",
+         "length of each of the two measurements (default 2); with --compare of all of them "
+         "together (default 120)",
+         .number32 = &a->seconds, .min = 1, .max = 3600},
+        {"--log-bytes", "B",
+         "size of a log ring, a power of two (default: log 1048576, tree 262144)",
+         .number32 = &a->log_bytes, .min = 1 << 16, .max = 1 << 30},
+        {"--json", NULL, "one JSON object instead of text", .flag = &a->json},
+        {.help = "For multicast:"},
+        {"--groups", "G", "1 to 64 (default 8)", .number32 = &a->groups, .min = 1,
+         .max = GROUPS_LIMIT, .given = &groups_given},
+        {"--tree", "SHAPE", "base, breadth or depth (default breadth)", .choice = &shape,
+         .choices = overlay_shape_names, .needs = "the trees are", .given = &tree_given},
+        {"--dst", "K", "destinations of a message, drawn at random; all if K is G (default 1)",
+         .number32 = &a->dst, .min = 1, .max = GROUPS_LIMIT, .given = &dst_given},
+        {"--adjacent", NULL, "destinations are neighbours in the tree instead",
+         .flag = &a->adjacent},
+        {"--clients", "C", "that saturate it, 1 to 64 (default 8)", .number32 = &a->clients,
+         .min = 1, .max = BENCH_CLIENTS_MAX},
+        {"--hosts", "H", "1 to 16, at least as many as replicas (default as many, at least 3)",
+         .number32 = &a->hosts, .min = 1, .max = BENCH_HOSTS_MAX},
+        {"--layout", "NAME",
+         "threads: one polls all hosts, another is all clients (default); procs: every host is a "
+         "process; single: one thread is everything, and its CPU time is measured, which shows the "
+         "work whatever else the machine does",
+         .choice = &layout, .choices = layout_names, .needs = "the layouts are"},
+        {.help = "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:"},
+        {"--compare", NULL,
+         "base, breadth, depth and genuine, over 1 to G destinations at random and adjacent, "
+         "messages of 64 to 65536 bytes, 1 to 5 replicas; tables on standard output. --clients is "
+         "the most that are tried. Takes a few minutes.",
+         .flag = &o.compare},
+        {"--quick", NULL, "about half of the points, in less than a minute", .flag = &o.quick},
+        {"--report", "DIR", "also writes DIR/index.html, with plots, and DIR/compare.json",
+         .text = &o.report, .needs = "a directory"},
+        /* How bench_tree.c starts us as a host. */
+        {"--serve-cluster", "NAME", NULL, .text = &a->serve, .needs = "a name"},
+        {"--serve-host", "N", NULL, .number32 = &a->serve_host, .max = BENCH_HOSTS_MAX - 1},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "bench",
+        .usage = "[OPTIONS]\n       tram bench --compare [--quick] [--report DIR] [OPTIONS]",
+        .about = "Measures on shared memory, in one run: the round trip of a cache line between "
+                 "two cores, the latency of single messages, and the saturated throughput.",
+        .options = options,
+    };
+
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    a->mcast = protocol_given ? protocol > 0 : groups_given;
+    a->protocol = protocol == 2 ? MCAST_GENUINE : MCAST_TREE;
+    a->shape = (enum overlay_shape)shape;
+    a->layout = (enum bench_layout)layout;
+    o.single = protocol_given ? "--protocol"
+               : tree_given   ? "--tree"
+               : dst_given    ? "--dst"
+               : a->adjacent  ? "--adjacent"
+                              : NULL;
+    code = check(&o);
+    if (code != CMD_DONE)
+        return code;
+    if (a->serve)
+        return serve(a);
+    return o.compare ? compare(&o, argc, argv) : measure_one(a);
 }

@@ -10,34 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram check DIR [OPTIONS]\n"
-    "\n"
-    "Reads the traces in DIR (what --trace DIR wrote: one file NAME.jsonl per client and replica)\n"
-    "and checks integrity, validity, uniform agreement, delivery numbers, prefix order and "
-    "acyclic\n"
-    "order of all deliveries in them.\n"
-    "\n"
-    "  --quiesced     the run had come to rest: what was cast or delivered must have been "
-    "delivered\n"
-    "                 by all replicas of its destinations. Without it agreement is not checked\n"
-    "  --down NAME    with --quiesced: this host (group, client) was down at the end and need not\n"
-    "                 have caught up; may be repeated\n"
-    "  --json         one JSON object instead of text\n"
-    "  --quiet        only violations, no summary and no progress\n"
-    "\n"
-    "Exit code: 0 all is well, 1 a property is violated, 2 wrong usage, or traces that are "
-    "unreadable "
-    "or\n"
-    "have gaps.\n";
-
 enum { DOWN_MAX = 4096 };
 
 struct check_args {
     const char *dir;
     bool quiesced, json, quiet;
-    const char **down; /* points into argv */
-    int down_count;
+    struct args_list down; /* names */
 };
 
 struct run {
@@ -210,12 +188,12 @@ static int check_dir(const struct check_args *c, struct amcast *a)
         fprintf(stderr, "tram check: %s\n", e.text);
         return CMD_USAGE;
     }
-    for (int i = 0; i < c->down_count; i++)
-        if (!amcast_down(a, c->down[i])) {
+    for (int i = 0; i < c->down.count; i++)
+        if (!amcast_down(a, c->down.item[i])) {
             fprintf(stderr,
                     "tram check: --down %s: no host, group or client of that name is in"
                     " the traces\n",
-                    c->down[i]);
+                    c->down.item[i]);
             return CMD_USAGE;
         }
     uint64_t begin = clock_now_ns();
@@ -245,36 +223,44 @@ static int check_dir(const struct check_args *c, struct amcast *a)
 int cmd_check(int argc, char **argv)
 {
     const char *down[DOWN_MAX];
-    struct check_args c = {.down = down};
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i];
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--quiesced") == 0) {
-            c.quiesced = true;
-        } else if (strcmp(o, "--json") == 0) {
-            c.json = true;
-        } else if (strcmp(o, "--quiet") == 0) {
-            c.quiet = true;
-        } else if (strcmp(o, "--down") == 0) {
-            if (i + 1 == argc || c.down_count == DOWN_MAX)
-                return args_bad("check", o, "needs the name of a host");
-            down[c.down_count++] = argv[++i];
-        } else if (o[0] == '-') {
-            return args_unknown("check", o);
-        } else if (c.dir != NULL) {
-            return args_bad("check", o, "one directory is checked at a time");
-        } else {
-            c.dir = o;
-        }
-    }
-    if (c.dir == NULL)
-        return args_bad("check", "DIR", "say which directory of traces to check");
-    if (c.down_count > 0 && !c.quiesced)
+    struct check_args c = {.down = {.item = down, .max = DOWN_MAX}};
+    const struct args_word words[] = {
+        {"DIR", &c.dir, "say which directory of traces to check"},
+        {0},
+    };
+    const struct args_option options[] = {
+        {"--quiesced", NULL,
+         "the run had come to rest: what was cast or delivered must have been delivered by all "
+         "replicas of its destinations. Without it agreement is not checked",
+         .flag = &c.quiesced},
+        {"--down", "NAME",
+         "with --quiesced: this host (group, client) was down at the end and need not have caught "
+         "up; may be repeated",
+         .list = &c.down, .needs = "the name of a host"},
+        {"--json", NULL, "one JSON object instead of text", .flag = &c.json},
+        {"--quiet", NULL, "only violations, no summary and no progress", .flag = &c.quiet},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "check",
+        .usage = "DIR [OPTIONS]",
+        .about = "Reads the traces in DIR (what --trace DIR wrote: one file NAME.jsonl per client "
+                 "and replica) and checks integrity, validity, uniform agreement, delivery "
+                 "numbers, prefix order and acyclic order of all deliveries in them.",
+        .options = options,
+        .words = words,
+        .too_many = "one directory is checked at a time",
+        .more = "Exit code: 0 all is well, 1 a property is violated, 2 wrong usage, or traces that "
+                "are unreadable or have gaps.",
+    };
+
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    if (c.down.count > 0 && !c.quiesced)
         return args_bad("check", "--down", "only makes sense with --quiesced");
     struct amcast *a = amcast_open();
-    int rc = check_dir(&c, a);
+    code = check_dir(&c, a);
     amcast_close(a);
-    return rc;
+    return code;
 }

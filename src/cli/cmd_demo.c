@@ -20,20 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram demo [OPTIONS]\n"
-    "\n"
-    "Starts 8 groups of 3 replicas in 3 host processes of this machine, multicasts from 3 clients "
-    "to\n"
-    "mixed destinations, kills a host that leads groups, starts it again, and checks in the end "
-    "that\n"
-    "everything was delivered everywhere in one order. Leaves nothing behind.\n"
-    "\n"
-    "  --seconds S    how long the clients cast, 3 to 600 (default 12)\n"
-    "  --keep         keep the traces, and say where they are\n"
-    "\n"
-    "Exit code: 0 all is well, 1 something was lost, out of order or failed, 2 wrong usage.\n";
-
 enum {
     TICK_NS = 50000000,
     READY_S = 15,            /* for hosts to start, and to catch up at the end */
@@ -490,32 +476,31 @@ int cmd_demo(int argc, char **argv)
     const char *host = NULL, *file = NULL, *trace = NULL;
     uint64_t seconds = 12;
     bool keep = false;
+    const struct args_option options[] = {
+        {"--seconds", "S", "how long the clients cast, 3 to 600 (default 12)", .number = &seconds,
+         .min = 3, .max = 600},
+        {"--keep", NULL, "keep the traces, and say where they are", .flag = &keep},
+        /* How it starts itself as a host. */
+        {"--host", "HOST", NULL, .text = &host, .needs = "a host"},
+        {"--file", "FILE", NULL, .text = &file, .needs = "a file"},
+        {"--trace", "DIR", NULL, .text = &trace, .needs = "a directory"},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "demo",
+        .usage = "[OPTIONS]",
+        .about = "Starts 8 groups of 3 replicas in 3 host processes of this machine, multicasts "
+                 "from 3 clients to mixed destinations, kills a host that leads groups, starts it "
+                 "again, and checks in the end that everything was delivered everywhere in one "
+                 "order. Leaves nothing behind.",
+        .options = options,
+        .more = "Exit code: 0 all is well, 1 something was lost, out of order or failed, 2 wrong "
+                "usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (args_is_help(argv[i])) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        }
-        if (strcmp(argv[i], "--keep") == 0) {
-            keep = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--seconds") == 0) {
-            int code = args_number("demo", argv[i], value, 3, 600, &seconds);
-            if (code != CMD_DONE)
-                return code;
-        } else if (strcmp(argv[i], "--host") == 0) {
-            host = value;
-        } else if (strcmp(argv[i], "--file") == 0) {
-            file = value;
-        } else if (strcmp(argv[i], "--trace") == 0) {
-            trace = value;
-        } else {
-            return args_unknown("demo", argv[i]);
-        }
-        i++;
-    }
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
     if (host && file && trace)
         return demo_host_main(host, file, trace);
     return run_demo(seconds, keep);

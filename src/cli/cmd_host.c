@@ -13,19 +13,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram host NAME [OPTIONS]\n"
-    "\n"
-    "Runs one host of the cluster file in the foreground, as a service manager would, until SIGINT "
-    "or\n"
-    "SIGTERM. Its replicas keep a journal: a count and a hash of all that was delivered; the reply "
-    "to a\n"
-    "message is the number of its delivery. `tram tail` shows what it delivers.\n"
-    "\n" RUNNING_USAGE "  --trace DIR       write what is delivered there, for `tram check`\n"
-    "  --quiet           do not print a line when it is up\n"
-    "\n"
-    "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage, 3 a group is lost.\n";
-
 struct host_args {
     struct running_args running;
     const char *name;
@@ -199,34 +186,29 @@ static int start(const struct host_args *a)
 int cmd_host(int argc, char **argv)
 {
     struct host_args a = {0};
+    const struct args_word words[] = {{"NAME", &a.name, "which host of the cluster file?"}, {0}};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--trace", "DIR", "write what is delivered there, for `tram check`", .text = &a.trace,
+         .needs = "a directory"},
+        {"--quiet", NULL, "do not print a line when it is up", .flag = &a.quiet},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "host",
+        .usage = "NAME [OPTIONS]",
+        .about = "Runs one host of the cluster file in the foreground, as a service manager would, "
+                 "until SIGINT or SIGTERM. Its replicas keep a journal: a count and a hash of all "
+                 "that was delivered; the reply to a message is the number of its delivery. `tram "
+                 "tail` shows "
+                 "what it delivers.",
+        .options = options,
+        .words = words,
+        .too_many = "a second host; a process is one",
+        .more = "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage, 3 a group is "
+                "lost.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--quiet") == 0) {
-            a.quiet = true;
-            continue;
-        } else if (o[0] != '-') {
-            if (a.name != NULL)
-                return args_bad("host", o, "a second host; a process is one");
-            a.name = o;
-            continue;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "host", o, value);
-        } else if (strcmp(o, "--trace") == 0) {
-            a.trace = value;
-            code = value ? CMD_DONE : args_bad("host", o, "it needs a directory");
-        } else {
-            code = args_unknown("host", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i++;
-    }
-    if (a.name == NULL)
-        return args_bad("host", "NAME", "which host of the cluster file?");
-    return start(&a);
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? start(&a) : code;
 }

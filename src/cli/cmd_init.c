@@ -10,27 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram init [FILE] [OPTIONS]\n"
-    "\n"
-    "Writes a commented cluster file for this machine (cluster.yaml if no FILE is named, standard\n"
-    "output if it is `-`). Hosts are called h1, h2, ..., groups g1, g2, ...; the leaders spread "
-    "over\n"
-    "the hosts.\n"
-    "\n"
-    "  --groups N        groups, 1 to 1024 (default 8)\n"
-    "  --replicas R      replicas of each group, 1 to 9 (default 3)\n"
-    "  --hosts H         host processes, R to 128 (default 3, or R if that is more)\n"
-    "  --tree SHAPE      breadth: all groups below the first (default)\n"
-    "                    base: one group below the root, and two below each other group\n"
-    "                    depth: a chain\n"
-    "  --transport T     shm (default), tcp, verbs\n"
-    "  --protocol P      tree (default), genuine\n"
-    "  --name NAME       of the cluster (default: FILE without folder and .yaml)\n"
-    "  --force           replace FILE if it exists\n"
-    "\n"
-    "Exit code: 0 written, 1 not written, 2 wrong usage.\n";
-
 struct init_args {
     const char *file;
     struct cluster_plan plan;
@@ -119,76 +98,54 @@ static int init(struct init_args *a)
     return code == CMD_DONE && !to_stdout ? read_back(a) : code;
 }
 
-/* ---- arguments ---- */
-
-static int take_number(const char *option, const char *value, uint64_t most, uint32_t *out)
-{
-    uint64_t v = 0;
-
-    int code = args_number("init", option, value, 1, most, &v);
-    *out = (uint32_t)v;
-    return code;
-}
-
-/* An option that has a value. */
-static int take_option(struct init_args *a, const char *option, const char *value)
-{
-    struct cluster_plan *p = &a->plan;
-    struct err e = {0};
-
-    if (strcmp(option, "--groups") == 0)
-        return take_number(option, value, CLUSTER_GROUPS_MAX, &p->groups);
-    if (strcmp(option, "--replicas") == 0)
-        return take_number(option, value, CLUSTER_REPLICAS_MAX, &p->replicas);
-    if (strcmp(option, "--hosts") == 0)
-        return take_number(option, value, CLUSTER_HOSTS_MAX, &p->hosts);
-    if (strcmp(option, "--tree") == 0) {
-        int shape = overlay_shape_find(value ? value : "", &e);
-        if (shape < 0)
-            return args_bad("init", option, e.text);
-        a->shape = (enum overlay_shape)shape;
-        return CMD_DONE;
-    }
-    if (strcmp(option, "--transport") == 0)
-        return cluster_transport_named(value ? value : "", &p->transport)
-                   ? CMD_DONE
-                   : args_bad("init", option, "it needs one of shm, tcp, verbs");
-    if (strcmp(option, "--protocol") == 0)
-        return cluster_protocol_named(value ? value : "", &p->protocol)
-                   ? CMD_DONE
-                   : args_bad("init", option, "it needs one of tree, genuine");
-    if (strcmp(option, "--name") == 0) {
-        p->name = value;
-        return value ? CMD_DONE : args_bad("init", option, "it needs a name");
-    }
-    return args_unknown("init", option);
-}
-
 int cmd_init(int argc, char **argv)
 {
-    struct init_args a = {.shape = OVERLAY_breadth, .plan = {.groups = 8, .replicas = 3}};
+    struct init_args a = {.plan = {.groups = 8, .replicas = 3}};
+    struct cluster_plan *p = &a.plan;
+    unsigned shape = OVERLAY_breadth, transport = p->transport, protocol = p->protocol;
+    const struct args_word words[] = {{"FILE", &a.file, NULL}, {0}};
+    const struct args_option options[] = {
+        {"--groups", "N", "groups, 1 to 1024 (default 8)", .number32 = &p->groups, .min = 1,
+         .max = CLUSTER_GROUPS_MAX},
+        {"--replicas", "R", "replicas of each group, 1 to 9 (default 3)", .number32 = &p->replicas,
+         .min = 1, .max = CLUSTER_REPLICAS_MAX},
+        {"--hosts", "H", "host processes, R to 128 (default 3, or R if that is more)",
+         .number32 = &p->hosts, .min = 1, .max = CLUSTER_HOSTS_MAX},
+        {"--tree", "SHAPE",
+         "breadth: all groups below the first (default)\n"
+         "base: one group below the root, and two below each other group\n"
+         "depth: a chain",
+         .choice = &shape, .choices = overlay_shape_names, .needs = "the trees are"},
+        {"--transport", "T", "shm (default), tcp, verbs", .choice = &transport,
+         .choices = cluster_transport_names, .needs = "it needs one of"},
+        {"--protocol", "P", "tree (default), genuine", .choice = &protocol,
+         .choices = cluster_protocol_names, .needs = "it needs one of"},
+        {"--name", "NAME", "of the cluster (default: FILE without folder and .yaml)",
+         .text = &p->name, .needs = "a name"},
+        {"--force", NULL, "replace FILE if it exists", .flag = &a.force},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "init",
+        .usage = "[FILE] [OPTIONS]",
+        .about = "Writes a commented cluster file for this machine (cluster.yaml if no FILE is "
+                 "named, standard output if it is `-`). Hosts are called h1, h2, ..., groups g1, "
+                 "g2, ...; the leaders spread over the hosts.",
+        .options = options,
+        .words = words,
+        .too_many = "a second file; it writes one",
+        .more = "Exit code: 0 written, 1 not written, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        if (args_is_help(argv[i])) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        }
-        if (strcmp(argv[i], "--force") == 0) {
-            a.force = true;
-        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
-            int code = take_option(&a, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
-            if (code != CMD_DONE)
-                return code;
-            i++;
-        } else if (a.file != NULL) {
-            return args_bad("init", argv[i], "a second file; it writes one");
-        } else {
-            a.file = argv[i];
-        }
-    }
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    a.shape = (enum overlay_shape)shape;
+    p->transport = (enum cluster_transport)transport;
+    p->protocol = (enum cluster_protocol)protocol;
     if (a.file == NULL)
         a.file = "cluster.yaml";
-    if (a.plan.hosts == 0)
-        a.plan.hosts = a.plan.replicas > 3 ? a.plan.replicas : 3;
+    if (p->hosts == 0)
+        p->hosts = p->replicas > 3 ? p->replicas : 3;
     return init(&a);
 }

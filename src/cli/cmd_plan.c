@@ -8,30 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: tram plan [FILE|-] [OPTIONS]\n"
-    "\n"
-    "Proposes the overlay tree with the least expected work for messages to given sets of groups.\n"
-    "FILE (- or none: standard input) has a line `weight group group ...` for each set: how many\n"
-    "messages, and the names or numbers of the groups they go to; # begins a comment.\n"
-    "\n"
-    "  --trace DIR       count the sets of the messages in a directory of traces\n"
-    "  --objective NAME  throughput: the busiest group shall have the least load (default)\n"
-    "                    latency: messages shall have the fewest hops\n"
-    "                    balanced: both, each measured by the least that is possible\n"
-    "  --seed S          of the search, which is used beyond 7 groups (default 1)\n"
-    "  --seconds S       search for that long, instead of a fixed number of trees\n"
-    "  --json            one JSON object instead of text\n"
-    "\n"
-    "Exit code: 0 a tree was proposed, 1 the input has a mistake, 2 wrong usage.\n";
-
-static const struct objective {
-    const char *name;
+static const struct {
     double load_weight, hops_weight;
-} objectives[] = {{"throughput", 1, 0}, {"latency", 0, 1}, {"balanced", 1, 1}};
+} objectives[] = {{1, 0}, {0, 1}, {1, 1}};
+static const char *const objective_names[] = {"throughput", "latency", "balanced", NULL};
 
 enum {
-    OBJECTIVES = sizeof objectives / sizeof objectives[0],
     BUSIEST_SHOWN = 3,
     SETS_SHOWN = 3,
     MEMBERS_SHOWN = 6, /* of a set */
@@ -40,7 +22,7 @@ enum {
 
 struct plan_args {
     const char *file, *trace;
-    const struct objective *objective;
+    unsigned objective;
     uint64_t seed, seconds;
     bool json;
 };
@@ -189,7 +171,8 @@ static void print_groups(const struct outcome *o)
 static void print_text(const struct outcome *o)
 {
     printf("%u groups, %u destination sets, %llu messages; objective: %s. ", o->in->groups,
-           o->in->set_count, (unsigned long long)plan_weight(o->plan), o->args->objective->name);
+           o->in->set_count, (unsigned long long)plan_weight(o->plan),
+           objective_names[o->args->objective]);
     if (plan_exact(o->plan))
         printf("The best of all trees.\n\n");
     else
@@ -211,9 +194,10 @@ static void print_json(const struct outcome *o)
 
     printf("{\"groups\":%u,\"sets\":%u,\"messages\":%llu,\"objective\":\"%s\",\"seed\":%llu,"
            "\"exact\":%s,\"trees_rated\":%llu,\"max_load_least\":%llu,\"tree\":[",
-           o->in->groups, o->in->set_count, (unsigned long long)total, o->args->objective->name,
-           (unsigned long long)o->args->seed, plan_exact(o->plan) ? "true" : "false",
-           (unsigned long long)plan_rated(o->plan), (unsigned long long)plan_load_min(o->plan));
+           o->in->groups, o->in->set_count, (unsigned long long)total,
+           objective_names[o->args->objective], (unsigned long long)o->args->seed,
+           plan_exact(o->plan) ? "true" : "false", (unsigned long long)plan_rated(o->plan),
+           (unsigned long long)plan_load_min(o->plan));
     for (uint32_t g = 0; g < o->in->groups; g++) {
         const struct plan_load *l = &o->tree[PROPOSED].load[g];
         uint16_t parent = overlay_parent(o->overlay, (uint16_t)g);
@@ -272,8 +256,8 @@ static int propose(struct outcome *o, struct err *e)
         .groups = o->in->groups,
         .set = o->in->set,
         .set_count = o->in->set_count,
-        .load_weight = o->args->objective->load_weight,
-        .hops_weight = o->args->objective->hops_weight,
+        .load_weight = objectives[o->args->objective].load_weight,
+        .hops_weight = objectives[o->args->objective].hops_weight,
         .seed = o->args->seed,
         .restarts = o->args->seconds ? UINT32_MAX : 0,
     };
@@ -319,50 +303,38 @@ static int run(const struct plan_args *a)
     return rc < 0 ? CMD_FAILED : CMD_DONE;
 }
 
-static int parse_objective(const char *name, struct plan_args *a)
-{
-    for (int i = 0; name != NULL && i < OBJECTIVES; i++)
-        if (strcmp(name, objectives[i].name) == 0) {
-            a->objective = &objectives[i];
-            return CMD_DONE;
-        }
-    return args_bad("plan", "--objective", "the objectives are: throughput, latency, balanced");
-}
-
 int cmd_plan(int argc, char **argv)
 {
-    struct plan_args a = {.objective = &objectives[0], .seed = 1};
+    struct plan_args a = {.seed = 1};
+    const struct args_word words[] = {{"FILE", &a.file, NULL}, {0}};
+    const struct args_option options[] = {
+        {"--trace", "DIR", "count the sets of the messages in a directory of traces",
+         .text = &a.trace, .needs = "a directory"},
+        {"--objective", "NAME",
+         "throughput: the busiest group shall have the least load (default)\n"
+         "latency: messages shall have the fewest hops\n"
+         "balanced: both, each measured by the least that is possible",
+         .choice = &a.objective, .choices = objective_names, .needs = "the objectives are"},
+        {"--seed", "S", "of the search, which is used beyond 7 groups (default 1)",
+         .number = &a.seed, .max = UINT64_MAX},
+        {"--seconds", "S", "search for that long, instead of a fixed number of trees",
+         .number = &a.seconds, .min = 1, .max = 86400},
+        {"--json", NULL, "one JSON object instead of text", .flag = &a.json},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "plan",
+        .usage = "[FILE|-] [OPTIONS]",
+        .about = "Proposes the overlay tree with the least expected work for messages to given "
+                 "sets of groups. FILE (- or none: standard input) has a line `weight group group "
+                 "...` for each set: how many messages, and the names or numbers of the groups "
+                 "they go to; # begins a comment.",
+        .options = options,
+        .words = words,
+        .too_many = "only one file is read",
+        .more = "Exit code: 0 a tree was proposed, 1 the input has a mistake, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i];
-        int rc = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--json") == 0) {
-            a.json = true;
-            continue;
-        } else if (o[0] != '-' || o[1] == '\0') {
-            if (a.file != NULL)
-                return args_bad("plan", o, "only one file is read");
-            a.file = o;
-            continue;
-        }
-        const char *value = i + 1 < argc ? argv[++i] : NULL;
-        if (strcmp(o, "--trace") == 0) {
-            a.trace = value;
-            rc = value ? CMD_DONE : args_bad("plan", o, "needs a directory");
-        } else if (strcmp(o, "--objective") == 0) {
-            rc = parse_objective(value, &a);
-        } else if (strcmp(o, "--seed") == 0) {
-            rc = args_number("plan", o, value, 0, UINT64_MAX, &a.seed);
-        } else if (strcmp(o, "--seconds") == 0) {
-            rc = args_number("plan", o, value, 1, 86400, &a.seconds);
-        } else {
-            rc = args_unknown("plan", o);
-        }
-        if (rc != CMD_DONE)
-            return rc;
-    }
-    return run(&a);
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? run(&a) : code;
 }

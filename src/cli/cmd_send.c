@@ -12,22 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram send GROUP[,GROUP...] [MESSAGE] [OPTIONS]\n"
-    "\n"
-    "Multicasts the message to the groups and waits until all have delivered it. Without a "
-    "MESSAGE\n"
-    "each line of standard input is one. For every message a line is printed: for each group, "
-    "which\n"
-    "delivery of that group it was, counted from 0, as in `g1:17 g3:4`.\n"
-    "\n" RUNNING_USAGE
-    "  --timeout MS      give up when a message takes longer, 1 to 3600000 (default 5000)\n"
-    "  --trace DIR       write what is sent there, for `tram check`\n"
-    "  --quiet           print errors only\n"
-    "  --                what follows is no option\n"
-    "\n"
-    "Exit code: 0 all delivered, 1 not all in time, 2 wrong usage.\n";
-
 enum {
     MS = 1000000,
     IDLE_MS = 200,       /* how long to wait for a line while nothing is under way */
@@ -371,52 +355,37 @@ static int start(const struct send_args *a)
     return code;
 }
 
-static int take_word(struct send_args *a, const char *word)
-{
-    if (a->groups == NULL)
-        a->groups = word;
-    else if (a->message == NULL)
-        a->message = word;
-    else
-        return args_bad("send", word, "a second message; quote one that has blanks");
-    return CMD_DONE;
-}
-
 int cmd_send(int argc, char **argv)
 {
     struct send_args a = {.timeout_ms = 5000};
-    bool only_words = false;
+    const struct args_word words[] = {
+        {"GROUP", &a.groups, "to which groups? Separate several by commas"},
+        {"MESSAGE", &a.message, NULL},
+        {0},
+    };
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--timeout", "MS", "give up when a message takes longer, 1 to 3600000 (default 5000)",
+         .number = &a.timeout_ms, .min = 1, .max = 3600000},
+        {"--trace", "DIR", "write what is sent there, for `tram check`", .text = &a.trace,
+         .needs = "a directory"},
+        {"--quiet", NULL, "print errors only", .flag = &a.quiet},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "send",
+        .usage = "GROUP[,GROUP...] [MESSAGE] [OPTIONS]",
+        .about =
+            "Multicasts the message to the groups and waits until all have delivered it. Without a "
+            "MESSAGE each line of standard input is one. For every message a line is printed: for "
+            "each group, which delivery of that group it was, counted from 0, as in `g1:17 g3:4`.",
+        .options = options,
+        .words = words,
+        .too_many = "a second message; quote one that has blanks",
+        .dashes = true,
+        .more = "Exit code: 0 all delivered, 1 not all in time, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE, used = 1;
-        if (only_words || o[0] != '-' || o[1] == '\0') {
-            code = take_word(&a, o);
-            used = 0;
-        } else if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--") == 0) {
-            only_words = true;
-            used = 0;
-        } else if (strcmp(o, "--quiet") == 0) {
-            a.quiet = true;
-            used = 0;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "send", o, value);
-        } else if (strcmp(o, "--timeout") == 0) {
-            code = args_number("send", o, value, 1, 3600000, &a.timeout_ms);
-        } else if (strcmp(o, "--trace") == 0) {
-            a.trace = value;
-            code = value ? CMD_DONE : args_bad("send", o, "it needs a directory");
-        } else {
-            code = args_unknown("send", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i += used;
-    }
-    if (a.groups == NULL)
-        return args_bad("send", "GROUP", "to which groups? Separate several by commas");
-    return start(&a);
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? start(&a) : code;
 }

@@ -11,26 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram sim [OPTIONS]\n"
-    "\n"
-    "Runs a protocol in virtual time under faults drawn from seeds, and checks every property on\n"
-    "every run. The same seed gives the same run, to the byte.\n"
-    "\n"
-    "  --protocol NAME   log: one replicated log; tree: groups in an overlay tree;\n"
-    "                    genuine: destinations only (default log)\n"
-    "  --seeds N         run N seeds, from --first on (default 1000)\n"
-    "  --first S         the first seed (default 1)\n"
-    "  --seed S          run one seed and print what happens; see --quiet\n"
-    "  --replicas R      replicas of a group, 1 to 9 (default: drawn from the seed)\n"
-    "  --jobs J          processes to use (default: one per core)\n"
-    "  --keep-going      do not stop at the first violation\n"
-    "  --quiet           no progress line; with --seed: no trace, only the verdict\n"
 #if TRAM_PLANTED
-    "  --bug NAME        switch a planted bug on; --bug list names them\n"
+#define BUG_HELP "switch a planted bug on; --bug list names them"
+#else
+#define BUG_HELP NULL
 #endif
-    "\n"
-    "Exit code: 0 no violation, 1 a property was violated, 2 wrong usage.\n";
 
 typedef void run_fn(const struct run_options *, struct run_result *);
 
@@ -38,6 +23,9 @@ static const struct protocol {
     const char *name;
     run_fn *run;
 } protocols[] = {{"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}};
+static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
+
+enum { BUGS_ON_MAX = 8 };
 
 struct sim_args {
     const struct protocol *protocol;
@@ -248,50 +236,48 @@ static int plant(const char *name)
 
 int cmd_sim(int argc, char **argv)
 {
-    struct sim_args a = {.protocol = &protocols[0], .seeds = 1000, .first = 1};
-    uint64_t v;
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i];
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--keep-going") == 0) {
-            a.keep_going = true;
-            continue;
-        } else if (strcmp(o, "--quiet") == 0) {
-            a.quiet = true;
-            continue;
-        }
-        const char *value = i + 1 < argc ? argv[++i] : NULL;
-        int rc = CMD_DONE;
-        if (strcmp(o, "--protocol") == 0) {
-            a.protocol = NULL;
-            for (unsigned p = 0; value && p < sizeof(protocols) / sizeof(protocols[0]); p++)
-                if (strcmp(value, protocols[p].name) == 0)
-                    a.protocol = &protocols[p];
-            if (a.protocol == NULL)
-                rc = args_bad("sim", o, "the protocols are: log, tree, genuine");
-        } else if (strcmp(o, "--seeds") == 0) {
-            rc = args_number("sim", o, value, 1, UINT64_C(1) << 40, &a.seeds);
-        } else if (strcmp(o, "--first") == 0) {
-            rc = args_number("sim", o, value, 0, UINT64_MAX, &a.first);
-        } else if (strcmp(o, "--seed") == 0) {
-            rc = args_number("sim", o, value, 0, UINT64_MAX, &a.seed);
-            a.one = true;
-        } else if (strcmp(o, "--replicas") == 0) {
-            rc = args_number("sim", o, value, 1, 9, &v);
-            a.replicas = rc == CMD_DONE ? (uint32_t)v : 0;
-        } else if (strcmp(o, "--jobs") == 0) {
-            rc = args_number("sim", o, value, 1, 1024, &v);
-            a.jobs = rc == CMD_DONE ? (uint32_t)v : 0;
-        } else if (strcmp(o, "--bug") == 0) {
-            a.bug = value;
-            rc = value ? plant(value) : args_bad("sim", o, "needs a name; `--bug list`");
-        } else {
-            rc = args_unknown("sim", o);
-        }
-        if (rc != CMD_DONE)
-            return rc;
+    struct sim_args a = {.seeds = 1000, .first = 1};
+    unsigned protocol = 0;
+    const char *names[BUGS_ON_MAX];
+    struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
+    const struct args_option options[] = {
+        {"--protocol", "NAME",
+         "log: one replicated log; tree: groups in an overlay tree; genuine: destinations only "
+         "(default log)",
+         .choice = &protocol, .choices = protocol_names, .needs = "the protocols are"},
+        {"--seeds", "N", "run N seeds, from --first on (default 1000)", .number = &a.seeds,
+         .min = 1, .max = UINT64_C(1) << 40},
+        {"--first", "S", "the first seed (default 1)", .number = &a.first, .max = UINT64_MAX},
+        {"--seed", "S", "run one seed and print what happens; see --quiet", .number = &a.seed,
+         .max = UINT64_MAX, .given = &a.one},
+        {"--replicas", "R", "replicas of a group, 1 to 9 (default: drawn from the seed)",
+         .number32 = &a.replicas, .min = 1, .max = 9},
+        {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
+         .max = 1024},
+        {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},
+        {"--quiet", NULL, "no progress line; with --seed: no trace, only the verdict",
+         .flag = &a.quiet},
+        {"--bug", "NAME", BUG_HELP, .list = &bugs_on, .needs = "a name; `--bug list`"},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "sim",
+        .usage = "[OPTIONS]",
+        .about = "Runs a protocol in virtual time under faults drawn from seeds, and checks every "
+                 "property on every run. The same seed gives the same run, to the byte.",
+        .options = options,
+        .more = "Exit code: 0 no violation, 1 a property was violated, 2 wrong usage.",
+    };
+
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    a.protocol = &protocols[protocol];
+    for (int i = 0; i < bugs_on.count; i++) {
+        a.bug = bugs_on.item[i];
+        code = plant(a.bug);
+        if (code != CMD_DONE)
+            return code;
     }
     if (a.one)
         return run_one(&a);

@@ -8,22 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-static const char usage[] =
-    "usage: tram status [OPTIONS]\n"
-    "\n"
-    "Shows for each group who leads it, under which ballot, how far its log was applied and "
-    "decided,\n"
-    "how many of its replicas take part, how much it delivered, and how much it delivers a second\n"
-    "(over 200 ms); and which replicas are in trouble: down, silent (stopped or hung), starting,\n"
-    "joining, behind (waits for a snapshot), late (200 ms or more).\n"
-    "\n" RUNNING_USAGE "  --json            print one JSON object\n"
-    "  --wait SECONDS    wait until all replicas of all groups take part, 1 to 3600; exit code 1 "
-    "if "
-    "they\n"
-    "                    do not by then\n"
-    "\n"
-    "Exit code: 0 every group has a leader, 1 not, 2 wrong usage.\n";
-
 enum { SAMPLE_MS = 200, LOOK_MS = 20 };
 
 struct status_args {
@@ -97,26 +81,27 @@ static int start(const struct status_args *a)
 int cmd_status(int argc, char **argv)
 {
     struct status_args a = {0};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--json", NULL, "print one JSON object", .flag = &a.json},
+        {"--wait", "SECONDS",
+         "wait until all replicas of all groups take part, 1 to 3600; exit code 1 if they do not "
+         "by then",
+         .number = &a.wait_s, .min = 1, .max = 3600},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "status",
+        .usage = "[OPTIONS]",
+        .about = "Shows for each group who leads it, under which ballot, how far its log was "
+                 "applied and decided, how many of its replicas take part, how much it delivered, "
+                 "and how much it delivers a second (over 200 ms); and which replicas are in "
+                 "trouble: down, silent (stopped or hung), starting, joining, behind (waits for a "
+                 "snapshot), late (200 ms or more).",
+        .options = options,
+        .more = "Exit code: 0 every group has a leader, 1 not, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--json") == 0) {
-            a.json = true;
-            continue;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "status", o, value);
-        } else if (strcmp(o, "--wait") == 0) {
-            code = args_number("status", o, value, 1, 3600, &a.wait_s);
-        } else {
-            code = args_unknown("status", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i++;
-    }
-    return start(&a);
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? start(&a) : code;
 }

@@ -13,25 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-static const char usage[] =
-    "usage: tram tail GROUP [OPTIONS]\n"
-    "\n"
-    "Prints what the group delivers, as it does, at one of its hosts: the number of the delivery, "
-    "the\n"
-    "client and its number for the message, all groups that the message is for, its bytes and the "
-    "first\n"
-    "200 of them. ^C ends it.\n"
-    "\n" RUNNING_USAGE
-    "  --host H          watch there (default: at the leader, or the first host that is up)\n"
-    "  --all             begin with the oldest that the host still knows, not with the next\n"
-    "  --count N         end after N deliveries\n"
-    "\n"
-    "A host keeps the last MiB of its deliveries, of all groups. When it was faster than this "
-    "command\n"
-    "could print, what is missing is said on standard error.\n"
-    "\n"
-    "Exit code: 0 ended by ^C or --count, 1 the host does not run, 2 wrong usage.\n";
-
 enum { LOOK_NS = 5000000, CURRENT_EVERY = 100 /* looks without anything new */ };
 
 struct tail_args {
@@ -266,36 +247,30 @@ static int start(const struct tail_args *a)
 int cmd_tail(int argc, char **argv)
 {
     struct tail_args a = {0};
+    const struct args_word words[] = {{"GROUP", &a.group, "which group?"}, {0}};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--host", "H", "watch there (default: at the leader, or the first host that is up)",
+         .text = &a.host, .needs = "a host"},
+        {"--all", NULL, "begin with the oldest that the host still knows, not with the next",
+         .flag = &a.all},
+        {"--count", "N", "end after N deliveries", .number = &a.count, .min = 1, .max = UINT64_MAX},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "tail",
+        .usage = "GROUP [OPTIONS]",
+        .about = "Prints what the group delivers, as it does, at one of its hosts: the number of "
+                 "the delivery, the client and its number for the message, all groups that the "
+                 "message is for, its bytes and the first 200 of them. ^C ends it.",
+        .options = options,
+        .words = words,
+        .too_many = "a second group; it follows one",
+        .more = "A host keeps the last MiB of its deliveries, of all groups. When it was faster "
+                "than this command could print, what is missing is said on standard error.\n\nExit "
+                "code: 0 ended by ^C or --count, 1 the host does not run, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--all") == 0) {
-            a.all = true;
-            continue;
-        } else if (o[0] != '-') {
-            if (a.group != NULL)
-                return args_bad("tail", o, "a second group; it follows one");
-            a.group = o;
-            continue;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "tail", o, value);
-        } else if (strcmp(o, "--host") == 0) {
-            a.host = value;
-            code = value ? CMD_DONE : args_bad("tail", o, "it needs a host");
-        } else if (strcmp(o, "--count") == 0) {
-            code = args_number("tail", o, value, 1, UINT64_MAX, &a.count);
-        } else {
-            code = args_unknown("tail", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i++;
-    }
-    if (a.group == NULL)
-        return args_bad("tail", "GROUP", "which group?");
-    return start(&a);
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? start(&a) : code;
 }

@@ -11,15 +11,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram top [OPTIONS]\n"
-    "\n"
-    "Shows every second what `tram status` shows. q or ^C ends it.\n"
-    "\n" RUNNING_USAGE
-    "  --count N         end after N times; on a terminal or not (default: without end)\n"
-    "\n"
-    "Exit code: 0 shown, 1 not, 2 wrong usage.\n";
-
 enum { EVERY_MS = 1000, FIRST_MS = 200, LINES_BESIDE_GROUPS = 5 };
 
 struct top_args {
@@ -118,25 +109,24 @@ int cmd_top(int argc, char **argv)
 {
     struct top_args a = {0};
     struct tram_cluster *c;
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--count", "N", "end after N times; on a terminal or not (default: without end)",
+         .number = &a.count, .min = 1, .max = UINT32_MAX},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "top",
+        .usage = "[OPTIONS]",
+        .about = "Shows every second what `tram status` shows. q or ^C ends it.",
+        .options = options,
+        .more = "Exit code: 0 shown, 1 not, 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "top", o, value);
-        } else if (strcmp(o, "--count") == 0) {
-            code = args_number("top", o, value, 1, UINT32_MAX, &a.count);
-        } else {
-            code = args_unknown("top", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i++;
-    }
-    int code = running_load(&a.running, "top", &c);
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    code = running_load(&a.running, "top", &c);
     if (code != CMD_DONE)
         return code;
     code = run(&a, c);

@@ -15,18 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: tram up [FILE] [OPTIONS]\n"
-    "\n"
-    "Starts all hosts of the cluster file as processes on this machine and looks after them: one "
-    "that\n"
-    "dies is reported and started again. ^C or SIGTERM stops them all.\n"
-    "\n" RUNNING_USAGE "  --trace DIR       write what is delivered there, for `tram check`\n"
-    "  --check-only      check the cluster file, and do nothing else\n"
-    "\n"
-    "Exit code: 0 stopped as asked, or the file is correct; 1 a host could not start or stop, the\n"
-    "cluster runs already, or the file has a mistake; 2 wrong usage.\n";
-
 enum {
     MS = 1000000,
     QUICK_NS = 2000 * MS, /* a life shorter than this makes the next start wait */
@@ -379,33 +367,31 @@ static int start(const struct up_args *a)
 int cmd_up(int argc, char **argv)
 {
     struct up_args a = {0};
+    /* The file of --check-only, which may also stand before it. */
+    const struct args_word words[] = {{"FILE", &a.running.file, NULL}, {0}};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--trace", "DIR", "write what is delivered there, for `tram check`", .text = &a.trace,
+         .needs = "a directory"},
+        {"--check-only", NULL, "check the cluster file, and do nothing else",
+         .flag = &a.check_only},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "up",
+        .usage = "[FILE] [OPTIONS]",
+        .about =
+            "Starts all hosts of the cluster file as processes on this machine and looks after "
+            "them: one that dies is reported and started again. ^C or SIGTERM stops them all.",
+        .options = options,
+        .words = words,
+        .too_many = "a second cluster file",
+        .more = "Exit code: 0 stopped as asked, or the file is correct; 1 a host could not start "
+                "or stop, the cluster runs already, or the file has a mistake; 2 wrong usage.",
+    };
 
-    for (int i = 1; i < argc; i++) {
-        const char *o = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = CMD_DONE;
-        if (args_is_help(o)) {
-            fputs(usage, stdout);
-            return CMD_DONE;
-        } else if (strcmp(o, "--check-only") == 0) {
-            a.check_only = true;
-            continue;
-        } else if (o[0] != '-') {
-            /* The file of --check-only, which may also stand before it. */
-            if (a.running.file != NULL)
-                return args_bad("up", o, "a second cluster file");
-            a.running.file = o;
-            continue;
-        } else if (running_is_option(o)) {
-            code = running_take(&a.running, "up", o, value);
-        } else if (strcmp(o, "--trace") == 0) {
-            a.trace = value;
-            code = value ? CMD_DONE : args_bad("up", o, "it needs a directory");
-        } else {
-            code = args_unknown("up", o);
-        }
-        if (code != CMD_DONE)
-            return code;
-        i++;
-    }
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
     return a.check_only ? conf_check_only(running_file(&a.running)) : start(&a);
 }

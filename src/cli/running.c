@@ -17,24 +17,6 @@ enum { SILENT_NS = 1000000000, PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYT
 
 /* ---- options ---- */
 
-bool running_is_option(const char *o)
-{
-    return strcmp(o, "-c") == 0 || strcmp(o, "--file") == 0 || strcmp(o, "--cluster") == 0;
-}
-
-int running_take(struct running_args *a, const char *command, const char *option, const char *value)
-{
-    bool is_name = strcmp(option, "--cluster") == 0;
-
-    if (value == NULL)
-        return args_bad(command, option, is_name ? "it needs a name" : "it needs a file");
-    if (is_name)
-        a->cluster = value;
-    else
-        a->file = value;
-    return CMD_DONE;
-}
-
 const char *running_file(const struct running_args *a)
 {
     return a->file ? a->file : "cluster.yaml";

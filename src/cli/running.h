@@ -6,6 +6,7 @@
 #ifndef CLI_RUNNING_H
 #define CLI_RUNNING_H
 
+#include "cli/args.h"
 #include "tram.h"
 
 #include <stdbool.h>
@@ -22,15 +23,14 @@ struct running_args {
     const char *cluster; /* a name instead of the file's; NULL: the file's */
 };
 
-/* The lines of --help for them. */
-#define RUNNING_USAGE                                                                              \
-    "  -c, --file FILE   the cluster file (default cluster.yaml)\n"                                \
-    "  --cluster NAME    the cluster's name, if it runs under another than the file's\n"
-
-bool running_is_option(const char *option);
-
-/* Takes one of them; CMD_DONE, or CMD_USAGE after a message. value may be NULL. */
-int running_take(struct running_args *, const char *command, const char *option, const char *value);
+/* Their rows in a table of options; a is a struct running_args. */
+#define RUNNING_OPTIONS(a)                                                                         \
+    {"-c, --file", "FILE", "the cluster file (default cluster.yaml)", .text = &(a).file,           \
+     .needs = "a file"},                                                                           \
+    {                                                                                              \
+        "--cluster", "NAME", "the cluster's name, if it runs under another than the file's",       \
+            .text = &(a).cluster, .needs = "a name"                                                \
+    }
 
 const char *running_file(const struct running_args *);
 

@@ -18,8 +18,8 @@ const struct setting_info setting_info[SETTING_COUNT] = {
 #undef SETTING_INFO_
 };
 
-const char *const transport_names[] = {"shm", "tcp", "verbs", NULL};
-const char *const protocol_names[] = {"tree", "genuine", NULL};
+const char *const cluster_transport_names[] = {"shm", "tcp", "verbs", NULL};
+const char *const cluster_protocol_names[] = {"tree", "genuine", NULL};
 const char *const wait_names[] = {"auto", "spin", "sleep", NULL};
 
 uint32_t *setting_at(struct cluster *c, enum setting s)
@@ -86,34 +86,14 @@ bool word_index(const char *const *list, const char *word, unsigned *index)
     return false;
 }
 
-bool cluster_transport_named(const char *name, enum cluster_transport *out)
-{
-    unsigned i;
-    bool found = word_index(transport_names, name, &i);
-
-    if (found)
-        *out = (enum cluster_transport)i;
-    return found;
-}
-
-bool cluster_protocol_named(const char *name, enum cluster_protocol *out)
-{
-    unsigned i;
-    bool found = word_index(protocol_names, name, &i);
-
-    if (found)
-        *out = (enum cluster_protocol)i;
-    return found;
-}
-
 const char *cluster_transport_name(enum cluster_transport t)
 {
-    return transport_names[t];
+    return cluster_transport_names[t];
 }
 
 const char *cluster_protocol_name(enum cluster_protocol p)
 {
-    return protocol_names[p];
+    return cluster_protocol_names[p];
 }
 
 void cluster_name_from_file(const char *file, char out[CLUSTER_NAME_BYTES])

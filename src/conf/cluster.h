@@ -94,9 +94,9 @@ bool cluster_equal(const struct cluster *, const struct cluster *);
 /* Writes a commented file that loads back equal. ERR_SYSTEM if the stream fails. */
 int cluster_write(FILE *, const struct cluster *, struct err *);
 
-/* By name: true and the value, or false. */
-bool cluster_transport_named(const char *name, enum cluster_transport *);
-bool cluster_protocol_named(const char *name, enum cluster_protocol *);
+/* By value; the last is NULL. */
+extern const char *const cluster_transport_names[];
+extern const char *const cluster_protocol_names[];
 const char *cluster_transport_name(enum cluster_transport);
 const char *cluster_protocol_name(enum cluster_protocol);
 

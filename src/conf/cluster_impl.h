@@ -45,8 +45,6 @@ struct setting_info {
 extern const struct setting_info setting_info[SETTING_COUNT];
 
 /* The texts of the enums, in order of their values, NULL last. */
-extern const char *const transport_names[];
-extern const char *const protocol_names[];
 extern const char *const wait_names[];
 
 uint32_t setting_get(const struct cluster *, enum setting);

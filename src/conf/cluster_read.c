@@ -252,7 +252,7 @@ static int take_address(struct reader *r, const struct node *n, struct cluster_h
         return doc_bad(r->d, h->line, r->e,
                        "host '%s' has no address, which transport %s needs; add one like"
                        " `address: 127.0.0.1:%d`",
-                       h->name, transport_names[r->c->transport], PORT_DEFAULT);
+                       h->name, cluster_transport_names[r->c->transport], PORT_DEFAULT);
     }
     int rc = take_text(r, n, "address", "HOST:PORT, or \"[IPV6]:PORT\" in quotes", &text);
     if (rc < 0)
@@ -515,8 +515,11 @@ static int take_file(struct reader *r, const char *file)
         rc = take_name(r, value[TOP_NAME], "name", c->name);
     else
         cluster_name_from_file(file, c->name);
-    rc = rc < 0 ? rc : take_word(r, value[TOP_TRANSPORT], "transport", transport_names, &transport);
-    rc = rc < 0 ? rc : take_word(r, value[TOP_PROTOCOL], "protocol", protocol_names, &protocol);
+    rc = rc < 0
+             ? rc
+             : take_word(r, value[TOP_TRANSPORT], "transport", cluster_transport_names, &transport);
+    rc = rc < 0 ? rc
+                : take_word(r, value[TOP_PROTOCOL], "protocol", cluster_protocol_names, &protocol);
     rc = rc < 0 ? rc : take_word(r, value[TOP_WAIT], "wait", wait_names, &wait);
     rc = rc < 0 ? rc : take_durable(r, value[TOP_DURABLE]);
     rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);

@@ -98,9 +98,9 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
         "# The cluster file of Tramway. A line that begins with `#` and a key shows a default.\n\n",
         f);
     write_line(f, "name", c->name, false, "clusters of one user on one machine differ in it");
-    write_line(f, "transport", transport_names[c->transport], false,
+    write_line(f, "transport", cluster_transport_names[c->transport], false,
                "shm: one machine; tcp: any machines; verbs: RDMA");
-    write_line(f, "protocol", protocol_names[c->protocol], false,
+    write_line(f, "protocol", cluster_protocol_names[c->protocol], false,
                "tree: along the parents below; genuine: destinations only");
     fputc('\n', f);
     write_settings(f, c);

@@ -20,16 +20,6 @@ const char *mcast_protocol_name(enum mcast_protocol p)
     return names[p];
 }
 
-bool mcast_protocol_named(const char *name, enum mcast_protocol *out)
-{
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(name, names[i]) == 0) {
-            *out = (enum mcast_protocol)i;
-            return true;
-        }
-    return false;
-}
-
 static uint32_t power_of_two_above(uint64_t bytes)
 {
     uint32_t p = MEM_PAGE_BYTES;

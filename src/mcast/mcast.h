@@ -12,7 +12,6 @@ enum mcast_protocol {
 };
 
 const char *mcast_protocol_name(enum mcast_protocol);
-bool mcast_protocol_named(const char *name, enum mcast_protocol *);
 
 /* Where the replicas of a group are. */
 struct mcast_group {

@@ -283,25 +283,15 @@ void overlay_shape_fill(enum overlay_shape shape, uint32_t n, uint16_t *parent)
         }
 }
 
-static const char *const shape_names[] = {
+const char *const overlay_shape_names[] = {
 #define OVERLAY_NAME_(name, parent, text) #name,
     OVERLAY_SHAPES(OVERLAY_NAME_)
 #undef OVERLAY_NAME_
+        NULL,
 };
 
 const char *overlay_shape_name(enum overlay_shape shape)
 {
     CHECK(shape < OVERLAY_SHAPE_COUNT);
-    return shape_names[shape];
-}
-
-int overlay_shape_find(const char *name, struct err *e)
-{
-#define OVERLAY_LISTED_(name, parent, text) " " #name
-    for (int i = 0; i < OVERLAY_SHAPE_COUNT; i++)
-        if (strcmp(name, shape_names[i]) == 0)
-            return i;
-    return err_set(e, ERR_NOTFOUND,
-                   "there is no tree '%s'; the trees are:" OVERLAY_SHAPES(OVERLAY_LISTED_), name);
-#undef OVERLAY_LISTED_
+    return overlay_shape_names[shape];
 }

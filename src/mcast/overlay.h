@@ -142,7 +142,7 @@ enum overlay_shape {
 void overlay_shape_fill(enum overlay_shape, uint32_t n, uint16_t *parent);
 const char *overlay_shape_name(enum overlay_shape);
 
-/* The shape of that name, or ERR_NOTFOUND with a text that lists them. */
-int overlay_shape_find(const char *name, struct err *);
+/* By shape; the last is NULL. */
+extern const char *const overlay_shape_names[];
 
 #endif

@@ -1,19 +1,13 @@
+#include "../cli_fixture.h"
 #include "cli/cmd.h"
 #include "cli/conf.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-enum { OUTPUT_BYTES = 1 << 16, WORDS_MAX = 16 };
-
-static char output[OUTPUT_BYTES]; /* of both streams of the last command */
 
 /* Every test has an empty folder of its own, and is in it. */
 static int enter(void **state)
@@ -27,45 +21,17 @@ static int enter(void **state)
 
 static int leave(void **state)
 {
-    static const char *const files[] = {"cluster.yaml", "a.yaml", "output"};
+    static const char *const files[] = {"cluster.yaml", "a.yaml"};
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         unlink(files[i]);
     return chdir("/") != 0 || rmdir(*state) != 0;
 }
 
-static int run(int (*body)(int argc, char **argv), char *words)
-{
-    char *argv[WORDS_MAX + 1] = {NULL};
-    int argc = 0, old[2];
-
-    for (char *w = strtok(words, " "); w != NULL && argc < WORDS_MAX; w = strtok(NULL, " "))
-        argv[argc++] = w;
-    fflush(stdout);
-    int fd = open("output", O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
-    for (int i = 0; i < 2; i++) {
-        old[i] = dup(i + 1);
-        dup2(fd, i + 1);
-    }
-    int code = body(argc, argv);
-    fflush(stdout);
-    for (int i = 0; i < 2; i++) {
-        dup2(old[i], i + 1);
-        close(old[i]);
-    }
-    ssize_t n = pread(fd, output, sizeof output - 1, 0);
-    output[n > 0 ? n : 0] = '\0';
-    close(fd);
-    return code;
-}
-
 /* `tram` and these words: the code, and a word of what it says. */
 static void command(const char *words, int code, const char *says)
 {
-    char copy[256];
-
-    snprintf(copy, sizeof copy, "%s", words);
-    int got = run(cmd_init, copy);
+    int got = cli_run(cmd_init, words);
     if (got != code || strstr(output, says) == NULL)
         fail_msg("tram %s: code %d, wanted %d and '%s', says: %s", words, got, code, says, output);
 }
@@ -163,7 +129,7 @@ static void cmd_init__refuses_what_does_not_exist(void **state)
     command("init --groups", CMD_USAGE, "--groups needs a whole number");
     command("init --replicas 10", CMD_USAGE, "from 1 to 9");
     command("init --replicas 3 --hosts 2", CMD_USAGE, "3 replicas on 2 hosts");
-    command("init --tree oak", CMD_USAGE, "there is no tree 'oak'");
+    command("init --tree oak", CMD_USAGE, "the trees are: base, breadth, depth");
     command("init --tree", CMD_USAGE, "--tree");
     command("init --transport ip", CMD_USAGE, "shm, tcp, verbs");
     command("init --protocol", CMD_USAGE, "tree, genuine");
@@ -186,15 +152,15 @@ static void conf__check_only_tells_what_the_file_has(void **state)
     char right[] = "cluster.yaml", wrong[] = "a.yaml", missing[] = "b.yaml";
 
     command("init", CMD_DONE, "wrote");
-    assert_int_equal(run(check_only, right), CMD_DONE);
+    assert_int_equal(cli_run(check_only, right), CMD_DONE);
     assert_string_equal(output, "cluster.yaml: correct; cluster 'cluster': 8 groups with 24"
                                 " replicas on 3 hosts, transport shm, protocol tree\n");
     FILE *f = fopen("a.yaml", "w");
     fputs("transport: shm\nhost: []\n", f);
     fclose(f);
-    assert_int_equal(run(check_only, wrong), CMD_FAILED);
+    assert_int_equal(cli_run(check_only, wrong), CMD_FAILED);
     assert_string_equal(output, "a.yaml:2: the file has no key 'host'; did you mean hosts?\n");
-    assert_int_equal(run(check_only, missing), CMD_USAGE);
+    assert_int_equal(cli_run(check_only, missing), CMD_USAGE);
 }
 
 static void conf__counts_the_warnings_it_does_not_print(void **state)

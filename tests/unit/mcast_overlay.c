@@ -257,16 +257,6 @@ static void overlay__shapes_are_trees_of_any_size(void **state)
         }
 }
 
-static void overlay__shapes_are_found_by_name(void **state)
-{
-    (void)state;
-    for (int shape = 0; shape < OVERLAY_SHAPE_COUNT; shape++)
-        assert_int_equal(overlay_shape_find(overlay_shape_name((enum overlay_shape)shape), &err),
-                         shape);
-    assert_int_equal(overlay_shape_find("oak", &err), ERR_NOTFOUND);
-    assert_non_null(strstr(err.text, "'oak'; the trees are: base breadth depth"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,7 +267,6 @@ int main(void)
         cmocka_unit_test(overlay__a_cycle_is_refused_and_named),
         cmocka_unit_test(overlay__shapes_are_those_of_the_paper),
         cmocka_unit_test(overlay__shapes_are_trees_of_any_size),
-        cmocka_unit_test(overlay__shapes_are_found_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
