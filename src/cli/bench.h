@@ -10,6 +10,7 @@
 #include "base/hist.h"
 #include "mcast/mcast.h"
 #include "mcast/overlay.h"
+#include "sim/model.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -115,6 +116,19 @@ int rig_measure_turns(struct bench_rig *, struct bench_figures *, uint64_t turn_
 int bench_log(const struct bench_args *, struct bench_figures *, struct err *);
 int bench_tree(const struct bench_args *, struct bench_figures *, struct err *);
 int bench_tree_point(const struct bench_args *, struct bench_point *, struct err *);
+
+/* With BENCH_SINGLE: what is done in each part of a run, and the CPU time that it takes. */
+enum bench_part {
+    BENCH_IDLE,      /* hosts poll and find nothing, */
+    BENCH_IDLE_TIME, /* and look at the clock each time */
+    BENCH_LOOK,      /* a client waits and finds nothing */
+    BENCH_ONE,       /* hosts and a client, one message at a time */
+    BENCH_MANY,      /* hosts, saturated, */
+    BENCH_SEND,      /* and the clients that do it */
+    BENCH_IDLE_MANY, /* as BENCH_IDLE, with all clients connected */
+    BENCH_PARTS,
+};
+int bench_tree_work(const struct bench_args *, struct model_work part[BENCH_PARTS], struct err *);
 
 /* A host process of bench_tree with processes: serves until its standard input is closed. */
 int bench_tree_serve(const struct bench_args *, struct err *);

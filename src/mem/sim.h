@@ -30,7 +30,7 @@ struct sim_costs {
     uint64_t copy_ps;  /* with this much more for each byte */
     uint64_t byte_ps;  /* a byte, at the end of the link that sends and at the one that receives */
     uint64_t ack_ns;   /* from a landing until its writer may know */
-    uint64_t raise_ns; /* from the arrival of a raise until it is in force */
+    uint64_t raise_ns; /* from when a raise is in force, at its arrival, until that is answered */
 };
 
 struct sim_options {

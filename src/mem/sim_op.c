@@ -72,10 +72,7 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     a->user->value = 0;
     sim_mix(w, (uint64_t)a->kind << 32 ^ a->asker << 16 ^ owner << 8 ^ op->pieces);
     sim_mix(w, a->at << 20 ^ a->words ^ a->ballot);
-    uint64_t there_ns = sim_sent_ns(w, a->asker, owner, 0);
-    if (a->kind == SIM_RAISE)
-        there_ns += w->opt.costs.raise_ns;
-    op_push(w, i, SIM_EV_OP, there_ns);
+    op_push(w, i, SIM_EV_OP, sim_sent_ns(w, a->asker, owner, 0));
 }
 
 static bool op_passes(struct sim *w, const struct sim_op *op)
@@ -191,7 +188,10 @@ void sim_op_event(struct sim *w, uint32_t i)
     } else if (!op_effect(w, op)) {
         op_push(w, i, SIM_EV_OP, 1 + sim_answered_ns(w, owner, op->asker, 0));
     } else if (op->user) {
-        op_push(w, i, SIM_EV_REPLY, sim_answered_ns(w, owner, op->asker, 8 * (uint64_t)op->words));
+        uint64_t back_ns = sim_answered_ns(w, owner, op->asker, 8 * (uint64_t)op->words);
+        if (op->kind == SIM_RAISE)
+            back_ns += w->opt.costs.raise_ns;
+        op_push(w, i, SIM_EV_REPLY, back_ns);
     } else {
         sim_op_free(w, i);
     }

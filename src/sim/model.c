@@ -2,6 +2,7 @@
 #include "sim/model_impl.h"
 
 #include "base/grow.h"
+#include "mcast/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,31 +76,55 @@ static const struct mcast_machine machine = {
     .load_close = machine_nothing,
 };
 
+/* The genuine protocol has to order it among groups: it is a stamp, or a message to several. */
+static bool among_groups(const struct model *m, const struct entry *e)
+{
+    struct message head;
+    if (m->opt.protocol == MCAST_TREE)
+        return false;
+    if (e->source >= m->sizes.clients || e->bytes < sizeof(head))
+        return true;
+    memcpy(&head, e->payload, sizeof(head));
+    return head.count > 1;
+}
+
 /* Every entry takes its replica's time before what it brings about leaves. */
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
 {
-    struct member *m = ctx;
-    const struct model_options *o = &m->model->opt;
-    const struct model_costs *c = &o->costs;
-    bool leads = log_leading(replica_log(m->replica));
-    bool tree = o->protocol == MCAST_TREE;
-    double ns = tree ? leads ? c->entry_ns : c->follow_ns : leads ? c->stamp_ns : c->copy_stamp_ns;
+    struct member *mb = ctx;
+    const struct model_costs *c = &mb->model->opt.costs;
+    bool leads = log_leading(replica_log(mb->replica));
+    bool stamp = among_groups(mb->model, e);
+    double ns = stamp ? leads ? c->stamp_ns : c->copy_stamp_ns : leads ? c->entry_ns : c->follow_ns;
     (void)effective;
-    sim_work(m->model->sim, m->node, (uint64_t)(ns + c->copy_ps * e->bytes / 1000));
+    sim_work(mb->model->sim, mb->node, (uint64_t)(ns + c->copy_ps * e->bytes / 1000));
 }
 
 /* ---- processors ---- */
+
+/* Groups that write to a group; and their replicas, but for one of each. */
+static uint32_t streams_in(const struct model *m)
+{
+    uint32_t n = m->opt.overlay->n;
+    return m->opt.protocol == MCAST_TREE ? n > 1 : n - 1;
+}
+
+static uint32_t others_in(const struct model *m)
+{
+    return streams_in(m) * (m->opt.replicas - 1);
+}
 
 /* What a round of the station takes if there is nothing. */
 static uint64_t round_ns(const struct station *s)
 {
     const struct model *m = s->model;
     const struct model_costs *c = &m->opt.costs;
+    double ns = s == s->processor->station ? c->clock_ns : 0;
     if (s->host == NULL)
-        return (uint64_t)c->look_ns;
-    /* A leader looks at the ring of every client that is there, and of every group that writes to it. */
-    uint32_t n = m->opt.overlay->n, in = m->opt.protocol == MCAST_TREE ? n > 1 : n - 1;
-    double ns = 0, links = m->active + (double)in * m->opt.replicas;
+        return (uint64_t)(ns + c->look_ns * m->opt.dst);
+    /* A leader looks at the ring of every client that is there, at one of every group that writes to it,
+     * and at one of their others. */
+    double links = m->active + streams_in(m) + (others_in(m) > 0);
     double every = s->host->units < HOST_FOLLOW_EVERY ? 1 : HOST_FOLLOW_EVERY;
     for (uint32_t i = 0; i < s->host->units; i++)
         ns += s->host->unit[i].leads ? c->poll_ns + links * c->scan_ns : c->watch_ns / every;
@@ -352,7 +377,9 @@ static int host_open(struct model *m, struct station *s, struct err *e)
                 return rc;
             host_add_replica(s->host, mb->replica);
         }
+    /* Followers have their turn, and all rings have been looked at. */
     uint32_t laps = s->host->units < HOST_FOLLOW_EVERY ? 1 : HOST_FOLLOW_EVERY;
+    laps = others_in(m) > laps ? others_in(m) : laps;
     s->processor->patience = laps * s->processor->stations;
     return 0;
 }
@@ -423,6 +450,10 @@ int model_open(const struct model_options *options, struct model **out, struct e
         for (uint32_t i = 0; i < m->hosts; i++)
             model_wake(&m->station[i]);
         rc = model_run(m, all_led, 0, e);
+    }
+    for (uint32_t i = 0; rc == 0 && m->opt.restless && i < m->hosts + m->opt.clients; i++) {
+        m->station[i].processor->patience = UINT32_MAX;
+        model_wake(&m->station[i]);
     }
     if (rc != 0) {
         model_close(m);

@@ -21,17 +21,18 @@
     X(ack_ns, false, "from there until its sender may know")                                       \
     X(byte_ps, false, "a byte, at either end of a link")                                           \
     X(post_ns, false, "a write, of its sender's processor")                                        \
-    X(raise_ns, false, "a raise, of the memory that promises")                                     \
+    X(raise_ns, false, "a raise, from taking the permission away until giving it")                 \
     X(store_ns, true, "a write into memory of the same processor")                                 \
     X(copy_ps, true, "a byte of such a write, or of an entry")                                     \
+    X(clock_ns, true, "a look at the clock, once a lap of a processor")                            \
     X(poll_ns, true, "a round of a leader that finds nothing")                                     \
     X(watch_ns, true, "a round of a follower that finds nothing")                                  \
     X(scan_ns, true, "a look of a leader at one of its sources' rings")                            \
-    X(entry_ns, true, "an entry of the tree protocol, at a leader")                                \
-    X(follow_ns, true, "an entry of the tree protocol, at a follower")                             \
-    X(stamp_ns, true, "an entry of the genuine protocol, at a leader")                             \
-    X(copy_stamp_ns, true, "an entry of the genuine protocol, at a follower")                      \
-    X(look_ns, true, "a round of a client")                                                        \
+    X(entry_ns, true, "an entry, at a leader")                                                     \
+    X(follow_ns, true, "an entry, at a follower")                                                  \
+    X(stamp_ns, true, "an entry that the genuine protocol orders among groups, at a leader")       \
+    X(copy_stamp_ns, true, "such an entry, at a follower")                                         \
+    X(look_ns, true, "a look of a client at its replies, for each group it waits for")             \
     X(cast_ns, true, "a message, at its client")                                                   \
     X(reply_ns, true, "a reply, at its client")
 
@@ -102,6 +103,9 @@ struct model_options {
     enum model_layout layout;
     struct model_costs costs;
     uint64_t seed;
+    /* Processors never sleep once the cluster is open: takes far longer, and shows whether sleeping
+     * makes a difference that it must not make. */
+    bool restless;
 };
 
 struct model;

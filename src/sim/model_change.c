@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 
-enum { USUAL_MESSAGES = 2000 };
+enum {
+    USUAL_MESSAGES = 2000,
+    DELAYED_BY = 2, /* so many times the slowest before, a message has been delayed */
+};
 
 /* Another replica of the group is told that its leader is dead, and takes over. */
 static void order_change(struct model *m, const struct member *leader, uint32_t group, bool over)
@@ -71,13 +74,13 @@ static double slowest(const struct model *m)
     return most;
 }
 
-/* Those that were under way while it went on and took longer than any before. */
+/* Those that were under way while it went on and took much longer than any before. */
 static void collect(struct model *m, uint64_t from_ns, uint64_t until_ns, double usual)
 {
     for (uint32_t i = 0; i < m->samples; i++) {
         const struct sample *s = &m->sample[i];
         double ns = (double)(s->end_ns - s->start_ns);
-        if (s->end_ns < from_ns || s->start_ns > until_ns || ns <= usual)
+        if (s->end_ns < from_ns || s->start_ns > until_ns || ns <= DELAYED_BY * usual)
             continue;
         if (m->delays == m->delays_max) {
             m->delays_max = 2 * m->delays_max + 256;

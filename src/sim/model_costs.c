@@ -87,6 +87,7 @@ const struct model_preset *model_preset_named(const char *name)
 const struct model_costs model_costs_stored = {
     .store_ns = 10,
     .copy_ps = 60,
+    .clock_ns = 30,
     .poll_ns = 50,
     .watch_ns = 22,
     .scan_ns = 1,

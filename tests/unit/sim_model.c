@@ -265,6 +265,56 @@ static void model__same_options_same_figures(void **state)
     }
 }
 
+static bool about(double a, double b, double factor)
+{
+    return a < factor * b && b < factor * a;
+}
+
+/* A processor sleeps where polling on would find nothing. If there were something to find, polling on
+ * would be faster. */
+static void model__sleeping_makes_no_difference(void **state)
+{
+    (void)state;
+    static struct hist h;
+    for (enum mcast_protocol p = MCAST_TREE; p <= MCAST_GENUINE; p++) {
+        double latency[2], rate[2], over[2];
+        for (int restless = 0; restless < 2; restless++) {
+            struct fixture f;
+            struct err e = {""};
+            struct model_delays d;
+            fixture_init(&f, 2, 3);
+            f.opt.clients = 10;
+            f.opt.protocol = p;
+            f.opt.dst = 2;
+            f.opt.sets_count = 1;
+            f.opt.restless = restless;
+            f.opt.costs = model_costs_stored;
+            f.opt.costs.write_ns = 1310;
+            f.opt.costs.post_ns = 100;
+            f.opt.costs.raise_ns = 10000;
+            hist_init(&h);
+            open_it(&f);
+            if (model_latency(f.model, 100, &h, &e) ||
+                model_rate(f.model, 4, 2, &rate[restless], &e))
+                fail_msg("%s", e.text);
+            for (int change = 0; change < 4; change++)
+                if (model_change(f.model, f.opt.clients, &d, &e) != 0)
+                    fail_msg("%s", e.text);
+            model_changes(f.model, &d);
+            latency[restless] = hist_mean(&h);
+            over[restless] = d.most;
+            fixture_fini(&f);
+        }
+        print_message(
+            "# %s: latency %.0f and %.0f ns, rate %.0f and %.0f, change %.0f and %.0f ns\n",
+            mcast_protocol_name(p), latency[0], latency[1], rate[0], rate[1], over[0], over[1]);
+        assert_true(about(latency[0], latency[1], 1.03));
+        assert_true(about(over[0], over[1], 1.2));
+        /* Which messages go into one batch is a matter of nanoseconds. */
+        assert_true(about(rate[0], rate[1], 1.2));
+    }
+}
+
 static void model__messages_wait_for_new_leaders(void **state)
 {
     (void)state;
@@ -332,6 +382,7 @@ int main(void)
         cmocka_unit_test(model__hosts_on_one_processor_share_it),
         cmocka_unit_test(model__groups_scale),
         cmocka_unit_test(model__same_options_same_figures),
+        cmocka_unit_test(model__sleeping_makes_no_difference),
         cmocka_unit_test(model__messages_wait_for_new_leaders),
         cmocka_unit_test(model__refuses_what_makes_no_cluster),
     };
