@@ -47,7 +47,7 @@ static const char page_head[] =
     "figure{margin:0;flex:1 1 26rem;max-width:44rem;min-width:0;overflow-x:auto}\n"
     ".wide figure{flex-basis:34rem}\n"
     "figcaption{font-weight:600;margin-bottom:.4rem}\n"
-    "svg{width:100%;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}\n"
+    "svg{width:100%;max-width:36rem;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}\n"
     ".grid{stroke:var(--grid)}.axis{stroke:var(--faint);fill:none}\n"
     ".one{stroke:var(--faint);stroke-dasharray:2 3}\n"
     ".end{text-anchor:end}.mid{text-anchor:middle}\n"
