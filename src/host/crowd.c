@@ -1,14 +1,12 @@
 #include "host/crowd.h"
 
-#include "mem/shm.h"
-
 #include <sched.h>
 
 #define AFTER_DEATH_NS (20 * UINT64_C(1000000))
 
 bool crowd_yield(struct crowd *c, uint64_t now_ns)
 {
-    uint32_t dead = shm_dead_hosts(c->mem);
+    uint32_t dead = mem_dead_hosts(c->mem);
     if (dead > c->dead)
         c->sleep_until_ns = now_ns + AFTER_DEATH_NS;
     c->dead = dead;

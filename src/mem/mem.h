@@ -130,6 +130,7 @@ struct mem_ops {
     void (*rouse)(struct mem *);
     void (*sleep)(struct mem *, uint64_t until_ns);
     void (*close)(struct mem *);
+    uint32_t (*dead_hosts)(struct mem *); /* NULL: it does not count them */
 };
 
 struct mem {
@@ -262,6 +263,12 @@ static inline void mem_bell_later(struct mem *m, uint32_t node)
         m->ops->bell_later(m, node);
     else
         m->ops->bell(m, node);
+}
+
+/* How many of the hosts that were ever connected are dead, where that is known at once; 0 elsewhere. */
+static inline uint32_t mem_dead_hosts(struct mem *m)
+{
+    return m->ops->dead_hosts ? m->ops->dead_hosts(m) : 0;
 }
 
 /* Sleeping, for the thread that polls m:

@@ -464,7 +464,7 @@ static bool shm_dead(struct mem *m, uint32_t node)
     return p && p != s->self && life_over(s, p);
 }
 
-uint32_t shm_dead_hosts(struct mem *m)
+static uint32_t shm_dead_hosts(struct mem *m)
 {
     struct shm *s = shm_of(m);
     uint32_t dead = 0;
@@ -503,6 +503,7 @@ const struct mem_ops shm_ops = {
     .dead = shm_dead,
     .bell = shm_bell,
     .bell_later = shm_bell_later,
+    .dead_hosts = shm_dead_hosts,
     .doze = shm_doze,
     .rouse = shm_rouse,
     .sleep = shm_sleep,

@@ -70,7 +70,4 @@ void shm_sleep(struct mem *, uint64_t until_ns);
  * all of ours: flows to it are usable. */
 bool shm_connected(struct mem *, uint32_t node);
 
-/* How many of the hosts that were ever connected are dead. */
-uint32_t shm_dead_hosts(struct mem *);
-
 #endif
