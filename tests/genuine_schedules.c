@@ -361,10 +361,10 @@ static struct forest *reached_some(uint32_t groups, uint32_t reached, uint64_t s
     return f;
 }
 
-static void all_or_none(struct forest *f, uint32_t sender, uint32_t reached)
+static void all_or_none(struct forest *f, uint32_t sender, uint32_t reached, uint64_t ns)
 {
     uint8_t want = reached ? all_of(f->opt.groups) : 0;
-    FOREST_WAIT(f, f->check.cast[sender][0].delivered == want, FOREST_LONG_NS);
+    FOREST_WAIT(f, f->check.cast[sender][0].delivered == want, ns);
     FOREST_SETUP(f, forest_cast(f, 1, all_of(f->opt.groups), 20));
     forest_come_back(f);
     FOREST_MUST(f, f->check.cast[sender][0].delivered == want);
@@ -384,12 +384,12 @@ const char *genuine_client_dies_among_groups(uint32_t groups, uint32_t reached, 
         forest_run(f, (uint64_t)leader_dies_at * FOREST_TICK_NS);
         forest_crash(f, relays, forest_leader(f, relays) % 3, leader_dies_at % 2);
     }
-    all_or_none(f, sender, reached);
+    all_or_none(f, sender, reached, FOREST_LONG_NS);
     return forest_close(f);
 }
 
 /* The same, and another process takes the place at once: its messages come to the others before what is
- * relayed of the first. */
+ * relayed of the first, and say that the first is dead. */
 const char *genuine_client_replaced_among_groups(uint32_t groups, uint32_t reached)
 {
     struct forest *f = reached_some(groups, reached, 200 + reached);
@@ -401,7 +401,8 @@ const char *genuine_client_replaced_among_groups(uint32_t groups, uint32_t reach
     forest_client_start(f, 0);
     for (uint32_t i = 0; i < 3; i++)
         FOREST_SETUP(f, forest_cast(f, 0, all_of(groups), 20));
-    all_or_none(f, sender, reached);
+    /* A few looks of who has it, and a few more of its home. */
+    all_or_none(f, sender, reached, 10 * FOREST_HEARTBEAT_NS);
     return forest_close(f);
 }
 

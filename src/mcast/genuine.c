@@ -230,13 +230,19 @@ static void apply_client(struct replica *r, const struct entry *e)
     deliver_ready(r);
 }
 
+/* A process that came later in the client's place has spoken: this one is dead, though the place is not. */
+static bool life_is_over(const struct replica *r, struct message_id id)
+{
+    return stream_life(log_source_taken(r->log, id.client)) > id.life;
+}
+
 /* Another group relays a message that not everybody got. */
 static void apply_relay(struct replica *r, const void *payload, uint32_t bytes)
 {
     struct genuine *g = r->own;
     if (!read_message(r, payload, bytes) || g->v.dst.count == 1 || !dst_has(g->v.dst, r->opt.group))
         return;
-    bool over = stream_life(log_source_taken(r->log, g->v.m->client)) > g->v.m->life;
+    bool over = life_is_over(r, message_id(g->v.m));
     uint64_t stamp = order_relayed(g->order, payload, bytes, over);
     if (stamp != 0)
         tell_stamp(r, &g->v, stamp);
@@ -310,7 +316,7 @@ static void genuine_apply(struct replica *r, const struct entry *e)
 static bool relay_if_late(void *ctx, struct message_id id, uint32_t seen)
 {
     struct replica *r = ctx;
-    bool dead = mem_dead(r->opt.mem, r->opt.sizes.client_node + id.client);
+    bool dead = mem_dead(r->opt.mem, r->opt.sizes.client_node + id.client) || life_is_over(r, id);
     return seen > (dead ? RELAY_DEAD_STEPS : RELAY_STEPS) && log_note(r->log, &id, sizeof(id));
 }
 

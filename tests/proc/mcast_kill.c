@@ -1,11 +1,11 @@
-/* Three host processes that carry eight groups in a breadth tree, and clients under load, all through
- * the public API: leading hosts are killed with SIGKILL and started again, stopped and continued, and
- * restarted in turn, and clients are killed while they write. What was delivered is traced and checked
- * at the end of each: nothing lost, nothing twice, one order. How long a client saw no progress and
- * how long a host took to be back is printed.
+/* Three host processes that carry eight groups, in a breadth tree or under the genuine protocol, and clients
+ * under load, all through the public API: leading hosts are killed with SIGKILL and started again, stopped
+ * and continued, and restarted in turn, and clients are killed while they write. What was delivered is traced
+ * and checked at the end of each: nothing lost, nothing twice, one order. How long a client saw no
+ * progress and how long a host took to be back is printed.
  *
- *      tree_kill [KILLS [auto|spin|sleep]]     the test, with 30 kills by default: prints TAP
- *      tree_kill host|client ...               one process of it
+ *      mcast_kill tree|genuine [KILLS [auto|spin|sleep]]     the test, with 30 kills by default: prints TAP
+ *      mcast_kill host|client ...                            one process of it
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ enum {
     CAST_EVERY_NS = 200000, /* keeps traces small, and is short beside any gap of interest */
     BURST_MAX = 7,          /* so that a kill finds messages in all stages of their way */
     LOOK_EVERY_NS = 100000,
+    WRITE_US = 300, /* about what a client takes to write as much as it may to all groups */
     BOARD_FD = 100,
 };
 
@@ -67,6 +69,7 @@ struct board {
         _Atomic uint64_t life;              /* and which it is, from 1 */
         _Atomic uint64_t place;
         atomic_int stop;
+        atomic_int die; /* in the middle of a write, by its own hand */
     } client;
 };
 
@@ -199,6 +202,33 @@ static uint32_t draw_groups(struct rng *rng, uint16_t *list)
     return count;
 }
 
+static void kill_self(int signal)
+{
+    (void)signal;
+    kill(getpid(), SIGKILL);
+}
+
+/* Writes as much as it may to all groups, and is killed when it has come to some of them: by a timer, since
+ * another process would hardly be in time. */
+static int die_writing(struct tram_client *client, struct rng *rng)
+{
+    static unsigned char body[1024];
+    uint16_t list[GROUPS];
+    struct itimerval timer = {.it_value.tv_usec = (suseconds_t)rng_range(rng, 1, WRITE_US)};
+    for (uint16_t g = 0; g < GROUPS; g++)
+        list[g] = g;
+    while (tram_client_outstanding(client) > 0)
+        tram_client_wait(client, MS);
+    while (tram_cast(client, list, GROUPS, body, sizeof(body), NULL, NULL) == 0)
+        ;
+    signal(SIGALRM, kill_self);
+    if (setitimer(ITIMER_REAL, &timer, NULL) != 0)
+        return 3;
+    tram_client_flush(client);
+    for (;;)
+        pause();
+}
+
 /* As fast as it can, until it is killed or told to end. */
 static int client_main(const char *file, const char *traces)
 {
@@ -232,6 +262,8 @@ static int client_main(const char *file, const char *traces)
             fprintf(stderr, "# client: %s\n", error.text);
             return 3;
         }
+        if (atomic_load(&b->client.die))
+            return die_writing(client, &rng);
         atomic_fetch_add(&b->client.done, (uint64_t)tram_client_wait(client, MS));
         if (!stop)
             continue;
@@ -252,6 +284,7 @@ static int client_main(const char *file, const char *traces)
 struct test {
     char dir[64], file[96], traces[96];
     const char *self;
+    enum cluster_protocol protocol;
     enum cluster_wait wait;
     struct board *board;
     struct rng rng;
@@ -305,7 +338,7 @@ static void start_host(struct test *t, uint32_t rank)
     atomic_store(&t->board->host[rank].stop, 0);
     t->pid[rank] = fork();
     if (t->pid[rank] == 0) {
-        execl(t->self, "tree_kill", "host", t->file, t->traces, number, (char *)NULL);
+        execl(t->self, "mcast_kill", "host", t->file, t->traces, number, (char *)NULL);
         _exit(4);
     }
 }
@@ -316,9 +349,10 @@ static void start_client(struct test *t)
     atomic_store(&t->board->client.life, 0);
     atomic_store(&t->board->client.done, 0);
     atomic_store(&t->board->client.stop, 0);
+    atomic_store(&t->board->client.die, 0);
     t->other = fork();
     if (t->other == 0) {
-        execl(t->self, "tree_kill", "client", t->file, t->traces, (char *)NULL);
+        execl(t->self, "mcast_kill", "client", t->file, t->traces, (char *)NULL);
         _exit(4);
     }
 }
@@ -564,8 +598,13 @@ static bool kill_clients(struct test *t, uint32_t kills)
         }
         run_for(t, rng_below(&t->rng, 5 * MS));
         if (i < kills) {
-            kill(t->other, SIGKILL);
-            waitpid(t->other, NULL, 0);
+            fault_begins(t);
+            atomic_store(&t->board->client.die, 1);
+            while (waitpid(t->other, NULL, WNOHANG) == 0)
+                step(t);
+            /* Every other time the next one comes while messages of this one are still on their way. */
+            if (i % 2 == 0 && !fault_is_over(t))
+                return false;
         }
     }
     atomic_store(&t->board->client.stop, 1);
@@ -669,7 +708,8 @@ static bool make_cluster(struct test *t)
     struct err e = {""};
     struct tram_error error = {""};
     struct cluster *c;
-    struct cluster_plan plan = {.name = "kill", .groups = GROUPS, .replicas = 3, .hosts = HOSTS};
+    struct cluster_plan plan = {
+        .name = "kill", .protocol = t->protocol, .groups = GROUPS, .replicas = 3, .hosts = HOSTS};
     snprintf(t->dir, sizeof(t->dir), "/dev/shm/tram-test-XXXXXX");
     if (mkdtemp(t->dir) == NULL || cluster_make(&plan, &c, &e) != 0)
         return false;
@@ -736,7 +776,7 @@ static bool end(struct test *t, bool good)
     if (t->dir[0]) {
         good &= check_traces(t);
         snprintf(command, sizeof(command), "rm -rf '%s'", t->dir);
-        if (good || getenv("TREE_KILL_KEEP") == NULL)
+        if (good || getenv("MCAST_KILL_KEEP") == NULL)
             good &= system(command) == 0;
     }
     return good;
@@ -749,12 +789,14 @@ struct campaign {
     const char *back; /* what is measured in `back` */
 };
 
-static bool campaign(const struct campaign *c, const char *self, enum cluster_wait wait)
+static bool campaign(const struct campaign *c, const char *self, enum cluster_protocol protocol,
+                     enum cluster_wait wait)
 {
     struct test *t = calloc(1, sizeof(*t));
     if (t == NULL)
         return false;
     t->self = self;
+    t->protocol = protocol;
     t->wait = wait;
     t->board = board_map();
     rng_init(&t->rng, clock_now_ns());
@@ -779,11 +821,16 @@ int main(int argc, char **argv)
         return host_main(argv[2], argv[3], (uint32_t)atoi(argv[4]));
     if (argc == 4 && strcmp(argv[1], "client") == 0)
         return client_main(argv[2], argv[3]);
-    uint32_t kills = argc > 1 ? (uint32_t)atoi(argv[1]) : 30;
+    enum cluster_protocol protocol;
+    if (argc < 2 || !cluster_protocol_named(argv[1], &protocol)) {
+        printf("Bail out! usage: mcast_kill tree|genuine [KILLS [auto|spin|sleep]]\n");
+        return 1;
+    }
+    uint32_t kills = argc > 2 ? (uint32_t)atoi(argv[2]) : 30;
     enum cluster_wait wait = CLUSTER_WAIT_AUTO;
-    if (argc > 2)
-        wait = strcmp(argv[2], "spin") == 0    ? CLUSTER_WAIT_SPIN
-               : strcmp(argv[2], "sleep") == 0 ? CLUSTER_WAIT_SLEEP
+    if (argc > 3)
+        wait = strcmp(argv[3], "spin") == 0    ? CLUSTER_WAIT_SPIN
+               : strcmp(argv[3], "sleep") == 0 ? CLUSTER_WAIT_SLEEP
                                                : CLUSTER_WAIT_AUTO;
     char self[256];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -805,10 +852,10 @@ int main(int argc, char **argv)
     bool good = true;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t started = clock_now_ns();
-        bool ok = campaign(&all[i], self, wait);
+        bool ok = campaign(&all[i], self, protocol, wait);
         printf("# %.1f s\n", (double)(clock_now_ns() - started) / 1e9);
-        printf("%s %u - tree_kill__%s (%u times)\n", ok ? "ok" : "not ok", i + 1, all[i].name,
-               all[i].times);
+        printf("%s %u - %s_kill__%s (%u times)\n", ok ? "ok" : "not ok", i + 1, argv[1],
+               all[i].name, all[i].times);
         fflush(stdout);
         good &= ok;
     }
