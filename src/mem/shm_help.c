@@ -145,7 +145,7 @@ static void connection_add(struct helper *h, int fd, struct peer *target)
     struct connection *c = h->count < SHM_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
 
     if (!c) {
-        helper_warn(h, "%s: too many connections", h->s->self->name);
+        helper_warn(h, "%s: too many connections, or no memory for one more", h->s->self->name);
         close(fd);
         return;
     }
@@ -238,7 +238,7 @@ void send_own(struct helper *h, struct connection *c)
 {
     struct shm *s = h->s;
 
-    if (!c->peer || c->doomed)
+    if (!c->peer || c->doomed || s->withheld)
         return;
     for (; c->own_sent < s->own_count; c->own_sent++) {
         const struct own_item *o = &s->own[c->own_sent];
@@ -384,8 +384,8 @@ static uint64_t do_work(struct helper *h)
 }
 
 struct waits {
-    struct pollfd *fds;
-    struct peer **peers; /* of the pidfds */
+    struct pollfd fds[2 + SHM_CONNECTIONS_MAX + SHM_NODES_MAX];
+    struct peer *peers[SHM_NODES_MAX]; /* of the pidfds */
     uint32_t pidfds;
 };
 
@@ -444,12 +444,8 @@ static void *helper_main(void *arg)
 {
     struct helper *h = arg;
     struct shm *s = h->s;
-    struct waits w = {
-        .fds = calloc(2 + SHM_CONNECTIONS_MAX + SHM_NODES_MAX, sizeof *w.fds),
-        .peers = calloc(SHM_NODES_MAX, sizeof *w.peers),
-    };
+    struct waits *w = h->waits;
 
-    CHECK(w.fds && w.peers);
     /* Batch threads do not preempt others when they wake: a poller that spins is not held up by its own
      * helper, nor, when a process is killed, by the dead one's helper coming to its end. */
     struct sched_param batch = {0};
@@ -458,34 +454,38 @@ static void *helper_main(void *arg)
         pthread_mutex_lock(&s->lock);
         h->now_ns = clock_now_ns();
         uint64_t wake_ns = do_work(h);
-        nfds_t n = fill_waits(h, &w);
+        nfds_t n = fill_waits(h, w);
         pthread_mutex_unlock(&s->lock);
         ring_self(h);
 
         uint64_t wait_ns = wake_ns > h->now_ns ? wake_ns - h->now_ns : 0;
         struct timespec t = {.tv_sec = (time_t)(wait_ns / 1000000000u),
                              .tv_nsec = (long)(wait_ns % 1000000000u)};
-        if (ppoll(w.fds, n, wake_ns == UINT64_MAX ? NULL : &t, NULL) < 0)
+        if (ppoll(w->fds, n, wake_ns == UINT64_MAX ? NULL : &t, NULL) < 0)
             continue;
         pthread_mutex_lock(&s->lock);
         h->now_ns = clock_now_ns();
-        take_events(h, &w);
+        take_events(h, w);
         pthread_mutex_unlock(&s->lock);
         ring_self(h);
     }
-    free(w.fds);
-    free(w.peers);
     return NULL;
 }
 
 int helper_start(struct shm *s, int listen_fd, struct err *e)
 {
     struct helper *h = calloc(1, sizeof *h);
+    struct waits *w = calloc(1, sizeof *w);
     sigset_t all, before;
 
-    if (!h)
+    if (!h || !w) {
+        free(h);
+        free(w);
+        close(listen_fd);
         return err_set(e, ERR_NOMEM, "open node %s: no memory", s->self->name);
+    }
     h->s = s;
+    h->waits = w;
     h->listen_fd = listen_fd;
     h->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->helper = h;
@@ -531,6 +531,7 @@ void helper_free(struct shm *s)
     if (h->listen_fd >= 0)
         close(h->listen_fd);
     free(h->spare);
+    free(h->waits);
     free(h);
     s->helper = NULL;
 }

@@ -278,7 +278,8 @@ struct shm {
     bool past_closed;   /* it was decided what became of them; what comes later is not taken */
     bool past_unmapped; /* before that, something could not be mapped for want of memory */
     bool lived;         /* this life is counted in the lock file */
-    bool given;         /* a peer was sent memory of this life */
+    bool given;         /* a peer was sent memory of this life, */
+    bool withheld;      /* or will not be: we leave */
     int past_grant_fd;
     uint64_t past_losses;
     struct complaint complaint[16];

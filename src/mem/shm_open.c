@@ -422,10 +422,35 @@ static void peer_free(struct peer *p)
     free(p);
 }
 
+static bool handed_over(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        struct peer *p = s->hosts[i];
+        if (p != s->self && p->connections && atomic_load(&p->acked) < s->version &&
+            node_alive(s, p->name))
+            return false;
+    }
+    return true;
+}
+
+/* Who knows that we were here is to have all that our memory is, for our next life: half of it would
+ * count as lost. Nobody lacks anything but of a node that leaves when it has just opened. */
+static void hand_over(struct shm *s)
+{
+    if (!s->helper_runs || s->self->role != SHM_HOST)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->withheld = !s->given;
+    if (s->given)
+        wait_for(s, handed_over, clock_now_ns() + s->answer_timeout_ns);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void shm_close_node(struct mem *m)
 {
     struct shm *s = shm_of(m);
 
+    hand_over(s);
     helper_stop(s);
     if (s->self && s->self->life && !alive_unlock(s))
         s->self->life = NULL; /* another thread's list of mutexes leads through it: let it be */

@@ -95,7 +95,7 @@ void segment_free(struct segment *g)
 {
     if (!g)
         return;
-    for (uint32_t i = 0; g->mirror && i < g->lanes; i++)
+    for (uint32_t i = 0; g->mirror && g->dir && i < g->lanes; i++)
         map_unmirror(g->mirror[i], g->dir[i].spec.ring_bytes);
     if (g->at)
         munmap(g->at, g->bytes);
@@ -115,6 +115,7 @@ static struct segment *segment_alloc(uint32_t lanes)
     g->mirror = calloc(lanes ? lanes : 1, sizeof *g->mirror);
     if (!g->dir || !g->mirror) {
         segment_free(g);
+        errno = ENOMEM;
         return NULL;
     }
     return g;

@@ -79,6 +79,7 @@ struct helper {
     char last_warning[ERR_TEXT_BYTES]; /* not to be repeated */
     uint64_t last_warning_ns;
     uint64_t now_ns;
+    struct waits *waits; /* what it polls; shm_help.c */
     struct item *spare; /* for what is handed to the poller next; there before a message is taken */
     bool ring;          /* there is news for the poller */
 };

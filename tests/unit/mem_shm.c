@@ -387,6 +387,22 @@ static void shm__a_stale_socket_is_replaced(void **state)
     close_all_nodes(2);
 }
 
+/* A node that leaves in order when it has just opened, as one does that cannot go on, loses nothing: either
+ * a peer has all of its memory, or that life did not count. */
+static void shm__who_leaves_at_once_comes_back_whole(void **state)
+{
+    enum { TIMES = 40 };
+    (void)state;
+    nodes[0] = host_open(0);
+    for (unsigned i = 0; i < TIMES; i++) {
+        nodes[1] = host_open(1);
+        assert_true(nodes[1].mem->incarnation <= i);
+        assert_int_not_equal(nodes[1].birth, MEM_BIRTH_LOST);
+        shm_close_node(nodes[1].mem);
+    }
+    shm_close_node(nodes[0].mem);
+}
+
 static void expect_open_error(const struct shm_options *o, int code, const char *says)
 {
     struct mem *m;
@@ -559,6 +575,7 @@ int main(void)
         CASE(shm__sizes_that_differ_never_connect_and_are_told_on_both_sides),
         CASE(shm__a_second_owner_is_refused_by_name_and_process),
         CASE(shm__a_stale_socket_is_replaced),
+        CASE(shm__who_leaves_at_once_comes_back_whole),
         CASE(shm__wrong_options_are_refused),
         CASE(shm__a_directory_open_to_others_is_refused),
         CASE(shm__a_damaged_lock_file_is_named),
