@@ -308,9 +308,9 @@ uint64_t recover_keep_from(const struct log *l, uint64_t start, uint64_t end)
     uint64_t from = l->applied;
     for (uint32_t q = 0; q < l->n; q++) {
         uint64_t applied = row_word(l, q, ROW_APPLIED);
-        /* The dead come back with nothing and need a snapshot anyway. */
-        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from &&
-            !mem_dead(l->mem, l->opt.nodes[q]))
+        /* Of the dead too: who is only said to be dead needs it, and after a crash in the middle of this
+         * nobody might be left who has it. */
+        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
             from = applied;
     }
     return from;
