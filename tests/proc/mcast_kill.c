@@ -821,8 +821,10 @@ int main(int argc, char **argv)
         return host_main(argv[2], argv[3], (uint32_t)atoi(argv[4]));
     if (argc == 4 && strcmp(argv[1], "client") == 0)
         return client_main(argv[2], argv[3]);
-    enum cluster_protocol protocol;
-    if (argc < 2 || !cluster_protocol_named(argv[1], &protocol)) {
+    enum cluster_protocol protocol = CLUSTER_TREE;
+    if (argc > 1 && strcmp(argv[1], cluster_protocol_name(CLUSTER_GENUINE)) == 0)
+        protocol = CLUSTER_GENUINE;
+    if (argc < 2 || strcmp(argv[1], cluster_protocol_name(protocol)) != 0) {
         printf("Bail out! usage: mcast_kill tree|genuine [KILLS [auto|spin|sleep]]\n");
         return 1;
     }
