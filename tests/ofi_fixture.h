@@ -91,6 +91,7 @@ static inline struct ofi_options ofi_fixture_options(const struct ofi_fixture *f
                                 .self = self,
                                 .state = f->state,
                                 .linger_ns = 5000000,
+                                .silent_ns = 30000000000u,
                                 .read_back = f->read_back};
 }
 

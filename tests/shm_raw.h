@@ -2,6 +2,7 @@
 #ifndef TESTS_SHM_RAW_H
 #define TESTS_SHM_RAW_H
 
+#include "hush.h"
 #include "shm_fixture.h"
 
 #include "mem/shm_wire.h"
@@ -103,31 +104,6 @@ static inline bool raw_refused(int fd, char *text, size_t room)
     }
     close(fd);
     return refused;
-}
-
-/* Catches what is said on stderr. */
-struct hush {
-    int saved, file;
-};
-
-static inline struct hush hush_begin(void)
-{
-    struct hush h = {.saved = dup(2), .file = memfd_create("stderr", MFD_CLOEXEC)};
-
-    fflush(stderr);
-    dup2(h.file, 2);
-    return h;
-}
-
-/* Puts stderr back; what was said is in `text`. */
-static inline void hush_end(struct hush *h, char *text, size_t room)
-{
-    fflush(stderr);
-    dup2(h->saved, 2);
-    ssize_t got = pread(h->file, text, room - 1, 0);
-    text[got > 0 ? got : 0] = 0;
-    close(h->saved);
-    close(h->file);
 }
 
 #endif

@@ -48,7 +48,7 @@ static int ofi_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
     struct region *r = &o->region[o->regions++];
     /* Lanes may have been asked for before. */
     for (struct link *l = o->links; l; l = l->next)
-        if (l->state == LINK_UP && l->peer->host) {
+        if (l->state == LINK_UP && l->peer->host && o->host) {
             uint32_t i = ofi_region_index(o, r);
             l->subscribed[i / 8] |= (unsigned char)(1u << i % 8);
             if (!ofi_region_tell(o, r, l))
@@ -126,6 +126,7 @@ static void word_change(struct ofi *o, struct region *r, uint64_t ballot)
     r->gen++;
     r->waiting = 0;
     r->since_ns = o->now_ns;
+    r->looks = 0;
     struct ofi_promised item = promised_item(o, r);
     for (struct link *l = o->links, *next; l; l = next) {
         next = l->next;
@@ -152,12 +153,13 @@ void ofi_region_raise(struct ofi *o, struct region *r, uint64_t ballot, const st
     } /* else the asker's link will end, or it asks again */
 }
 
-/* Answers wait only for as long as it takes to hand a message to a socket that has room. */
+/* Answers wait only for as long as it takes to hand a message to a socket that has room. We may have
+ * been the ones who were away for longer: then what was handed over is reported in the next few polls. */
 void ofi_raises_look_after(struct ofi *o)
 {
     for (uint32_t i = 0; i < o->regions; i++) {
         struct region *r = &o->region[i];
-        if (r->answers == 0 || o->now_ns - r->since_ns < TELL_NS)
+        if (r->answers == 0 || ++r->looks < TELL_POLLS || o->now_ns - r->since_ns < TELL_NS)
             continue;
         for (struct link *l = o->links, *next; l; l = next) {
             next = l->next;
@@ -644,7 +646,8 @@ static int post_all(struct ofi *o)
             link_post(l);
         if (l->error) {
             link_close(l, false,
-                       l->error == -FI_EAGAIN ? "it takes nothing" : fi_strerror(-l->error));
+                       l->error == -FI_EAGAIN ? "it takes nothing"
+                                              : ofi_library.strerror(-l->error));
             changes++;
             continue;
         }
@@ -687,7 +690,7 @@ static bool ofi_dead(struct mem *m, uint32_t node)
     struct ofi *o = ofi_of(m);
     struct peer *p = peer_at(o, node);
 
-    return p && node != m->self && !p->link && (p->gone || p->left);
+    return p && node != m->self && (p->left || (p->gone && !p->link));
 }
 
 static void ofi_bell_later(struct mem *m, uint32_t node)

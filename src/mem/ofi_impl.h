@@ -29,6 +29,7 @@
 #define MEM_OFI_IMPL_H
 
 #include "mem/ofi.h"
+#include "mem/ofi_library.h"
 #include "mem/ofi_wire.h"
 
 #include <netinet/in.h>
@@ -57,6 +58,7 @@ enum {
     PIECE_BYTES_MAX = 256 << 10,
     READ_BYTES_MAX = 64 << 10, /* of a read, as one operation */
     BOUNCE_BYTES = 256 << 10,
+    TELL_POLLS = 16,         /* to hear that a promise was handed to a socket */
     OPS_PER_COMPLETION = 16, /* writes that nobody marked before one asks for a completion */
 };
 
@@ -154,7 +156,8 @@ struct link {
     uint64_t id;
     struct fid_ep *ep;
     struct fi_info *info;
-    uint64_t since_ns; /* when it began */
+    uint64_t since_ns; /* when it began, */
+    uint64_t up_ns;    /* and when it was up */
     uint64_t heard_ns, told_ns;
     struct ofi_hello hello;
     struct ofi_prove prove;
@@ -247,9 +250,10 @@ struct answer {
 
 struct region {
     uint32_t number;
-    uint32_t gen;     /* of the notices that are under way */
-    uint32_t waiting; /* of these, not in a socket yet */
-    uint64_t since_ns;
+    uint32_t gen;      /* of the notices that are under way */
+    uint32_t waiting;  /* of these, not in a socket yet */
+    uint64_t since_ns; /* when they were made, */
+    uint32_t looks;    /* and polls since then */
     struct answer answer[LINK_ANSWERS];
     uint32_t answers;
 };

@@ -365,7 +365,7 @@ static bool link_key(struct link *l, struct chunk *c, uint64_t *key)
 static bool subscribe(struct link *l, uint32_t number)
 {
     struct ofi *o = l->node;
-    struct region *r = l->peer->host ? ofi_region_find(o, number) : NULL;
+    struct region *r = l->peer->host && o->host ? ofi_region_find(o, number) : NULL;
 
     if (!r)
         return true;

@@ -66,7 +66,7 @@ static void link_free(struct link *l)
     free(l->pending);
     free(l->keys);
     if (l->info)
-        fi_freeinfo(l->info);
+        ofi_library.freeinfo(l->info);
     free(l);
 }
 
@@ -115,7 +115,7 @@ struct link *link_new(struct ofi *o, struct peer *p, struct fi_info *info, uint6
     struct link *l = calloc(1, sizeof *l);
 
     if (!l) {
-        fi_freeinfo(info);
+        ofi_library.freeinfo(info);
         return NULL;
     }
     l->node = o;

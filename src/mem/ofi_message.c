@@ -49,10 +49,10 @@ static bool link_up(struct link *l)
     if (p->dialing == l)
         p->dialing = NULL;
     p->gone = p->left = false;
-    p->dial_wait_ns = DIAL_NS_MIN;
     l->state = LINK_UP;
+    l->up_ns = l->node->now_ns;
     l->node->links_pending--;
-    ofi_peer_say(l->node, p, false, "connected%s, life %u", back ? " again" : "", l->life);
+    say_info("%s: %s: connected%s, life %u", l->node->name, p->name, back ? " again" : "", l->life);
     /* The pulse says that our first wants were before it. */
     return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
 }
@@ -106,7 +106,7 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
 {
     struct ofi *o = l->node;
 
-    if (o->failure[0])
+    if (o->failure[0] || r->life < o->mem.incarnation)
         return;
     snprintf(o->failure, sizeof o->failure, "%s refuses us in life %u: %s (it knows of life %u)",
              l->peer->name, o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason),
@@ -126,8 +126,8 @@ static bool on_refuse(struct link *l, const struct ofi_refuse *r)
     if (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN)
         fail_for_good(l, r);
     l->peer->full = r->reason == OFI_REASON_FULL;
-    o->refused = !l->peer->full;
-    ofi_peer_say(o, l->peer, true, "it refuses us: %s",
+    o->refused |= !l->peer->full;
+    ofi_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
                  ofi_reason_text((enum ofi_reason)r->reason));
     l->peer->dial_wait_ns = DIAL_NS_MAX;
     if (l->state != LINK_UP)
@@ -314,8 +314,7 @@ static bool on_message(struct link *l, const struct ofi_head *h)
     case OFI_BELL:
         return true;
     case OFI_LEAVE:
-        l->peer->left = true;
-        link_close(l, true, "it has left");
+        l->peer->left = true; /* it closes; we may have to tell it that we leave, too */
         return true;
     default:
         return false;

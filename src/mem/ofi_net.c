@@ -15,7 +15,7 @@ enum { CQ_ENTRIES = 8192 };
 
 static struct fi_info *hints_for(const char *provider)
 {
-    struct fi_info *h = fi_allocinfo();
+    struct fi_info *h = ofi_library.dupinfo(NULL);
 
     if (!h)
         return NULL;
@@ -28,7 +28,7 @@ static struct fi_info *hints_for(const char *provider)
     h->tx_attr->msg_order = FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAW;
     h->fabric_attr->prov_name = strdup(provider);
     if (!h->fabric_attr->prov_name) {
-        fi_freeinfo(h);
+        ofi_library.freeinfo(h);
         return NULL;
     }
     return h;
@@ -49,7 +49,7 @@ static int failed(struct err *e, const char *what, const char *on, int rc)
 {
     int code = rc == -FI_EADDRINUSE ? ERR_EXISTS : rc == -FI_ENOMEM ? ERR_NOMEM : ERR_SYSTEM;
 
-    return err_set(e, code, "%s: %s: %s", on, what, fi_strerror(-rc));
+    return err_set(e, code, "%s: %s: %s", on, what, ofi_library.strerror(-rc));
 }
 
 static int check_info(const struct fi_info *i, const char *where, struct err *e)
@@ -78,7 +78,7 @@ static int open_queues(struct net *n, const char *where, struct err *e)
     struct fi_cq_attr cq = {.size = CQ_ENTRIES, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
     struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
 
-    int rc = fi_fabric(n->info->fabric_attr, &n->fabric, NULL);
+    int rc = ofi_library.fabric(n->info->fabric_attr, &n->fabric, NULL);
     if (rc)
         return failed(e, "open the fabric", where, rc);
     rc = fi_domain(n->fabric, n->info, &n->domain, NULL);
@@ -108,8 +108,9 @@ int net_open(struct net *n, const struct ofi_options *o, struct err *e)
     struct fi_info *hints = hints_for(o->provider);
     if (!hints)
         return err_set(e, ERR_NOMEM, "%s: no memory", where);
-    int rc = fi_getinfo(FI_VERSION(1, 17), h->address, port, host ? FI_SOURCE : 0, hints, &n->info);
-    fi_freeinfo(hints);
+    int rc = ofi_library.getinfo(FI_VERSION(1, 17), h->address, port, host ? FI_SOURCE : 0, hints,
+                                 &n->info);
+    ofi_library.freeinfo(hints);
     if (rc == -FI_ENODATA)
         return err_set(e, ERR_NOTFOUND,
                        host ? "%s: the provider is not there, or this machine does not have the "
@@ -162,7 +163,7 @@ void net_close(struct net *n)
     close_fid(n->domain ? &n->domain->fid : NULL);
     close_fid(n->fabric ? &n->fabric->fid : NULL);
     if (n->info)
-        fi_freeinfo(n->info);
+        ofi_library.freeinfo(n->info);
     memset(n, 0, sizeof *n);
 }
 

@@ -11,6 +11,7 @@
 
 #define PLACE_TIMEOUT_NS (5000 * MS)
 #define GIVER_NS (500 * MS) /* for one host, before the next is asked */
+#define FULL_NS (1500 * MS) /* for a place to become free */
 #define SILENT_NS (3000 * MS)
 #define LINGER_NS (300 * MS)
 
@@ -115,25 +116,39 @@ static uint32_t next_giver(struct ofi *o, const struct ofi_options *p)
     return UINT32_MAX;
 }
 
+/* Asks the next host, and no longer the one before: it might give us a second place. */
+static void ask_next(struct ofi *o, uint32_t giver)
+{
+    struct link *before = o->peers[o->giver]->dialing;
+
+    if (before && giver != o->giver)
+        link_close(before, false, "no answer");
+    o->giver = giver;
+}
+
 /* Waits until a host has given us a place. */
 static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e)
 {
-    uint64_t until = clock_now_ns() + (p->timeout_ns ? p->timeout_ns : PLACE_TIMEOUT_NS);
-    uint64_t turn_ns = 0;
+    uint64_t now = clock_now_ns(), begin = now, turn_ns = 0;
+    uint64_t timeout = p->timeout_ns ? p->timeout_ns : PLACE_TIMEOUT_NS;
 
     o->want_place = p->self;
     o->mem.self = OFI_ANY;
     o->giver = randombytes_uniform(p->hosts_count);
-    while (o->mem.self == OFI_ANY && clock_now_ns() < until) {
+    for (; o->mem.self == OFI_ANY && now - begin < timeout; now = clock_now_ns()) {
         const struct peer *asked = o->peers[o->giver];
-        bool over = !asked->dialing && !asked->link && turn_ns > 0;
-        if (turn_ns == 0 || over || clock_now_ns() > turn_ns) {
+        bool over = turn_ns > 0 && !asked->dialing && !asked->link;
+        if (over || now > turn_ns) {
             uint32_t next = next_giver(o, p);
-            if (next == UINT32_MAX)
+            if (next == UINT32_MAX && now - begin > FULL_NS)
                 return err_set(e, ERR_EXISTS, "no place for a client is free in cluster %s",
                                o->cluster);
-            o->giver = next;
-            turn_ns = clock_now_ns() + GIVER_NS;
+            /* Places that were given back rest for a while. */
+            for (uint32_t i = 0; next == UINT32_MAX && i < p->hosts_count; i++)
+                o->peers[i]->full = false;
+            if (next != UINT32_MAX)
+                ask_next(o, next);
+            turn_ns = now + GIVER_NS;
         }
         mem_poll(&o->mem);
         mem_doze(&o->mem);
@@ -152,6 +167,8 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
 int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
 {
     int rc = check_options(p, e);
+    if (rc == 0)
+        rc = ofi_library_load(e);
     if (rc < 0)
         return rc;
     struct ofi *o = calloc(1, sizeof *o);

@@ -10,6 +10,7 @@
 enum { EVENTS_A_TURN = 16, PULSES_A_SILENCE = 6 };
 
 #define STRANGER_NS (1000 * MS) /* between two lines about strangers */
+#define STEADY_NS (1000 * MS)   /* how long a link has to be up to count */
 
 struct peer *ofi_peer_add(struct ofi *o, uint32_t node, const char *name)
 {
@@ -34,7 +35,9 @@ void ofi_peer_say(struct ofi *o, struct peer *p, bool warn, const char *fmt, ...
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    snprintf(o->trouble, sizeof o->trouble, "%s (%s): %s", p->name, p->where, text);
+    /* That one host refuses us says more than that another is not there. */
+    if (warn || !o->refused)
+        snprintf(o->trouble, sizeof o->trouble, "%s (%s): %s", p->name, p->where, text);
     if (strcmp(text, p->said) == 0)
         return;
     memcpy(p->said, text, sizeof text);
@@ -59,8 +62,11 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
         /* Its kernel, or itself, has closed: most likely it is dead. One that we gave up may just be
          * out of reach. */
         p->gone = by_other;
-        p->dial_wait_ns = DIAL_NS_MIN;
-        p->said[0] = 0;
+        /* One that ends as soon as it is made is as good as none. */
+        if (o->now_ns - l->up_ns > STEADY_NS) {
+            p->dial_wait_ns = DIAL_NS_MIN;
+            p->said[0] = 0;
+        }
         if (!p->left && !o->leaving)
             ofi_peer_say(o, p, p->host, "the connection has ended: %s", why);
         if (!p->host)
@@ -76,7 +82,7 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
 
 static void dial(struct ofi *o, struct peer *p)
 {
-    struct fi_info *info = fi_dupinfo(o->net.info);
+    struct fi_info *info = ofi_library.dupinfo(o->net.info);
 
     p->dial_ns = o->now_ns + p->dial_wait_ns;
     if (!info)
@@ -101,7 +107,7 @@ static void dial(struct ofi *o, struct peer *p)
     ofi_hello_make(&o->auth, o->mem.self, p->node, o->mem.incarnation, &l->hello);
     int rc = fi_connect(l->ep, &p->address, &l->hello, sizeof l->hello);
     if (rc)
-        link_close(l, true, fi_strerror(-rc));
+        link_close(l, true, ofi_library.strerror(-rc));
 }
 
 /* Of two hosts the one with the higher number dials; clients dial those hosts that they need. */
@@ -133,7 +139,7 @@ static void reject(struct ofi *o, struct fi_info *info, enum ofi_reason reason)
     struct ofi_refusal r = {.magic = OFI_MAGIC, .version = OFI_VERSION, .reason = (uint16_t)reason};
 
     fi_reject(o->net.pep, info->handle, &r, sizeof r);
-    fi_freeinfo(info);
+    ofi_library.freeinfo(info);
 }
 
 /* The peer that a hello is from; NULL: a client without a place. False: nobody. */
@@ -169,7 +175,7 @@ static void connect_request(struct ofi *o, struct fi_info *info, const void *dat
     }
     /* Who has the key may still be too many; it will try again. */
     if (o->links_pending >= LINK_PENDING || o->leaving) {
-        reject(o, info, OFI_REASON_FULL);
+        reject(o, info, o->leaving ? OFI_REASON_LEAVING : OFI_REASON_FULL);
         return;
     }
     struct link *l =
@@ -182,7 +188,7 @@ static void connect_request(struct ofi *o, struct fi_info *info, const void *dat
     l->hello = hello;
     int rc = fi_accept(l->ep, NULL, 0);
     if (rc)
-        link_close(l, true, fi_strerror(-rc));
+        link_close(l, true, ofi_library.strerror(-rc));
 }
 
 /* ---- events ---- */
@@ -209,14 +215,14 @@ static void event_failed(struct ofi *o)
     if (l->peer && e.err_data && e.err_data_size >= sizeof r) {
         memcpy(&r, e.err_data, sizeof r);
         if (r.magic == OFI_MAGIC) {
+            o->refused = true;
             ofi_peer_say(o, l->peer, true, "it refuses us: %s",
                          ofi_reason_text((enum ofi_reason)r.reason));
             l->peer->dial_wait_ns = DIAL_NS_MAX;
             l->state = LINK_REFUSED;
-            o->refused = true;
         }
     }
-    link_close(l, true, fi_strerror(e.err));
+    link_close(l, true, ofi_library.strerror(e.err));
 }
 
 static bool event_next(struct ofi *o)

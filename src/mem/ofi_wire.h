@@ -40,7 +40,8 @@ enum {
     X(NODE, "no such node, or not this one")                                                       \
     X(LIFE, "an old incarnation")                                                                  \
     X(TWIN, "another process is this node")                                                        \
-    X(FULL, "no place is free")
+    X(FULL, "no place is free")                                                                    \
+    X(LEAVING, "it is about to end")
 
 enum ofi_reason {
     OFI_WELCOME = 0,
