@@ -131,6 +131,7 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
 {
     uint64_t now = clock_now_ns(), begin = now, turn_ns = 0;
     uint64_t timeout = p->timeout_ns ? p->timeout_ns : PLACE_TIMEOUT_NS;
+    bool full = false;
 
     o->want_place = p->self;
     o->mem.self = OFI_ANY;
@@ -140,9 +141,9 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
         bool over = turn_ns > 0 && !asked->dialing && !asked->link;
         if (over || now > turn_ns) {
             uint32_t next = next_giver(o, p);
+            full |= next == UINT32_MAX;
             if (next == UINT32_MAX && now - begin > FULL_NS)
-                return err_set(e, ERR_EXISTS, "no place for a client is free in cluster %s",
-                               o->cluster);
+                break;
             /* Places that were given back rest for a while. */
             for (uint32_t i = 0; next == UINT32_MAX && i < p->hosts_count; i++)
                 o->peers[i]->full = false;
@@ -154,6 +155,8 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
         mem_doze(&o->mem);
         mem_sleep(&o->mem, clock_now_ns() + MS);
     }
+    if (o->mem.self == OFI_ANY && full)
+        return err_set(e, ERR_EXISTS, "no place for a client is free in cluster %s", o->cluster);
     if (o->mem.self == OFI_ANY)
         return err_set(e, o->refused ? ERR_REFUSED : ERR_TIMEOUT,
                        "no host of cluster %s takes us; last: %s", o->cluster,
