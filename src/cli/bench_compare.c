@@ -295,12 +295,8 @@ static void fact_points(struct compare *c)
                      c->turns, (double)a->part_ns / 1e6, loads);
 }
 
-void compare_facts_here(struct compare *c)
+void compare_facts_machine(struct compare *c)
 {
-    static const char *const layouts[] = {
-        [BENCH_THREADS] = "threads: one polls all hosts, another is all clients",
-        [BENCH_PROCS] = "procs: every host is a process",
-        [BENCH_SINGLE] = "single: one thread is everything, times are its CPU time"};
     struct utsname system;
     double load = 0;
     time_t now = (time_t)clock_utc_s();
@@ -312,11 +308,20 @@ void compare_facts_here(struct compare *c)
     if (uname(&system) == 0)
         compare_add_fact(c, "system", "%s %s %s", system.sysname, system.release, system.machine);
     compare_add_fact(c, "versions", "tramway %s, compiler %s", TRAM_VERSION, __VERSION__);
-    compare_add_fact(c, "layout", "%s", layouts[c->cell[0].args.layout]);
-    fact_points(c);
     compare_add_fact(c, "begun", "%s", day);
     if (getloadavg(&load, 1) == 1)
         compare_add_fact(c, "load before", "%.2f processes wanted a core", load);
+}
+
+void compare_facts_here(struct compare *c)
+{
+    static const char *const layouts[] = {
+        [BENCH_THREADS] = "threads: one polls all hosts, another is all clients",
+        [BENCH_PROCS] = "procs: every host is a process",
+        [BENCH_SINGLE] = "single: one thread is everything, times are its CPU time"};
+    compare_facts_machine(c);
+    compare_add_fact(c, "layout", "%s", layouts[c->cell[0].args.layout]);
+    fact_points(c);
 }
 
 /* ---- running ---- */

@@ -95,7 +95,8 @@ void compare_close(struct compare *);
 void compare_add_fact(struct compare *, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The processor, kernel, versions and so on of where we run, and how points are measured. */
+/* The processor, kernel, versions and so on of where we run; with that, how points are measured there. */
+void compare_facts_machine(struct compare *);
 void compare_facts_here(struct compare *);
 
 /* Measures all cells, once in every turn, so that a bad minute of the machine is one turn of many

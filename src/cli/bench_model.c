@@ -8,7 +8,8 @@ enum {
     LATENCY_MESSAGES = 400,
     CHANGES = 3,
     CHANGE_CLIENTS = 100,
-    RAMCAST_GROUPS_MAX = 8,
+    CLIENTS_A_GROUP = 8,      /* of RamCast's figure */
+    CLIENT_BYTES = 512 << 10, /* at once, of all clients: more do not saturate more */
 };
 
 /* What a change of permissions takes where it means connecting queue pairs anew, which TRAM sec. 8.7
@@ -66,7 +67,7 @@ static const struct run together[] = {
     {MCAST_GENUINE, 8, 8, 3, 64, 8},
 };
 
-enum { RUNS_MAX = 8, PART_NS = 50000000 };
+enum { RUNS_MAX = 8, PART_NS = 50000000, CHECK_TURNS = 3, CHECK_PART_NS = 200000000 };
 
 static int measure_costs(enum model_layout layout, struct model_costs *costs, FILE *progress,
                          struct err *e)
@@ -76,6 +77,8 @@ static int measure_costs(enum model_layout layout, struct model_costs *costs, FI
                                            : sizeof(alone) / sizeof(alone[0]);
     static struct model_work work[RUNS_MAX][BENCH_PARTS];
     CHECK(runs <= RUNS_MAX);
+    if (progress)
+        fprintf(progress, "measuring what things cost here\n");
     for (uint32_t i = 0; i < runs; i++) {
         struct bench_args a = {
             .mcast = true,
@@ -90,42 +93,73 @@ static int measure_costs(enum model_layout layout, struct model_costs *costs, FI
             .shape = OVERLAY_breadth,
             .part_ns = PART_NS,
         };
-        fprintf(progress, "\rmeasuring what things cost here: run %u of %u", i + 1, runs);
-        fflush(progress);
         int rc = bench_tree_work(&a, work[i], e);
         if (rc != 0)
             return rc;
     }
-    fprintf(progress, "\n");
     model_fit(costs, &work[0][0], runs * BENCH_PARTS);
     return 0;
 }
 
-int bench_model_settle(struct bench_model *b, FILE *progress, struct err *e)
+static bool all_cpu_given(const struct bench_model *b)
 {
-    struct model_costs network = b->preset->costs, cpu = model_costs_stored;
-    bool measured = false;
+    for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
+        if (model_cost_is_cpu(i) && b->origin[i] != COST_GIVEN)
+            return false;
+    return true;
+}
+
+int bench_model_settle(struct bench_model *b, const struct model_preset *preset, FILE *progress,
+                       struct err *e)
+{
+    struct model_costs network = preset->costs, cpu = model_costs_stored;
+    b->preset = preset;
+    if (!b->stored && !all_cpu_given(b) && !(b->measured && b->measured_for == preset->layout)) {
+        int rc = measure_costs(preset->layout, &cpu, progress, e);
+        if (rc != 0)
+            return rc;
+        b->measured = true;
+        b->measured_for = preset->layout;
+    } else if (b->measured) {
+        cpu = b->costs;
+    }
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++) {
+        bool is_cpu = model_cost_is_cpu(i);
         if (b->origin[i] == COST_GIVEN)
             continue;
-        if (!model_cost_is_cpu(i)) {
-            *model_cost(&b->costs, i) = *model_cost(&network, i);
-            b->origin[i] = COST_OF_PRESET;
-            continue;
-        }
-        if (!b->stored && !measured) {
-            int rc = measure_costs(b->preset->layout, &cpu, progress, e);
-            if (rc != 0)
-                return rc;
-            measured = true;
-        }
-        *model_cost(&b->costs, i) = *model_cost(&cpu, i);
-        b->origin[i] = b->stored ? COST_STORED : COST_MEASURED;
+        *model_cost(&b->costs, i) = *model_cost(is_cpu ? &cpu : &network, i);
+        b->origin[i] = !is_cpu ? COST_OF_PRESET : b->measured ? COST_MEASURED : COST_STORED;
     }
     /* Where there is no network, writing to another processor is storing. */
-    if (b->preset->layout == MODEL_SHARED && b->origin[MODEL_COST_post_ns] != COST_GIVEN)
+    if (preset->layout == MODEL_SHARED && b->origin[MODEL_COST_post_ns] != COST_GIVEN)
         b->costs.post_ns = b->costs.store_ns;
     return 0;
+}
+
+/* Costs [from, until), as many as a fact has room for. */
+static void add_cost_fact(const struct bench_model *b, struct compare *c, const char *name,
+                          uint32_t from, uint32_t until)
+{
+    struct model_costs costs = b->costs;
+    char list[sizeof(c->fact->value)] = "";
+    for (uint32_t i = from; i < until; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof(list) - used, "%s%s %.4g", used ? ", " : "",
+                 model_cost_name(i), *model_cost(&costs, i));
+    }
+    compare_add_fact(c, name, "%s", list);
+}
+
+void bench_model_facts(const struct bench_model *b, struct compare *c)
+{
+    compare_add_fact(c, "network", "%s", b->preset->text);
+    add_cost_fact(b, c, "network costs", 0, MODEL_COST_store_ns);
+    add_cost_fact(b, c, "processor costs", MODEL_COST_store_ns, MODEL_COST_entry_ns);
+    add_cost_fact(b, c, "and", MODEL_COST_entry_ns, MODEL_COST_COUNT);
+    compare_add_fact(c, "each point",
+                     "median of %d messages one at a time; saturated by %u clients (fewer of large "
+                     "messages), each with as many under way as bring most",
+                     LATENCY_MESSAGES, c->cell[0].args.load[c->cell[0].args.loads - 1]);
 }
 
 void bench_model_print(const struct bench_model *b, FILE *out)
@@ -135,7 +169,7 @@ void bench_model_print(const struct bench_model *b, FILE *out)
                                           [COST_MEASURED] = "measured",
                                           [COST_GIVEN] = "given"};
     struct model_costs costs = b->costs;
-    fprintf(out, "### What things cost (preset %s: %s)\n\n", b->preset->name, b->preset->text);
+    fprintf(out, "\n### What things cost (preset %s: %s)\n\n", b->preset->name, b->preset->text);
     fprintf(out, "| cost | value | from | what |\n|---|---:|---|---|\n");
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
         fprintf(out, "| %s | %.1f | %s | %s |\n", model_cost_name(i), *model_cost(&costs, i),
@@ -144,7 +178,7 @@ void bench_model_print(const struct bench_model *b, FILE *out)
             (unsigned long long)b->seed);
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
         fprintf(out, "%s%s=%.17g", i ? "," : "", model_cost_name(i), *model_cost(&costs, i));
-    fprintf(out, "`\n\n");
+    fprintf(out, "`\n");
 }
 
 /* ---- a model of a case ---- */
@@ -195,26 +229,55 @@ static int subject_open(struct subject *s, const struct bench_model *b, const st
     return rc;
 }
 
+/* Latency into the histogram, and the rate with so many clients; none: 0. */
+static int measure(const struct bench_model *b, const struct bench_args *a, uint32_t clients,
+                   struct hist *latency, double *rate, struct err *e)
+{
+    struct subject s;
+    int rc = subject_open(&s, b, a, clients > 0 ? clients : 1, e);
+    *rate = 0;
+    if (rc != 0)
+        return rc;
+    rc = model_latency(s.model, LATENCY_MESSAGES, latency, e);
+    if (rc == 0 && clients > 0)
+        rc = model_saturate(s.model, clients, rate, e);
+    subject_close(&s);
+    return rc;
+}
+
+/* Large messages need large rings at every replica and few clients to fill links. */
+static uint32_t clients_for(const struct bench_args *a)
+{
+    uint32_t load = a->load[a->loads - 1], enough = CLIENT_BYTES / (a->payload + 1);
+    enough = enough > CLIENTS_A_GROUP ? enough : CLIENTS_A_GROUP;
+    return load < enough ? load : enough;
+}
+
 int bench_model_point(void *ctx, const struct bench_args *a, struct bench_point *p, struct err *e)
 {
     const struct bench_model *b = ctx;
-    struct subject s;
     struct hist *latency = malloc(sizeof(*latency));
-    uint32_t load = a->loads > 0 ? a->load[a->loads - 1] : 1;
+    double rate;
     memset(p, 0, sizeof(*p));
-    int rc = latency ? subject_open(&s, b, a, load, e) : err_set(e, ERR_NOMEM, "out of memory");
-    if (rc != 0) {
-        free(latency);
-        return rc;
-    }
+    if (latency == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
     hist_init(latency);
-    rc = model_latency(s.model, LATENCY_MESSAGES, latency, e);
+    int rc = measure(b, a, a->loads > 0 ? clients_for(a) : 0, latency, &rate, e);
     p->latency_ns = (double)hist_quantile(latency, 0.5);
     p->latency_p99_ns = (double)hist_quantile(latency, 0.99);
-    if (rc == 0 && a->loads > 0)
-        rc = model_saturate(s.model, load, &p->rate[a->loads - 1], e);
-    subject_close(&s);
+    if (a->loads > 0)
+        p->rate[a->loads - 1] = rate;
     free(latency);
+    return rc;
+}
+
+int bench_model_figures(const struct bench_model *b, const struct bench_args *a,
+                        struct bench_figures *f, struct err *e)
+{
+    double rate;
+    int rc = measure(b, a, a->clients, &f->latency, &rate, e);
+    f->messages = (uint64_t)rate;
+    f->seconds = 1;
     return rc;
 }
 
@@ -294,24 +357,23 @@ int bench_model_ramcast(const struct bench_model *b, const struct bench_args *ar
     struct bench_args a = *args;
     a.protocol = MCAST_GENUINE;
     a.shape = OVERLAY_breadth;
-    a.replicas = 3;
     a.adjacent = false;
-    a.load[0] = a.clients;
     a.loads = 1;
-    fprintf(
-        out,
-        "## Figure 5 of the RamCast paper: messages to one group, and to all\n\n"
-        "Genuine, %u replicas, %u-byte messages, preset %s. The paper: throughput of "
-        "single-group messages grows linearly with the groups and their latency, about 7 us, "
-        "does not change; to all groups as in the table.\n\n"
-        "| groups | to one: million/s | latency us | to all: million/s | latency us | the paper, "
-        "to all: million/s | p95 us |\n"
-        "|---:|---:|---:|---:|---:|---:|---:|\n",
-        a.replicas, a.payload, b->preset->name);
-    for (size_t i = 0; i < sizeof(paper) / sizeof(paper[0]); i++) {
+    fprintf(out,
+            "## Figure 5 of the RamCast paper: messages to one group, and to all\n\n"
+            "Genuine, %u replicas, %u-byte messages, preset %s. The paper: throughput of "
+            "single-group messages grows linearly with the groups and their latency, about 7 us, "
+            "does not change; to all groups as in the table.\n\n"
+            "| groups | to one: million/s | latency us | to all: million/s | latency us | p99 us | "
+            "the paper, to all: million/s | p95 us |\n"
+            "|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+            a.replicas, a.payload, b->preset->name);
+    struct bench_model ctx = *b;
+    for (size_t i = 0; i < sizeof(paper) / sizeof(paper[0]) && paper[i].groups <= args->groups;
+         i++) {
         struct bench_point one, all;
-        struct bench_model ctx = *b;
         a.groups = paper[i].groups;
+        a.load[0] = CLIENTS_A_GROUP * a.groups;
         a.dst = 1;
         int rc = bench_model_point(&ctx, &a, &one, e);
         a.dst = a.groups;
@@ -319,9 +381,9 @@ int bench_model_ramcast(const struct bench_model *b, const struct bench_args *ar
             rc = bench_model_point(&ctx, &a, &all, e);
         if (rc != 0)
             return rc;
-        fprintf(out, "| %u | %.2f | %.2f | %.2f | %.2f | %s | %s |\n", a.groups, one.rate[0] / 1e6,
-                one.latency_ns / 1e3, all.rate[0] / 1e6, all.latency_ns / 1e3, paper[i].rate,
-                paper[i].latency);
+        fprintf(out, "| %u | %.2f | %.2f | %.2f | %.2f | %.2f | %s | %s |\n", a.groups,
+                one.rate[0] / 1e6, one.latency_ns / 1e3, all.rate[0] / 1e6, all.latency_ns / 1e3,
+                all.latency_p99_ns / 1e3, paper[i].rate, paper[i].latency);
         fflush(out);
     }
     fprintf(out, "\n");
@@ -335,16 +397,33 @@ static bool close_enough(double a, double b)
     return a <= 2 * b && b <= 2 * a;
 }
 
-static void print_check(FILE *out, const char *what, const char *unit, double real, double model,
-                        double scale, uint32_t *far)
+static bool print_check(FILE *out, const char *what, const char *unit, double real, double model,
+                        double scale)
 {
-    *far += !close_enough(real, model);
+    bool near = close_enough(real, model);
     fprintf(out, "| %s | %s | %.2f | %.2f | %.2f | %s |\n", what, unit, real / scale, model / scale,
-            model / real, close_enough(real, model) ? "yes" : "no");
+            model / real, near ? "yes" : "no");
+    return near;
 }
 
-int bench_model_check(const struct bench_model *b, const struct bench_args *args, FILE *out,
-                      uint32_t *far, struct err *e)
+/* The best of some turns: whatever disturbs makes it slower. */
+static int measure_real(const struct bench_args *a, struct bench_point *best, struct err *e)
+{
+    for (int turn = 0; turn < CHECK_TURNS; turn++) {
+        struct bench_point p;
+        int rc = bench_tree_point(a, &p, e);
+        if (rc != 0)
+            return rc;
+        if (turn == 0)
+            *best = p;
+        best->line_ns = p.line_ns < best->line_ns ? p.line_ns : best->line_ns;
+        best->latency_ns = p.latency_ns < best->latency_ns ? p.latency_ns : best->latency_ns;
+        best->rate[0] = p.rate[0] > best->rate[0] ? p.rate[0] : best->rate[0];
+    }
+    return 0;
+}
+
+int bench_model_check(const struct bench_model *b, FILE *out, struct err *e)
 {
     static const struct run cases[] = {
         {MCAST_TREE, 4, 1, 3, 64, 8},    {MCAST_TREE, 4, 4, 3, 64, 8},
@@ -352,53 +431,53 @@ int bench_model_check(const struct bench_model *b, const struct bench_args *args
         {MCAST_TREE, 8, 8, 3, 4096, 8},  {MCAST_GENUINE, 8, 1, 3, 64, 8},
         {MCAST_GENUINE, 8, 2, 3, 64, 8}, {MCAST_GENUINE, 8, 8, 3, 64, 8},
     };
+    const uint32_t count = sizeof(cases) / sizeof(cases[0]);
     struct bench_model shm = *b;
-    shm.preset = model_preset_named("shm");
-    int rc = bench_model_settle(&shm, stderr, e);
-    *far = 0;
+    uint32_t near = 0;
+    int rc = bench_model_settle(&shm, model_preset_named("shm"), stderr, e);
     if (rc != 0)
         return rc;
     fprintf(
         out,
-        "## The model against this machine\n\n"
-        "Two threads, one polls all hosts and one is the clients, measured on shared memory; and "
-        "the model of the same (preset shm). The way of a write in the model is half the round "
-        "trip of a cache line in the same run.\n\n"
-        "| case | | measured | model | ratio | within 2 |\n|---|---|---:|---:|---:|---|\n");
-    for (size_t i = 0; rc == 0 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        "\n## The model against this machine\n\n"
+        "Two threads, one polls all hosts and one is the clients, measured on shared memory, best "
+        "of %d turns; and the model of the same (preset shm). The way of a write in the model is "
+        "half the round trip of a cache line in the same run. Anything else that runs on the two "
+        "cores lowers the measured rates, and not those of the model.\n\n"
+        "| case | | measured | model | ratio | within 2 |\n|---|---|---:|---:|---:|---|\n",
+        CHECK_TURNS);
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
         const struct run *c = &cases[i];
-        struct bench_args a = *args;
         struct bench_point real, model;
         char what[80];
-        a.mcast = true;
-        a.layout = BENCH_THREADS;
-        a.protocol = c->protocol;
-        a.shape = OVERLAY_breadth;
-        a.adjacent = false;
-        a.groups = c->groups;
-        a.dst = c->dst;
-        a.replicas = c->replicas;
-        a.hosts = c->replicas;
-        a.payload = c->payload;
-        a.load[0] = c->clients;
-        a.loads = 1;
-        a.part_ns = PART_NS * UINT64_C(6);
-        rc = bench_tree_point(&a, &real, e);
-        if (rc != 0)
-            break;
+        const struct bench_args a = {
+            .mcast = true,
+            .layout = BENCH_THREADS,
+            .protocol = c->protocol,
+            .shape = OVERLAY_breadth,
+            .groups = c->groups,
+            .dst = c->dst,
+            .replicas = c->replicas,
+            .hosts = c->replicas,
+            .payload = c->payload,
+            .load = {c->clients},
+            .loads = 1,
+            .part_ns = CHECK_PART_NS,
+        };
+        rc = measure_real(&a, &real, e);
         if (shm.origin[MODEL_COST_write_ns] != COST_GIVEN)
             shm.costs.write_ns = real.line_ns / 2;
-        rc = bench_model_point(&shm, &a, &model, e);
+        if (rc == 0)
+            rc = bench_model_point(&shm, &a, &model, e);
         if (rc != 0)
             break;
-        snprintf(what, sizeof(what), "%s, %u x %u to %u, %u bytes",
-                 mcast_protocol_name(c->protocol), c->groups, c->replicas, c->dst, c->payload);
-        print_check(out, what, "latency us", real.latency_ns, model.latency_ns, 1e3, far);
-        print_check(out, what, "million/s", real.rate[0], model.rate[0], 1e6, far);
+        snprintf(what, sizeof(what), "%s, %u groups of %u, %u bytes to %u",
+                 mcast_protocol_name(c->protocol), c->groups, c->replicas, c->payload, c->dst);
+        near += print_check(out, what, "latency us", real.latency_ns, model.latency_ns, 1e3);
+        near += print_check(out, what, "million/s", real.rate[0], model.rate[0], 1e6);
         fflush(out);
     }
     if (rc == 0)
-        fprintf(out, "\n%s\n\n",
-                *far ? "Not all within a factor of 2." : "All within a factor of 2.");
+        fprintf(out, "\n%u of %u within a factor of 2.\n", near, 2 * count);
     return rc;
 }

@@ -6,7 +6,7 @@
 #ifndef CLI_BENCH_MODEL_H
 #define CLI_BENCH_MODEL_H
 
-#include "cli/bench.h"
+#include "cli/bench_compare.h"
 
 #include <stdio.h>
 
@@ -14,37 +14,44 @@
 enum cost_origin { COST_OF_PRESET, COST_STORED, COST_MEASURED, COST_GIVEN };
 
 struct bench_model {
-    const struct model_preset *preset;
+    const struct model_preset *preset; /* NULL: each paper's own */
     struct model_costs costs;
     enum cost_origin origin[MODEL_COST_COUNT];
     bool stored; /* processor costs as stored, not measured */
+    bool measured;
+    enum model_layout measured_for;
     uint64_t seed;
 };
 
 /* Takes a list of NAME=VALUE, and `stored`, separated by commas. ERR_INVALID with a text. */
 int bench_model_costs(struct bench_model *, const char *list, struct err *);
 
-/* Fills in the preset's costs and those of the processor that were not given; measures them, if need be,
- * saying so on `progress`. To be called again after another preset was chosen. */
-int bench_model_settle(struct bench_model *, FILE *progress, struct err *);
+/* The model with this preset instead: fills in its costs and those of the processor that were not given;
+ * measures them, if need be, and says so on `progress` (NULL: nowhere). */
+int bench_model_settle(struct bench_model *, const struct model_preset *, FILE *progress,
+                       struct err *);
 
 /* As bench_tree_point, in virtual time, with the largest of the loads alone; ctx is the struct
  * bench_model. A client has as many messages under way as bring most. */
 int bench_model_point(void *ctx, const struct bench_args *, struct bench_point *, struct err *);
 
-/* All costs as a table, and as an option that repeats them. */
+/* As bench_tree, in virtual time. */
+int bench_model_figures(const struct bench_model *, const struct bench_args *,
+                        struct bench_figures *, struct err *);
+
+/* All costs as a table, and as options that repeat it; or as facts of a comparison. */
 void bench_model_print(const struct bench_model *, FILE *);
+void bench_model_facts(const struct bench_model *, struct compare *);
 
 /* Table 1 of the TRAM paper: messages that wait while all groups change their leaders, three times. */
 int bench_model_table1(const struct bench_model *, const struct bench_args *, FILE *, struct err *);
 
-/* Figure 5 of the RamCast paper: 1 to 8 groups, messages to one and to all. */
+/* Figure 5 of the RamCast paper: 1, 2, 4 groups and so on, messages to one and to all. */
 int bench_model_ramcast(const struct bench_model *, const struct bench_args *, FILE *,
                         struct err *);
 
 /* Measures some cases on shared memory with two threads and in the model with the preset shm, side by
- * side. *far is how many differ by more than a factor of 2. */
-int bench_model_check(const struct bench_model *, const struct bench_args *, FILE *, uint32_t *far,
-                      struct err *);
+ * side. */
+int bench_model_check(const struct bench_model *, FILE *, struct err *);
 
 #endif

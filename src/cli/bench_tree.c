@@ -637,7 +637,7 @@ static void add_hosts(const struct bench *b, struct model_work *w)
     w->count[MODEL_COST_watch_ns] += laps * a->groups * (a->replicas - 1) / every;
     w->count[MODEL_COST_scan_ns] += laps * links;
     w->count[stamps ? MODEL_COST_stamp_ns : MODEL_COST_entry_ns] += leads;
-    w->count[stamps ? MODEL_COST_copy_stamp_ns : MODEL_COST_follow_ns] += follows;
+    w->count[stamps ? MODEL_COST_follow_stamp_ns : MODEL_COST_follow_ns] += follows;
 }
 
 static void add_clients(const struct bench *b, struct model_work *w)

@@ -1,11 +1,11 @@
 /* tram bench: how fast the protocols are on this machine, beside what the machine itself can do.
  *
  * Options and output; the measurements are in bench_log.c and bench_tree.c, the comparison of many in
- * bench_compare.c. */
+ * bench_compare.c, and all that in virtual time in bench_model.c. */
 #include "agree/entry.h"
 #include "agree/log.h"
 #include "cli/args.h"
-#include "cli/bench_compare.h"
+#include "cli/bench_model.h"
 #include "cli/cmd.h"
 
 #include <stdio.h>
@@ -14,18 +14,29 @@
 
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
 
+enum { CLIENTS = 8, SIM_CLIENTS = 32 };
 enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, TURNS = 5, QUICK_TURNS = 3 };
 
 /* What the command line asks for. */
 struct options {
     struct bench_args bench;
-    bool compare, quick;
+    bool protocol_given, compare, quick;
     const char *report;
     const char *single; /* an option given that --compare has no use for, or NULL */
+    bool sim;           /* --transport sim */
+    bool groups_given, check_model;
+    struct bench_model model;
+    const char *simulated; /* an option given that needs it, or NULL */
+    const char *real;      /* an option given that it has no use for, or NULL */
+    bool own_presets;      /* each paper's figures with its own */
 };
 
 static const char *const layout_names[] = {
     [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single", NULL};
+
+static const char *const transport_names[] = {"shm", "sim", NULL};
+
+static const char *const preset_names[] = {"fdr", "cx4", "shm", NULL};
 
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
 
@@ -51,15 +62,36 @@ static const char *protocol_name(const struct bench_args *a)
     return a->mcast ? mcast_protocol_name(a->protocol) : "log";
 }
 
-static void print_json(const struct bench_args *a, const struct bench_figures *f)
+static void print_json_case(const struct options *o)
 {
-    printf("{\"protocol\":\"%s\",\"transport\":\"shm\",\"replicas\":%u,\"payload\":%u,",
-           protocol_name(a), a->replicas, a->payload);
+    const struct bench_args *a = &o->bench;
+    printf("{\"protocol\":\"%s\",\"transport\":\"%s\",\"replicas\":%u,\"payload\":%u,",
+           protocol_name(a), o->sim ? "sim" : "shm", a->replicas, a->payload);
     if (a->mcast)
-        printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"adjacent\":%s,\"clients\":%u,"
-               "\"hosts\":%u,\"layout\":\"%s\",",
+        printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"adjacent\":%s,\"clients\":%u,",
                a->groups, overlay_shape_name(a->shape), a->dst, a->adjacent ? "true" : "false",
-               a->clients, a->hosts, layout_names[a->layout]);
+               a->clients);
+}
+
+static void print_json_model(const struct options *o, const struct bench_figures *f)
+{
+    struct model_costs costs = o->model.costs;
+    print_json_case(o);
+    printf("\"preset\":\"%s\",\"seed\":%llu,\"costs\":{", o->model.preset->name,
+           (unsigned long long)o->model.seed);
+    for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
+        printf("%s\"%s\":%.17g", i ? "," : "", model_cost_name(i), *model_cost(&costs, i));
+    printf("},");
+    print_json_hist("latency_ns", &f->latency);
+    printf(",\"messages_per_second\":%.0f}\n", (double)f->messages / f->seconds);
+}
+
+static void print_json(const struct options *o, const struct bench_figures *f)
+{
+    const struct bench_args *a = &o->bench;
+    print_json_case(o);
+    if (a->mcast)
+        printf("\"hosts\":%u,\"layout\":\"%s\",", a->hosts, layout_names[a->layout]);
     print_json_hist("line_round_trip_ns", &f->line);
     putchar(',');
     print_json_hist("latency_ns", &f->latency);
@@ -73,19 +105,31 @@ static void print_json(const struct bench_args *a, const struct bench_figures *f
     printf("}\n");
 }
 
-static void print(const struct bench_args *a, const struct bench_figures *f)
+static void print_where(const struct options *o)
 {
-    double rate = (double)f->messages / f->seconds;
-    if (a->mcast)
-        printf("%u groups of %u replicas, %s%s, %u hosts %s, %u-byte messages to %u%s %s\n",
-               a->groups, a->replicas,
-               a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
-               a->protocol == MCAST_TREE ? " tree" : "", a->hosts,
-               a->layout == BENCH_PROCS ? "as processes" : "in one thread", a->payload, a->dst,
-               a->adjacent ? " adjacent" : "", a->dst == 1 ? "group" : "groups");
+    const struct bench_args *a = &o->bench;
+    if (o->sim)
+        printf("a model, preset %s", o->model.preset->name);
     else
+        printf("%u hosts %s", a->hosts,
+               a->layout == BENCH_PROCS ? "as processes" : "in one thread");
+}
+
+static void print(const struct options *o, const struct bench_figures *f)
+{
+    const struct bench_args *a = &o->bench;
+    double rate = (double)f->messages / f->seconds;
+    if (a->mcast) {
+        printf("%u groups of %u replicas, %s%s, ", a->groups, a->replicas,
+               a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
+               a->protocol == MCAST_TREE ? " tree" : "");
+        print_where(o);
+        printf(", %u-byte messages to %u%s %s\n", a->payload, a->dst,
+               a->adjacent ? " adjacent" : "", a->dst == 1 ? "group" : "groups");
+    } else {
         printf("replicated log, %u replicas, %u-byte messages, shared memory, 2 threads\n",
                a->replicas, a->payload);
+    }
     if (hist_count(&f->line) > 0)
         print_hist("cache line round trip", &f->line);
     print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
@@ -98,21 +142,46 @@ static void print(const struct bench_args *a, const struct bench_figures *f)
     if (f->batch > 0)
         printf(", %.1f in a batch", f->batch);
     putchar('\n');
+    if (o->sim)
+        bench_model_print(&o->model, stdout);
 }
 
 /* ---- arguments ---- */
+
+static int check_transport(struct options *o)
+{
+    struct bench_args *a = &o->bench;
+    if (!o->sim)
+        return o->simulated ? args_bad("bench", o->simulated, "goes with --transport sim")
+                            : CMD_DONE;
+    if (o->real)
+        return args_bad("bench", o->real, "--transport sim has no use for it");
+    if (o->protocol_given && !a->mcast)
+        return args_bad("bench", "--transport", "sim has the protocols tree and genuine");
+    bool one = o->protocol_given || o->groups_given || o->single;
+    if (o->check_model && one && !o->compare)
+        return args_bad("bench", "--check-model", "goes alone or with --compare");
+    o->compare |= !one && !o->check_model;
+    a->mcast = true;
+    return CMD_DONE;
+}
 
 static int check(struct options *o)
 {
     struct bench_args *a = &o->bench;
     if (a->log_bytes & (a->log_bytes - 1))
         return args_bad("bench", "--log-bytes", "needs a power of two");
+    int rc = check_transport(o);
+    if (rc != CMD_DONE)
+        return rc;
     if (o->compare && o->single)
         return args_bad("bench", o->single, "--compare measures them all");
     if (!o->compare && (o->quick || o->report))
         return args_bad("bench", o->quick ? "--quick" : "--report", "goes with --compare");
     if (o->report && o->report[0] == '\0')
         return args_bad("bench", "--report", "it needs a directory");
+    if (a->clients == 0)
+        a->clients = o->sim ? SIM_CLIENTS : CLIENTS;
     if (a->seconds == 0)
         a->seconds = !o->compare ? SECONDS : o->quick ? QUICK_SECONDS : COMPARE_SECONDS;
     if (!a->mcast && !o->compare)
@@ -150,11 +219,43 @@ static void write_command(struct compare *c, int argc, char **argv)
         used += (size_t)snprintf(c->command + used, sizeof(c->command) - used, " %s", argv[i]);
 }
 
-/* What was measured until then is worth having: errors and ^C only leave out the rest. */
-static int compare(const struct options *o, int argc, char **argv)
+/* The figures that are no part of a comparison: of the model, or against it. */
+static int model_figures(const struct options *o, struct err *e)
 {
-    struct compare_options co = {
-        .args = o->bench, .turns = o->quick ? QUICK_TURNS : TURNS, .quick = o->quick};
+    struct bench_model m = o->model;
+    int rc = 0;
+    if (o->compare) {
+        bench_model_print(&m, stdout);
+        rc = bench_model_table1(&m, &o->bench, stdout, e);
+        if (rc == 0 && o->own_presets)
+            rc = bench_model_settle(&m, model_preset_named("cx4"), stderr, e);
+        if (rc == 0)
+            rc = bench_model_ramcast(&m, &o->bench, stdout, e);
+    }
+    return rc == 0 && o->check_model ? bench_model_check(&m, stdout, e) : rc;
+}
+
+static void compare_origin(const struct options *o, struct compare *c)
+{
+    if (!o->sim) {
+        snprintf(c->origin, sizeof(c->origin), "measured on shared memory");
+        compare_facts_here(c);
+        return;
+    }
+    snprintf(c->origin, sizeof(c->origin), "in a model, preset %s", o->model.preset->name);
+    compare_facts_machine(c);
+    bench_model_facts(&o->model, c);
+}
+
+/* What was measured until then is worth having: errors and ^C only leave out the rest. */
+static int compare(struct options *o, int argc, char **argv)
+{
+    /* In a model a second turn gives the same. */
+    struct compare_options co = {.args = o->bench,
+                                 .turns = o->sim     ? 1
+                                          : o->quick ? QUICK_TURNS
+                                                     : TURNS,
+                                 .quick = o->quick};
     struct sigaction on = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     struct compare c;
     struct err e = {""};
@@ -165,16 +266,18 @@ static int compare(const struct options *o, int argc, char **argv)
         fprintf(stderr, "tram bench: %s\n", e.text);
         return CMD_FAILED;
     }
-    snprintf(c.origin, sizeof(c.origin), "measured on shared memory");
     write_command(&c, argc, argv);
-    compare_facts_here(&c);
+    compare_origin(o, &c);
     sigaction(SIGINT, &on, NULL);
-    uint32_t missing = compare_run(&c, measure_on_shm, NULL, stderr, &interrupted);
+    uint32_t missing = compare_run(&c, o->sim ? bench_model_point : measure_on_shm, &o->model,
+                                   stderr, &interrupted);
     if (o->bench.json)
         compare_json(&c, stdout);
     else
         compare_print(&c, stdout);
-    if (o->report)
+    if (o->sim && !o->bench.json && !interrupted)
+        rc = model_figures(o, &e);
+    if (rc == 0 && o->report)
         rc = compare_report(&c, o->report, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: %s\n", e.text);
@@ -188,8 +291,9 @@ static int compare(const struct options *o, int argc, char **argv)
 
 /* ---- one case ---- */
 
-static int measure_one(const struct bench_args *a)
+static int measure_one(const struct options *o)
 {
+    const struct bench_args *a = &o->bench;
     struct err e = {""};
     struct bench_figures *f = calloc(1, sizeof(*f));
     if (f == NULL) {
@@ -198,13 +302,17 @@ static int measure_one(const struct bench_args *a)
     }
     hist_init(&f->line);
     hist_init(&f->latency);
-    int rc = a->mcast ? bench_tree(a, f, &e) : bench_log(a, f, &e);
+    int rc = o->sim     ? bench_model_figures(&o->model, a, f, &e)
+             : a->mcast ? bench_tree(a, f, &e)
+                        : bench_log(a, f, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (a->json && o->sim)
+        print_json_model(o, f);
     else if (a->json)
-        print_json(a, f);
+        print_json(o, f);
     else
-        print(a, f);
+        print(o, f);
     free(f);
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
@@ -218,19 +326,38 @@ static int serve(const struct bench_args *a)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+static int simulate(struct options *o, int argc, char **argv)
+{
+    struct err e = {""};
+    o->own_presets = o->model.preset == NULL;
+    if (o->own_presets)
+        o->model.preset = model_preset_named("fdr");
+    bool only_check = o->check_model && !o->compare;
+    int rc = only_check ? model_figures(o, &e)
+                        : bench_model_settle(&o->model, o->model.preset, stderr, &e);
+    if (rc != 0) {
+        fprintf(stderr, "tram bench: %s\n", e.text);
+        return CMD_FAILED;
+    }
+    return only_check ? CMD_DONE : o->compare ? compare(o, argc, argv) : measure_one(o);
+}
+
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {
-        .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .clients = 8}};
+    struct options o = {.bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1},
+                        .model.seed = 1};
     struct bench_args *a = &o.bench;
     unsigned protocol = 0, shape = OVERLAY_breadth, layout = BENCH_THREADS;
-    bool protocol_given = false, groups_given = false, tree_given = false, dst_given = false;
+    unsigned transport = 0, preset = 0;
+    const char *costs = NULL;
+    bool tree_given = false, dst_given = false, preset_given = false, seed_given = false;
+    bool layout_given = false, log_given = false, seconds_given = false;
     const struct args_option options[] = {
         {"--protocol", "NAME",
          "log: one replicated log; tree: multicast to groups in a tree; genuine: multicast among "
          "the destinations alone (default log, and tree if --groups is given)",
          .choice = &protocol, .choices = protocol_names, .needs = "the protocols are",
-         .given = &protocol_given},
+         .given = &o.protocol_given},
         {"--replicas", "R", "of a group, 1 to 9 (default 3)", .number32 = &a->replicas, .min = 1,
          .max = LOG_REPLICAS_MAX},
         {"--payload", "BYTES", "of a message, 0 to 65536 (default 64)", .number32 = &a->payload,
@@ -238,29 +365,30 @@ int cmd_bench(int argc, char **argv)
         {"--seconds", "S",
          "length of each of the two measurements (default 2); with --compare of all of them "
          "together (default 120)",
-         .number32 = &a->seconds, .min = 1, .max = 3600},
+         .number32 = &a->seconds, .min = 1, .max = 3600, .given = &seconds_given},
         {"--log-bytes", "B",
          "size of a log ring, a power of two (default: log 1048576, tree 262144)",
-         .number32 = &a->log_bytes, .min = 1 << 16, .max = 1 << 30},
+         .number32 = &a->log_bytes, .min = 1 << 16, .max = 1 << 30, .given = &log_given},
         {"--json", NULL, "one JSON object instead of text", .flag = &a->json},
         {.help = "For multicast:"},
         {"--groups", "G", "1 to 64 (default 8)", .number32 = &a->groups, .min = 1,
-         .max = GROUPS_LIMIT, .given = &groups_given},
+         .max = GROUPS_LIMIT, .given = &o.groups_given},
         {"--tree", "SHAPE", "base, breadth or depth (default breadth)", .choice = &shape,
          .choices = overlay_shape_names, .needs = "the trees are", .given = &tree_given},
         {"--dst", "K", "destinations of a message, drawn at random; all if K is G (default 1)",
          .number32 = &a->dst, .min = 1, .max = GROUPS_LIMIT, .given = &dst_given},
         {"--adjacent", NULL, "destinations are neighbours in the tree instead",
          .flag = &a->adjacent},
-        {"--clients", "C", "that saturate it, 1 to 64 (default 8)", .number32 = &a->clients,
-         .min = 1, .max = BENCH_CLIENTS_MAX},
+        {"--clients", "C", "that saturate it, 1 to 64 (default 8; of a model 32)",
+         .number32 = &a->clients, .min = 1, .max = BENCH_CLIENTS_MAX},
         {"--hosts", "H", "1 to 16, at least as many as replicas (default as many, at least 3)",
          .number32 = &a->hosts, .min = 1, .max = BENCH_HOSTS_MAX},
         {"--layout", "NAME",
          "threads: one polls all hosts, another is all clients (default); procs: every host is a "
          "process; single: one thread is everything, and its CPU time is measured, which shows the "
          "work whatever else the machine does",
-         .choice = &layout, .choices = layout_names, .needs = "the layouts are"},
+         .choice = &layout, .choices = layout_names, .needs = "the layouts are",
+         .given = &layout_given},
         {.help = "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:"},
         {"--compare", NULL,
          "base, breadth, depth and genuine, over 1 to G destinations at random and adjacent, "
@@ -270,6 +398,26 @@ int cmd_bench(int argc, char **argv)
         {"--quick", NULL, "about half of the points, in less than a minute", .flag = &o.quick},
         {"--report", "DIR", "also writes DIR/index.html, with plots, and DIR/compare.json",
          .text = &o.report, .needs = "a directory"},
+        {.help = "In virtual time, on a cluster that is not there:"},
+        {"--transport", "NAME",
+         "shm: shared memory (default); sim: a model, in which the protocols run with what "
+         "everything costs. Of it: the comparison, table 1 of the TRAM paper and figure 5 of the "
+         "RamCast paper; with --protocol or --groups that one case",
+         .choice = &transport, .choices = transport_names, .needs = "the transports are"},
+        {"--preset", "NAME",
+         "the network: fdr (TRAM's cluster), cx4 (RamCast's), shm (two cores of this machine); "
+         "default: each paper's own",
+         .choice = &preset, .choices = preset_names, .needs = "the presets are",
+         .given = &preset_given},
+        {"--cost", "LIST",
+         "NAME=VALUE,... instead of what the preset has or is measured here; `stored`: processor "
+         "costs that were measured once, so that figures are the same again",
+         .text = &costs, .needs = "NAME=VALUE, or several with commas between them"},
+        {"--seed", "S", "of what is drawn (default 1)", .number = &o.model.seed, .max = UINT64_MAX,
+         .given = &seed_given},
+        {"--check-model", NULL,
+         "the model of shared memory beside shared memory itself; alone, or with --compare",
+         .flag = &o.check_model},
         /* How bench_tree.c starts us as a host. */
         {"--serve-cluster", "NAME", NULL, .text = &a->serve, .needs = "a name"},
         {"--serve-host", "N", NULL, .number32 = &a->serve_host, .max = BENCH_HOSTS_MAX - 1},
@@ -277,7 +425,8 @@ int cmd_bench(int argc, char **argv)
     };
     const struct args_command command = {
         .name = "bench",
-        .usage = "[OPTIONS]\n       tram bench --compare [--quick] [--report DIR] [OPTIONS]",
+        .usage = "[OPTIONS]\n       tram bench --compare [--quick] [--report DIR] [OPTIONS]\n"
+                 "       tram bench --transport sim [--preset NAME] [--check-model] [OPTIONS]",
         .about = "Measures on shared memory, in one run: the round trip of a cache line between "
                  "two cores, the latency of single messages, and the saturated throughput.",
         .options = options,
@@ -286,19 +435,34 @@ int cmd_bench(int argc, char **argv)
     int code = args_read(&command, argc, argv);
     if (code != ARGS_GO)
         return code;
-    a->mcast = protocol_given ? protocol > 0 : groups_given;
+    a->mcast = o.protocol_given ? protocol > 0 : o.groups_given;
     a->protocol = protocol == 2 ? MCAST_GENUINE : MCAST_TREE;
     a->shape = (enum overlay_shape)shape;
     a->layout = (enum bench_layout)layout;
-    o.single = protocol_given ? "--protocol"
-               : tree_given   ? "--tree"
-               : dst_given    ? "--dst"
-               : a->adjacent  ? "--adjacent"
-                              : NULL;
+    o.single = o.protocol_given ? "--protocol"
+               : tree_given     ? "--tree"
+               : dst_given      ? "--dst"
+               : a->adjacent    ? "--adjacent"
+                                : NULL;
+    o.sim = transport == 1;
+    o.simulated = preset_given    ? "--preset"
+                  : costs         ? "--cost"
+                  : seed_given    ? "--seed"
+                  : o.check_model ? "--check-model"
+                                  : NULL;
+    o.real = layout_given    ? "--layout"
+             : log_given     ? "--log-bytes"
+             : seconds_given ? "--seconds"
+                             : NULL;
+    if (preset_given)
+        o.model.preset = model_preset_named(preset_names[preset]);
+    struct err e = {""};
+    if (costs && bench_model_costs(&o.model, costs, &e) != 0)
+        return args_bad("bench", "--cost", e.text);
     code = check(&o);
     if (code != CMD_DONE)
         return code;
     if (a->serve)
         return serve(a);
-    return o.compare ? compare(&o, argc, argv) : measure_one(a);
+    return o.sim ? simulate(&o, argc, argv) : o.compare ? compare(&o, argc, argv) : measure_one(&o);
 }

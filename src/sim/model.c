@@ -12,10 +12,11 @@ enum {
     RING_BYTES = 16 << 10, /* of a client at a replica, if messages are small */
     CLIENTS_MAX = 128,
     WARM_UP = 50,         /* messages before latency counts */
-    RATE_MESSAGES = 3000, /* that a rate is taken from, */
-    RATE_ROUNDS = 8,      /* and at least so many times what is under way */
+    RATE_MESSAGES = 1000, /* that a rate is taken from at least, */
+    RATE_BYTES = 4 << 20, /* or so many bytes, */
+    RATE_ROUNDS = 4,      /* and at least so many times what is under way */
     OUTSTANDING_STEP = 4,
-    OUTSTANDING_MAX = 64, /* of one client, to saturate */
+    OUTSTANDING_MAX = 256, /* of one client, to saturate */
 };
 
 #define MS UINT64_C(1000000)
@@ -95,7 +96,9 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
     const struct model_costs *c = &mb->model->opt.costs;
     bool leads = log_leading(replica_log(mb->replica));
     bool stamp = among_groups(mb->model, e);
-    double ns = stamp ? leads ? c->stamp_ns : c->copy_stamp_ns : leads ? c->entry_ns : c->follow_ns;
+    double ns = stamp   ? leads ? c->stamp_ns : c->follow_stamp_ns
+                : leads ? c->entry_ns
+                        : c->follow_ns;
     (void)effective;
     sim_work(mb->model->sim, mb->node, (uint64_t)(ns + c->copy_ps * e->bytes / 1000));
 }
@@ -504,13 +507,18 @@ bool model_until_done(struct model *m, uint64_t messages)
     return m->done >= messages;
 }
 
+static uint64_t under_way(struct model *m)
+{
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < m->opt.clients; c++)
+        sum += caster_outstanding(client_of(m, c)->caster);
+    return sum;
+}
+
 static bool nothing_under_way(struct model *m, uint64_t arg)
 {
     (void)arg;
-    for (uint32_t c = 0; c < m->opt.clients; c++)
-        if (caster_outstanding(client_of(m, c)->caster) > 0)
-            return false;
-    return true;
+    return under_way(m) == 0;
 }
 
 int model_drain(struct model *m, struct err *e)
@@ -532,11 +540,14 @@ int model_latency(struct model *m, uint32_t messages, struct hist *latency, stru
 
 int model_rate(struct model *m, uint32_t clients, uint32_t outstanding, double *rate, struct err *e)
 {
-    uint64_t under_way = (uint64_t)clients * outstanding;
-    uint64_t messages = RATE_ROUNDS * under_way;
-    messages = messages > RATE_MESSAGES ? messages : RATE_MESSAGES;
+    /* Of large messages fewer do: what takes its time here is their bytes. */
+    uint64_t messages = RATE_BYTES / (m->opt.payload + 1);
+    messages = messages < RATE_MESSAGES ? messages : RATE_MESSAGES;
     model_load(m, clients, outstanding);
-    int rc = model_run(m, model_until_done, m->done + 2 * under_way, e);
+    int rc = model_run(m, model_until_done, m->done + messages, e);
+    /* What clients may have under way is bounded by their rings, too. */
+    uint64_t rounds = RATE_ROUNDS * under_way(m);
+    messages = messages > rounds ? messages : rounds;
     uint64_t from = m->done, from_ns = sim_now(m->sim);
     if (rc == 0)
         rc = model_run(m, model_until_done, m->done + messages, e);

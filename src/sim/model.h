@@ -31,7 +31,7 @@
     X(entry_ns, true, "an entry, at a leader")                                                     \
     X(follow_ns, true, "an entry, at a follower")                                                  \
     X(stamp_ns, true, "an entry that the genuine protocol orders among groups, at a leader")       \
-    X(copy_stamp_ns, true, "such an entry, at a follower")                                         \
+    X(follow_stamp_ns, true, "such an entry, at a follower")                                       \
     X(look_ns, true, "a look of a client at its replies, for each group it waits for")             \
     X(cast_ns, true, "a message, at its client")                                                   \
     X(reply_ns, true, "a reply, at its client")
