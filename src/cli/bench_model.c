@@ -69,8 +69,8 @@ static const struct run together[] = {
 
 enum { RUNS_MAX = 8, PART_NS = 50000000, CHECK_TURNS = 3, CHECK_PART_NS = 200000000 };
 
-static int measure_costs(enum model_layout layout, struct model_costs *costs, FILE *progress,
-                         struct err *e)
+static int measure_costs(struct bench_model *b, enum model_layout layout, struct model_costs *costs,
+                         FILE *progress, struct err *e)
 {
     const struct run *run = layout == MODEL_SHARED ? together : alone;
     uint32_t runs = layout == MODEL_SHARED ? sizeof(together) / sizeof(together[0])
@@ -97,7 +97,14 @@ static int measure_costs(enum model_layout layout, struct model_costs *costs, FI
         if (rc != 0)
             return rc;
     }
-    model_fit(costs, &work[0][0], runs * BENCH_PARTS);
+    const struct model_work *all = &work[0][0];
+    b->parts = runs * BENCH_PARTS;
+    b->parts_near = 0;
+    model_fit(costs, all, b->parts);
+    for (uint32_t i = 0; i < b->parts; i++) {
+        double ratio = model_work_ns(costs, &all[i]) / all[i].cpu_ns;
+        b->parts_near += ratio < 1.25 && ratio > 1 / 1.25;
+    }
     return 0;
 }
 
@@ -115,7 +122,7 @@ int bench_model_settle(struct bench_model *b, const struct model_preset *preset,
     struct model_costs network = preset->costs, cpu = model_costs_stored;
     b->preset = preset;
     if (!b->stored && !all_cpu_given(b) && !(b->measured && b->measured_for == preset->layout)) {
-        int rc = measure_costs(preset->layout, &cpu, progress, e);
+        int rc = measure_costs(b, preset->layout, &cpu, progress, e);
         if (rc != 0)
             return rc;
         b->measured = true;
@@ -174,6 +181,12 @@ void bench_model_print(const struct bench_model *b, FILE *out)
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
         fprintf(out, "| %s | %.1f | %s | %s |\n", model_cost_name(i), *model_cost(&costs, i),
                 origins[b->origin[i]], model_cost_text(i));
+    if (b->measured)
+        fprintf(
+            out,
+            "\nWhat was measured is fitted to the CPU time of %u parts of runs, and gives that of "
+            "%u of them within a quarter.\n",
+            b->parts, b->parts_near);
     fprintf(out, "\nThe same again: `--preset %s --seed %llu --cost ", b->preset->name,
             (unsigned long long)b->seed);
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)

@@ -20,6 +20,8 @@ struct bench_model {
     bool stored; /* processor costs as stored, not measured */
     bool measured;
     enum model_layout measured_for;
+    uint32_t parts,
+        parts_near; /* of the measured runs; whose CPU time the costs give within a quarter */
     uint64_t seed;
 };
 
