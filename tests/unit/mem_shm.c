@@ -136,11 +136,12 @@ static void shm__a_reopened_flow_forgets_what_it_was(void **state)
     mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
     mem_mark(nodes[0].mem, &f, 9);
     mem_flow_open(nodes[0].mem, &f, 1, REGION, 0); /* while the mark is pending */
-    assert_int_equal(mem_poll(nodes[0].mem), 0);
+    mem_poll(nodes[0].mem); /* there may be news of connections, but not of that mark */
     assert_int_equal(f.done, 0);
     mem_mark(nodes[0].mem, &f, 1);
     mem_flow_close(nodes[0].mem, &f);
-    assert_int_equal(mem_poll(nodes[0].mem), 0);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 0);
     close_all_nodes(2);
 }
 
