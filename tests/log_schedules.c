@@ -645,6 +645,69 @@ const char *message_decided_twice(void)
     return group_close(g);
 }
 
+/* ---- 12: a run that begins beyond the commit that it tells of ---- */
+
+/* m1 stands on a quorum and m2 on two of five; the leader knows that m1 is decided and tells nobody. One
+ * of the two comes back without state, gets a snapshot with m1 from the same leader, and the run in its
+ * memory, m2 included, is continued from behind m1. m2 is decided, and again nobody is told. Of the next
+ * quorum only that one has m2, in a run that begins beyond every commit that anybody tells of:
+ * m2 must not be lost. */
+const char *run_begins_beyond_commit(void)
+{
+    struct group *g = serving_of(5, 1);
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 4, true);
+    uint64_t place = group_stats(g, 0).tail;
+    uint64_t after = place + entry_size(BYTES); /* m1 */
+    for (int i = 0; i < 2; i++) {
+        group_send(g, 0, BYTES);
+        group_pass(g, 2 * GROUP_WAY_NS);
+        group_post(g, 0);
+        group_pass(g, 2 * GROUP_WAY_NS);
+        group_cut(g, 0, 3, true);
+    }
+    client_reaches_only(g, 0, g->n);
+    settle_for(g, 0, 4 * GROUP_WAY_NS);
+    GROUP_SETUP(g, group_stats(g, 0).applied == after && group_stats(g, 0).tail > after);
+    GROUP_SETUP(g, guard_at(g, 2, 0) > after && guard_at(g, 3, 0) == after);
+    GROUP_SETUP(g, commit_at(g, 2, 0) <= place && commit_at(g, 3, 0) <= place);
+
+    group_cut_off(g, 0, true);
+    GROUP_WAIT(g, group_stats(g, 0).state == LOG_FOLLOWER, 4 * GROUP_ELECT_NS);
+    group_pass(g, 2 * GROUP_LOST_NS);
+    group_crash(g, 2, true);
+    group_start(g, 2);
+    for (uint32_t q = 2; q <= 4; q += 2) {
+        group_cut(g, 0, q, false);
+        group_cut(g, q, 0, false);
+    }
+    take_over(g, 0);
+    group_hold(g, 0, true);
+    group_hold(g, 2, false);
+    for (int i = 0; i < 100 && group_stats(g, 0).applied <= after; i++) {
+        group_tick(g);
+        post_once(g, 0);
+    }
+    GROUP_SETUP(g, group_stats(g, 0).applied > after);
+    GROUP_SETUP(g,
+                mem_word(group_lane(g, 2, 0), LOG_START) == after && commit_at(g, 2, 0) <= place);
+    group_cut_off(g, 0, true);
+    group_crash(g, 0, false);
+
+    group_cut_off(g, 4, true);
+    release_all(g);
+    group_run(g, 2 * GROUP_ELECT_NS);
+    for (uint32_t q = 1; q < 4; q++) {
+        group_cut(g, 4, q, false);
+        group_cut(g, q, 4, false);
+    }
+    GROUP_WAIT(g, group_even(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "no loss", g->history_count == 3);
+    return group_close(g);
+}
+
 /* ---- 17: left behind, and back by snapshot ---- */
 
 /* A follower stops for longer than the log is: the others go on without it, and when it wakes it

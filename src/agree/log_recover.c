@@ -289,11 +289,13 @@ static void rec_find_commit(struct log *l)
         for (uint32_t w = 0; w < l->n; w++) {
             const uint64_t *head = l->peer[q].head[w];
             uint64_t run = head[LOG_RUN] == l->peer[q].run[w] ? head[LOG_RUN] : 0;
-            if (head[LOG_COMMIT] > r->commit) {
-                r->commit = head[LOG_COMMIT];
+            /* A run begins at what its owner had applied, and was told of the commit later. */
+            uint64_t claim = max_u64(head[LOG_COMMIT], head[LOG_START]);
+            if (claim > r->commit) {
+                r->commit = claim;
                 r->commit_run = UINT64_MAX;
             }
-            if (head[LOG_COMMIT] == r->commit && run != 0)
+            if (claim == r->commit && run != 0)
                 r->commit_run = min_u64(r->commit_run, run);
         }
     }
