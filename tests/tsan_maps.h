@@ -14,16 +14,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* What the linker makes of mmap and map_mirror (--wrap): ours, and the real ones. With 64-bit file
- * offsets mmap is called mmap64. */
+/* What the linker makes of mmap (--wrap): ours, and the real one. With 64-bit file offsets it is called
+ * mmap64. */
 void *__real_mmap64(void *, size_t, int, int, int, off_t);
 void *__wrap_mmap64(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
 int __wrap_munmap(void *, size_t);
-void *__real_map_mirror(int, uint64_t, size_t, int);
-void *__wrap_map_mirror(int, uint64_t, size_t, int);
-void __real_map_unmirror(void *, size_t);
-void __wrap_map_unmirror(void *, size_t);
 
 struct same_map {
     dev_t dev;
@@ -32,7 +28,6 @@ struct same_map {
     size_t bytes;
     void *at;
     unsigned users;
-    bool mirror;
 };
 
 enum { SAME_MAPS_MAX = 1024 };
@@ -41,8 +36,7 @@ static struct same_map same_maps[SAME_MAPS_MAX];
 static pthread_mutex_t same_maps_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The lock is held. */
-static struct same_map *same_map_find(const struct stat *st, uint64_t offset, size_t bytes,
-                                      bool mirror)
+static struct same_map *same_map_find(const struct stat *st, uint64_t offset, size_t bytes)
 {
     struct same_map *unused = NULL;
 
@@ -51,24 +45,24 @@ static struct same_map *same_map_find(const struct stat *st, uint64_t offset, si
         if (m->users == 0)
             unused = unused ? unused : m;
         else if (m->dev == st->st_dev && m->ino == st->st_ino && m->offset == offset &&
-                 m->bytes == bytes && m->mirror == mirror)
+                 m->bytes == bytes)
             return m;
     }
     if (!unused)
         abort();
-    *unused = (struct same_map){st->st_dev, st->st_ino, offset, bytes, NULL, 0, mirror};
+    *unused = (struct same_map){st->st_dev, st->st_ino, offset, bytes, NULL, 0};
     return unused;
 }
 
 /* True if the mapping is one of ours; *last: and nobody uses it any more. */
-static bool same_map_leave(void *at, bool mirror, bool *last)
+static bool same_map_leave(void *at, bool *last)
 {
     bool found = false;
 
     pthread_mutex_lock(&same_maps_lock);
     for (unsigned i = 0; i < SAME_MAPS_MAX && !found; i++) {
         struct same_map *m = &same_maps[i];
-        if (m->users == 0 || m->at != at || m->mirror != mirror)
+        if (m->users == 0 || m->at != at)
             continue;
         *last = --m->users == 0;
         found = true;
@@ -85,7 +79,7 @@ void *__wrap_mmap64(void *want, size_t bytes, int prot, int flags, int fd, off_t
     if (flags != MAP_SHARED || fd < 0 || fstat(fd, &st) != 0 || st.st_nlink != 0)
         return __real_mmap64(want, bytes, prot, flags, fd, offset);
     pthread_mutex_lock(&same_maps_lock);
-    struct same_map *m = same_map_find(&st, (uint64_t)offset, bytes, false);
+    struct same_map *m = same_map_find(&st, (uint64_t)offset, bytes);
     if (m->users == 0)
         m->at = __real_mmap64(want, bytes, prot, flags, fd, offset);
     m->users += m->at != MAP_FAILED;
@@ -98,34 +92,9 @@ int __wrap_munmap(void *at, size_t bytes)
 {
     bool last = true;
 
-    if (same_map_leave(at, false, &last) && !last)
+    if (same_map_leave(at, &last) && !last)
         return 0;
     return __real_munmap(at, bytes);
-}
-
-void *__wrap_map_mirror(int fd, uint64_t offset, size_t bytes, int prot)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) != 0)
-        return NULL;
-    pthread_mutex_lock(&same_maps_lock);
-    struct same_map *m = same_map_find(&st, offset, bytes, true);
-    if (m->users == 0)
-        m->at = __real_map_mirror(fd, offset, bytes, prot);
-    m->users += m->at != NULL;
-    void *at = m->at;
-    pthread_mutex_unlock(&same_maps_lock);
-    return at;
-}
-
-void __wrap_map_unmirror(void *at, size_t bytes)
-{
-    bool last = true;
-
-    if (same_map_leave(at, true, &last) && !last)
-        return;
-    __real_map_unmirror(at, bytes);
 }
 
 #endif

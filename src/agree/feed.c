@@ -3,7 +3,7 @@
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "base/planted.h"
-#include "mem/map.h"
+#include "mem/ring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,11 @@ struct way {
 struct feed {
     struct feed_options opt;
     struct mem *mem;
-    unsigned char *ring; /* our copy of the stream's last source_bytes */
+    /* Our copy of the stream's last source_bytes, with room behind for one frame: one that goes over the
+     * end is filled in a piece, and what is over is then copied to the beginning. */
+    unsigned char *ring;
     uint64_t mask;
+    uint64_t over;  /* bytes behind the end that are not yet at the beginning */
     uint64_t start; /* of this life of the stream */
     uint64_t tail;  /* end of the stream */
     uint64_t
@@ -70,7 +73,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
         specs[2 * q + 1] = lane_spec(o.ack_region, o.mem->self, f->nodes[q], LANE_ACK, o.source);
         specs[2 * q + 1].ctl_words = ACK_WORDS;
     }
-    f->ring = map_ring_alloc(o.source_bytes);
+    f->ring = malloc(o.source_bytes + frame_size(o.payload_max));
     rc = f->ring ? mem_lanes_open(o.mem, specs, 2 * o.replicas, lanes, e)
                  : err_set(e, ERR_NOMEM, "feed: no memory for a ring of %u bytes", o.source_bytes);
     if (rc != 0) {
@@ -92,8 +95,7 @@ void feed_close(struct feed *f)
 {
     if (f == NULL)
         return;
-    if (f->ring)
-        map_ring_free(f->ring, f->opt.source_bytes);
+    free(f->ring);
     free(f);
 }
 
@@ -114,10 +116,22 @@ bool feed_room(struct feed *f, uint64_t stream_bytes)
            end <= feed_taken(f) + f->opt.source_bytes;
 }
 
+static void settle_over(struct feed *f)
+{
+    if (f->over == 0)
+        return;
+    memcpy(f->ring, f->ring + f->opt.source_bytes, f->over);
+    f->over = 0;
+}
+
 void *feed_reserve(struct feed *f, uint32_t bytes, uint64_t *end)
 {
     if (bytes > f->opt.payload_max || !feed_room(f, frame_size(bytes)))
         return NULL;
+    settle_over(f);
+    uint64_t straight = ring_straight(f->opt.source_bytes, f->tail);
+    if (frame_size(bytes) > straight)
+        f->over = frame_size(bytes) - straight;
     struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
     *frame = (struct frame){.pos = f->tail, .bytes = bytes};
     if (bytes & 7)
@@ -153,10 +167,14 @@ static void way_write(struct feed *f, struct way *w)
         mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, w->sent);
         w->begun = true;
     }
-    mem_put(f->mem, &w->flow, w->out, w->sent, f->ring + (w->sent & f->mask),
-            (uint32_t)(f->tail - w->sent));
+    settle_over(f);
+    while (w->sent < f->tail) {
+        uint64_t straight = ring_straight(f->opt.source_bytes, w->sent);
+        uint64_t n = f->tail - w->sent < straight ? f->tail - w->sent : straight;
+        mem_put(f->mem, &w->flow, w->out, w->sent, f->ring + (w->sent & f->mask), (uint32_t)n);
+        w->sent += n;
+    }
     mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, f->tail);
-    w->sent = f->tail;
 }
 
 void feed_flush(struct feed *f)
@@ -235,8 +253,9 @@ void feed_save(struct feed *f, unsigned char *out)
 {
     uint64_t taken = taken_so_far(f);
     uint64_t words[SAVE_WORDS] = {taken, f->tail};
+    settle_over(f);
     memcpy(out, words, sizeof(words));
-    memcpy(out + sizeof(words), f->ring + (taken & f->mask), f->tail - taken);
+    ring_read(f->ring, f->opt.source_bytes, taken, out + sizeof(words), f->tail - taken);
 }
 
 bool feed_load(struct feed *f, const unsigned char *in, uint64_t bytes)
@@ -250,7 +269,8 @@ bool feed_load(struct feed *f, const unsigned char *in, uint64_t bytes)
         return false;
     f->tail = words[1];
     f->acked = words[0] > f->acked ? words[0] : f->acked;
-    memcpy(f->ring + (words[0] & f->mask), in + sizeof(words), words[1] - words[0]);
+    f->over = 0;
+    ring_write(f->ring, f->opt.source_bytes, words[0], in + sizeof(words), words[1] - words[0]);
     for (uint32_t q = 0; q < f->opt.replicas; q++)
         f->way[q].sent = taken_so_far(f);
     return true;

@@ -249,7 +249,8 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->me = o.rank;
     l->quorum = l->n / 2 + 1;
     l->mask = o.log_bytes - 1;
-    l->put_max = max_u64(o.batch_bytes & ~7u, entry_size(o.payload_max));
+    l->entry_max = entry_size(o.payload_max);
+    l->put_max = max_u64(o.batch_bytes & ~7u, l->entry_max);
     l->snap_to = l->comparing = l->n;
     l->follow = l->n;
     l->snap_head_bytes = snap_head_size(&o);
@@ -330,6 +331,25 @@ void log_close(struct log *l)
 }
 
 /* ---- applying ---- */
+
+/* An entry near the end of the ring. What is not an entry may say anything of its length. */
+const struct entry *log_entry_over(const struct log *l, const unsigned char *ring, uint64_t pos,
+                                   uint64_t straight)
+{
+    const struct entry *in_place = entry_at(ring + (pos & l->mask));
+    struct entry *copy = (struct entry *)(void *)l->batch;
+    if (straight < sizeof(*copy)) {
+        ring_read(ring, l->opt.log_bytes, pos, copy, sizeof(*copy));
+        if (copy->bytes > l->opt.payload_max)
+            return copy;
+    } else {
+        if (in_place->bytes > l->opt.payload_max || entry_size(in_place->bytes) <= straight)
+            return in_place;
+        copy->bytes = in_place->bytes;
+    }
+    ring_read(ring, l->opt.log_bytes, pos, copy, entry_size(copy->bytes));
+    return copy;
+}
 
 static void observe(struct log *l, const struct entry *e, bool effective)
 {

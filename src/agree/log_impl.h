@@ -8,6 +8,7 @@
 #include "agree/log.h"
 #include "agree/oracle.h"
 #include "base/planted.h"
+#include "mem/ring.h"
 
 #include <string.h>
 
@@ -113,8 +114,9 @@ struct log {
     uint32_t n;
     uint32_t me;
     uint32_t quorum;
-    uint64_t mask;    /* log_bytes - 1 */
-    uint64_t put_max; /* most bytes written as one put */
+    uint64_t mask;      /* log_bytes - 1 */
+    uint64_t put_max;   /* most bytes written as one put */
+    uint64_t entry_max; /* largest entry */
 
     enum log_state state;
     uint64_t ballot;      /* ours while candidate, sync or leader */
@@ -197,15 +199,24 @@ struct log {
     uint32_t ways; /* of all sources */
 };
 
+const struct entry *log_entry_over(const struct log *, const unsigned char *ring, uint64_t pos,
+                                   uint64_t straight);
+
 static inline const struct entry *entry_at(const unsigned char *bytes)
 {
     return (const struct entry *)(const void *)bytes;
 }
 
-/* An entry of the own lane of writer w, if the position is still there. */
+/* The entry at pos of the own lane of writer w, if the position is still there: in place, or put together
+ * in the batch if it goes over the ring's end. The batch must be free, and stays in use until the
+ * entry has been looked at. */
 static inline const struct entry *log_entry(const struct log *l, uint32_t w, uint64_t pos)
 {
-    return entry_at(l->lane[l->me][w]->ring + (pos & l->mask));
+    const unsigned char *ring = l->lane[l->me][w]->ring;
+    const uint64_t straight = ring_straight(l->opt.log_bytes, pos);
+    if (straight < l->entry_max)
+        return log_entry_over(l, ring, pos, straight);
+    return entry_at(ring + (pos & l->mask));
 }
 
 static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t word)
@@ -247,8 +258,8 @@ int lead_settle(struct log *);
 void lead_note_stuck(struct log *, uint32_t who);
 uint64_t lead_room_end(const struct log *, uint32_t *who);
 void lead_send_batch(struct log *, uint64_t end);
-void lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
-               const void *payload, uint32_t bytes);
+unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
+                         uint32_t bytes);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 bool lead_row_is_new(const struct log *, uint32_t rank);

@@ -19,29 +19,29 @@ static bool entries_equal(const struct entry *a, const struct entry *b)
            a->srcpos == b->srcpos && memcmp(a->payload, b->payload, a->bytes) == 0;
 }
 
-/* The lane content [pos, end) in `theirs` against the log [pos, our_end) in `ours`: returns up to
- * where they are the same but for ballots. */
-static uint64_t equal_until(const struct log *l, const unsigned char *theirs, uint64_t pos,
-                            uint64_t end, const unsigned char *ours, uint64_t our_end)
+/* Entries [pos, end) in `bytes` against those of our own lane: returns up to where they are the same but
+ * for ballots. */
+static uint64_t equal_until(const struct log *l, const unsigned char *bytes, uint64_t pos,
+                            uint64_t end)
 {
     const uint64_t from = pos;
-    while (pos < end && pos < our_end) {
-        const struct entry *a = entry_at(theirs + (pos - from));
-        const struct entry *b = entry_at(ours + (pos - from));
-        if (a->bytes > l->opt.payload_max || !entries_equal(a, b))
+    while (pos < end) {
+        const struct entry *a = entry_at(bytes + (pos - from));
+        if (a->bytes > l->opt.payload_max || !entries_equal(a, log_entry(l, l->me, pos)))
             break;
         pos += entry_size(a->bytes);
     }
     return pos;
 }
 
-/* Moves over well-formed entries from pos until `to`; UINT64_MAX if that is not where one begins. */
+/* Moves over well-formed entries in `bytes`, or of our own lane if that is NULL, from pos until `to`;
+ * UINT64_MAX if that is not where one begins. */
 static uint64_t walk_to(const struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end,
                         uint64_t to)
 {
     const uint64_t from = pos;
     while (pos < to && pos < end) {
-        const struct entry *e = entry_at(bytes + (pos - from));
+        const struct entry *e = bytes ? entry_at(bytes + (pos - from)) : log_entry(l, l->me, pos);
         if (e->pos != pos || e->bytes > l->opt.payload_max)
             return UINT64_MAX;
         pos += entry_size(e->bytes);
@@ -115,17 +115,25 @@ static uint64_t read_from(const uint64_t *head, uint64_t applied)
     return head[LOG_COMMIT] >= applied ? applied : max_u64(head[LOG_START], head[LOG_COMMIT]);
 }
 
-/* Copies entries [pos, end) from `bytes` into the batch under our ballot, as many as fit; returns
- * the end of the last one. */
+/* Copies entries [pos, end) from `bytes`, or from our own lane if that is NULL, into the batch under our
+ * ballot, as many as fit; returns the end of the last one. */
 static uint64_t batch_copy(struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end)
 {
+    const unsigned char *own = l->lane[l->me][l->me]->ring;
     const uint64_t from = pos;
     while (pos < end) {
-        const struct entry *e = entry_at(bytes + (pos - from));
-        uint64_t size = entry_size(e->bytes);
+        struct entry head;
+        if (bytes)
+            memcpy(&head, bytes + (pos - from), sizeof(head));
+        else
+            ring_read(own, l->opt.log_bytes, pos, &head, sizeof(head));
+        uint64_t size = entry_size(head.bytes);
         if (pos + size > end || pos + size - from > l->put_max)
             break;
-        memcpy(l->batch + (pos - from), e, size);
+        if (bytes)
+            memcpy(l->batch + (pos - from), bytes + (pos - from), size);
+        else
+            ring_read(own, l->opt.log_bytes, pos, l->batch + (pos - from), size);
         if (!PLANTED(no_restamp))
             ((struct entry *)(void *)(l->batch + (pos - from)))->ballot = l->ballot;
         pos += size;
@@ -166,10 +174,9 @@ void lead_sync_own(struct log *l)
     uint64_t same = UINT64_MAX;
     if (run_continues(head, l->applied)) {
         uint64_t from = read_from(head, l->applied);
-        const unsigned char *lane = l->lane[l->me][l->me]->ring;
-        if (walk_to(l, lane + (from & l->mask), from, head[LOG_GUARD], l->applied) == l->applied)
-            same = equal_until(l, lane + (l->applied & l->mask), l->applied, head[LOG_GUARD],
-                               l->chain + (l->applied - l->chain_base), l->chain_end);
+        if (walk_to(l, NULL, from, head[LOG_GUARD], l->applied) == l->applied)
+            same = equal_until(l, l->chain + (l->applied - l->chain_base), l->applied,
+                               min_u64(head[LOG_GUARD], l->chain_end));
     }
     if (worth_keeping(head, l->applied, same)) {
         uint64_t start = l->applied;
@@ -273,8 +280,8 @@ static int compare_step(struct log *l)
     uint64_t same = UINT64_MAX;
     if (head[LOG_GUARD] >= applied &&
         walk_to(l, l->side, l->compare_from, head[LOG_GUARD], applied) == applied)
-        same = equal_until(l, l->side + (applied - l->compare_from), applied, head[LOG_GUARD],
-                           l->lane[l->me][l->me]->ring + (applied & l->mask), own_landed(l));
+        same = equal_until(l, l->side + (applied - l->compare_from), applied,
+                           min_u64(head[LOG_GUARD], own_landed(l)));
     if (worth_keeping(head, applied, same))
         run_continue(l, rank, applied, same);
     else
@@ -291,8 +298,7 @@ static int catch_up(struct log *l, uint32_t rank)
     int work = 0;
     uint64_t landed = own_landed(l);
     for (int i = 0; i < CATCH_UP_PUTS_MAX && p->next < landed; i++) {
-        const unsigned char *own = l->lane[l->me][l->me]->ring + (p->next & l->mask);
-        uint64_t end = batch_copy(l, own, p->next, landed);
+        uint64_t end = batch_copy(l, NULL, p->next, landed);
         if (end == p->next)
             break;
         peer_write(l, rank, end);
@@ -318,18 +324,17 @@ void lead_send_batch(struct log *l, uint64_t end)
     l->stats.batches++;
 }
 
-/* Builds the entry for pos in the batch, which begins at tail. */
-void lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint64_t srcpos,
-               const void *payload, uint32_t bytes)
+/* Builds the entry for pos in the batch, which begins at tail; returns where its payload belongs. */
+unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint64_t srcpos,
+                         uint32_t bytes)
 {
     struct entry *e = (struct entry *)(void *)(l->batch + (pos - l->tail));
     uint64_t ballot = PLANTED(one_ballot) ? mem_promised(l->mem, l->opt.region) : l->ballot;
     *e = (struct entry){
         .pos = pos, .ballot = ballot, .bytes = bytes, .source = source, .srcpos = srcpos};
-    if (bytes > 0)
-        memcpy(e->payload, payload, bytes);
     if (bytes & 7)
         memset(e->payload + bytes, 0, 8 - (bytes & 7));
+    return e->payload;
 }
 
 /* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to
@@ -400,7 +405,9 @@ bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint
     uint64_t end = l->tail + entry_size(bytes);
     if (kind != ENTRY_START && end > lead_room_end(l, &who))
         return false;
-    lead_fill(l, l->tail, SOURCE_LOG, kind, payload, bytes);
+    unsigned char *to = lead_fill(l, l->tail, SOURCE_LOG, kind, bytes);
+    if (bytes > 0)
+        memcpy(to, payload, bytes);
     lead_send_batch(l, end);
     return true;
 }

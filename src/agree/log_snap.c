@@ -217,7 +217,8 @@ static void consume(struct log *l, const struct mem_lane *lane, uint64_t guard)
 {
     while (l->load_taken < guard) {
         const unsigned char *at = lane->ring + (l->load_taken & (l->opt.snap_bytes - 1));
-        uint64_t bytes = guard - l->load_taken;
+        uint64_t bytes =
+            min_u64(guard - l->load_taken, ring_straight(l->opt.snap_bytes, l->load_taken));
         if (l->load_taken < l->snap_head_bytes) {
             bytes = min_u64(bytes, l->snap_head_bytes - l->load_taken);
             memcpy(l->snap_head + l->load_taken, at, bytes);

@@ -98,9 +98,8 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->ways > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard && !s->bad) {
-        const unsigned char *at = way->in->ring + (s->cursor & s->ring_mask);
         struct frame f; /* a copy: the writer may be starting anew under our eyes */
-        memcpy(&f, at, sizeof(f));
+        ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor, &f, sizeof(f));
         if (PLANTED(edge_old_lap) && s->ways > 1) {
             if (f.pos + s->ring_mask + 1 == s->cursor && f.pos < written)
                 f.pos = s->cursor;
@@ -117,7 +116,8 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
         uint64_t size = entry_size(f.bytes);
         if (!fits(l, b, size))
             return false;
-        lead_fill(l, b->end, source, s->cursor, at + sizeof(f), f.bytes);
+        ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor + sizeof(f),
+                  lead_fill(l, b->end, source, s->cursor, f.bytes), f.bytes);
         /* Has a new life of the source begun to write over it meanwhile? It says so first. Pairs with
          * the order of writes by one node. */
         atomic_thread_fence(memory_order_acquire);

@@ -1,6 +1,7 @@
 #include "mem/shm_impl.h"
 
 #include "base/planted.h"
+#include "mem/ring.h"
 
 #include <string.h>
 
@@ -202,7 +203,11 @@ static void shm_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
     if (impl->needs < lane->version)
         impl->needs = lane->version;
     atomic_thread_fence(memory_order_release); /* after all earlier writes; pairs as set does */
-    copy_in(lane->wring + (pos & (ring_bytes - 1)), data, bytes);
+    uint32_t straight = (uint32_t)ring_straight(ring_bytes, pos);
+    uint32_t first = bytes < straight ? bytes : straight;
+    copy_in(lane->wring + (pos & (ring_bytes - 1)), data, first);
+    if (bytes > first)
+        copy_in(lane->wring, (const unsigned char *)data + first, bytes - first);
 }
 
 static void shm_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
@@ -299,9 +304,9 @@ static enum mem_status take_read(struct op_impl *impl)
         return MEM_DONE;
     }
     uint32_t ring_bytes = lane->pub.spec.ring_bytes;
-    uint32_t begin = (uint32_t)(impl->at & (ring_bytes - 1));
-    uint32_t first = impl->count < ring_bytes - begin ? impl->count : ring_bytes - begin;
-    copy_out(impl->out, lane->rring + begin, first);
+    uint32_t straight = (uint32_t)ring_straight(ring_bytes, impl->at);
+    uint32_t first = impl->count < straight ? impl->count : straight;
+    copy_out(impl->out, lane->rring + (impl->at & (ring_bytes - 1)), first);
     copy_out((unsigned char *)impl->out + first, lane->rring, impl->count - first);
     /* A guard that is read after these bytes must not be read before them. */
     atomic_thread_fence(memory_order_acquire);

@@ -132,7 +132,6 @@ struct segment {
     unsigned char *at; /* the whole, flat */
     size_t bytes;
     struct segment_lane *dir; /* private copy: a peer cannot change what was checked */
-    unsigned char **mirror;   /* per lane: its ring twice in a row, or NULL */
 };
 
 struct lane {
@@ -140,8 +139,8 @@ struct lane {
     struct lane *next;   /* in its bucket */
     /* For the writer. */
     _Atomic uint64_t *wctl;
-    unsigned char *wring; /* mirrored */
-    uint64_t version;     /* own version that has the lane */
+    unsigned char *wring;
+    uint64_t version; /* own version that has the lane */
     /* For readers: own or adopted memory; NULL while there is none. */
     const _Atomic uint64_t *rctl;
     const unsigned char *rring;
@@ -328,7 +327,7 @@ void *memory_map(int fd, size_t bytes, int prot, int seals);
 /* A new own segment with these lanes; from `past` the content of lanes of the same key. */
 struct segment *segment_new(struct shm *, const struct mem_lane_spec *, uint32_t count,
                             uint32_t broken, int *fd_out, struct err *);
-/* Maps a segment written by `writer`; its lanes owned by `owner` are mirrored. NULL as above. */
+/* Maps a segment written by `writer`, for `owner`. NULL as above. */
 struct segment *segment_map(int fd, uint32_t writer, uint32_t owner);
 void segment_free(struct segment *);
 /* Puts the segment among the own ones and has it handed out; sets the own version. */

@@ -72,7 +72,7 @@ static void attach_reader(struct shm *s, struct lane *l, struct segment *g, uint
     if (d->spec.owner == s->mem.self) {
         /* The memory is read-only; the type is what mem.h gives all backends. */
         l->pub.ctl = (_Atomic uint64_t *)(g->at + d->ctl_at);
-        l->pub.ring = g->mirror[i];
+        l->pub.ring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
     }
 }
 
@@ -82,9 +82,9 @@ static void attach_writer(struct shm *s, struct lane *l, struct segment *g, uint
 
     s->mem.lanes_moved++;
     l->wctl = (_Atomic uint64_t *)(g->at + d->ctl_at);
-    l->wring = g->mirror[i];
+    l->wring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
     l->rctl = l->wctl;
-    l->rring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
+    l->rring = l->wring;
     l->version = version_of(g->incarnation, g->index + 1);
     if (d->spec.owner == s->mem.self) {
         l->pub.ctl = l->wctl;

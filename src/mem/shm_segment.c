@@ -1,4 +1,3 @@
-#include "mem/map.h"
 #include "mem/shm_impl.h"
 
 #include <errno.h>
@@ -95,11 +94,8 @@ void segment_free(struct segment *g)
 {
     if (!g)
         return;
-    for (uint32_t i = 0; g->mirror && g->dir && i < g->lanes; i++)
-        map_unmirror(g->mirror[i], g->dir[i].spec.ring_bytes);
     if (g->at)
         munmap(g->at, g->bytes);
-    free(g->mirror);
     free(g->dir);
     free(g);
 }
@@ -112,8 +108,7 @@ static struct segment *segment_alloc(uint32_t lanes)
         return NULL;
     g->lanes = lanes;
     g->dir = calloc(lanes ? lanes : 1, sizeof *g->dir);
-    g->mirror = calloc(lanes ? lanes : 1, sizeof *g->mirror);
-    if (!g->dir || !g->mirror) {
+    if (!g->dir) {
         segment_free(g);
         errno = ENOMEM;
         return NULL;
@@ -121,17 +116,12 @@ static struct segment *segment_alloc(uint32_t lanes)
     return g;
 }
 
-/* A ring of the file, mirrored; in place from the start, for nobody wants page faults in the first
- * lap. Kernels that do not know the advice give them. Of the second half only what straddles the end
- * is ever touched, and every page more makes the process slower to die. */
-static unsigned char *map_ring(int fd, const struct segment_lane *l, bool writable)
+/* In place from the start, for nobody wants page faults in the first lap. Kernels that do not know the
+ * advice give them. */
+static void populate(struct segment *g, const struct segment_lane *l, bool writable)
 {
-    int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    unsigned char *at = map_mirror(fd, l->ring_at, l->spec.ring_bytes, prot);
-
-    if (at)
-        madvise(at, l->spec.ring_bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-    return at;
+    madvise(g->at + l->ring_at, l->spec.ring_bytes,
+            writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 /* How far into their pages the control words of a segment begin, as far as there is room to spare. A
@@ -207,13 +197,8 @@ struct segment *segment_new(struct shm *s, const struct mem_lane_spec *specs, ui
     if (!g->at)
         goto fail;
     for (uint32_t i = 0; i < count; i++) {
-        if (!specs[i].ring_bytes)
-            continue;
-        g->mirror[i] = map_ring(fd, &g->dir[i], true);
-        if (!g->mirror[i]) {
-            err_sys(e, "%s: map a ring of %u bytes twice", what, specs[i].ring_bytes);
-            goto fail;
-        }
+        if (specs[i].ring_bytes)
+            populate(g, &g->dir[i], true);
     }
     *(struct segment_head *)g->at = (struct segment_head){
         .magic = SHM_SEGMENT_MAGIC,
@@ -299,11 +284,8 @@ struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
     }
     for (uint32_t i = 0; i < g->lanes; i++) {
         const struct segment_lane *l = &g->dir[i];
-        if (l->spec.owner != owner || !l->spec.ring_bytes)
-            continue;
-        g->mirror[i] = map_ring(fd, l, false);
-        if (!g->mirror[i])
-            goto fail;
+        if (l->spec.owner == owner && l->spec.ring_bytes)
+            populate(g, l, false);
     }
     return g;
 fail:;

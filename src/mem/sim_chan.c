@@ -4,6 +4,7 @@
  * or the owner has no memory to write to, and everything behind it waits too, which is the
  * order that mem.h promises. Once a write of a failed flow has been dropped all later ones of that
  * flow are: a guard never lands without the data before it in its own flow. */
+#include "mem/ring.h"
 #include "mem/sim_world.h"
 
 #include <stdlib.h>
@@ -158,14 +159,17 @@ static void store_word(const struct sim_item *it, uint32_t i, uint64_t word)
     if (it->kind == SIM_SET)
         atomic_store_explicit(&it->lane->own.ctl[it->at + i], word, memory_order_relaxed);
     else
-        memcpy(it->lane->own.ring + it->at + 8 * (size_t)i, &word, 8);
+        memcpy(it->lane->own.ring +
+                   ((it->at + 8 * (uint64_t)i) & (it->lane->own.spec.ring_bytes - 1)),
+               &word, 8);
 }
 
 static void store_piece(const struct sim_chan *c, const struct sim_item *it)
 {
     uint64_t mask = c->words_size - 1, first = it->data & mask;
 
-    if (it->pieces == 1 && it->kind == SIM_PUT && first + it->words <= c->words_size) {
+    if (it->pieces == 1 && it->kind == SIM_PUT && first + it->words <= c->words_size &&
+        8 * (uint64_t)it->words <= ring_straight(it->lane->own.spec.ring_bytes, it->at)) {
         memcpy(it->lane->own.ring + it->at, c->words + first, 8 * (size_t)it->words);
         return;
     }

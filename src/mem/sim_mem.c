@@ -1,41 +1,10 @@
 /* Regions, lanes, what they hold at birth, and the table that mem.h calls. */
-#include "mem/map.h"
 #include "mem/sim_world.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES_FIRST = 256, CHUNK_BYTES = 512, RING_BITS_MAX = 32 };
-
-/* Freed rings by the logarithm of their size, chained through their first word. A mirror costs
- * several system calls and a page fault per page, and thousands of worlds come and go. Worlds of
- * several threads meet here, and nowhere else. */
-static void *ring_pool[RING_BITS_MAX];
-static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void *ring_take(uint32_t bytes)
-{
-    void **head = &ring_pool[__builtin_ctz(bytes)];
-
-    pthread_mutex_lock(&ring_lock);
-    void *ring = *head;
-    if (ring)
-        memcpy(head, ring, sizeof *head);
-    pthread_mutex_unlock(&ring_lock);
-    return ring ? ring : map_ring_alloc(bytes);
-}
-
-static void ring_give(void *ring, uint32_t bytes)
-{
-    void **head = &ring_pool[__builtin_ctz(bytes)];
-
-    pthread_mutex_lock(&ring_lock);
-    memcpy(ring, head, sizeof *head);
-    *head = ring;
-    pthread_mutex_unlock(&ring_lock);
-}
+enum { LANES_FIRST = 256, CHUNK_BYTES = 512 };
 
 /* What memory may hold that was somebody's before: noise, and all that a reader might take for an
  * entry, an absolute position or a length if it looked without a guard. */
@@ -154,12 +123,9 @@ static void lane_enter(struct sim *w, struct sim_lane *l)
 
 void sim_lanes_free(struct sim *w)
 {
-    /* By node and order of opening and not by table, which makes the pool's order that of the calls. */
-    for (uint32_t n = 0; n < w->opt.nodes_max; n++)
-        for (struct sim_region *r = w->nodes[n].regions; r; r = r->next)
-            for (struct sim_lane *l = r->lanes; l; l = l->next)
-                if (l->own.ring)
-                    ring_give(l->own.ring, l->own.spec.ring_bytes);
+    for (uint32_t i = 0; i < w->lanes_size; i++)
+        if (w->lanes[i])
+            free(w->lanes[i]->own.ring);
 }
 
 static int check_spec(const struct sim *w, const struct mem_lane_spec *s, struct err *e)
@@ -183,9 +149,10 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
     unsigned char *ring = NULL;
 
     if (s->ring_bytes) {
-        ring = ring_take(s->ring_bytes);
+        ring = malloc(s->ring_bytes);
         if (!ring)
-            return err_sys(e, "map a simulated ring of %u bytes", s->ring_bytes);
+            return err_set(e, ERR_NOMEM, "no memory for a simulated ring of %u bytes",
+                           s->ring_bytes);
         fill_garbage(w, ring, s->ring_bytes);
     }
     struct sim_lane *l = sim_alloc(w, sizeof *l);

@@ -2,6 +2,7 @@
  *
  * They are not ordered with the writes of their asker. An op waits where the way is cut or the
  * owner does not answer, looking again a few times, and is given up LOST after lost_after_ns. */
+#include "mem/ring.h"
 #include "mem/sim_world.h"
 
 #include <string.h>
@@ -94,7 +95,8 @@ static void read_piece(struct sim_op *op)
         if (op->kind == SIM_READ_CTL)
             op->buf[i] = atomic_load_explicit(&op->lane->own.ctl[op->at + i], memory_order_relaxed);
         else
-            memcpy(&op->buf[i], op->lane->own.ring + op->at + 8 * (size_t)i, 8);
+            ring_read(op->lane->own.ring, op->lane->own.spec.ring_bytes, op->at + 8 * (uint64_t)i,
+                      &op->buf[i], 8);
     }
     op->piece++;
 }

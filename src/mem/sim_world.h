@@ -2,7 +2,7 @@
  * and completions), sim_op.c (raises and reads), sim_cost.c (how long these take), sim_fault.c
  * (lives, cuts, lies) and sim_mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
  *
- * One thread at a time uses a world. All worlds of a process share one pool of freed rings.
+ * One thread at a time uses a world.
  *
  * Who holds what: events, flows and ops live in pools and are named by index, because a pool may
  * move when it grows; nodes, channels, regions and lanes never move. What a caller owns (mem_flow,

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "mem/ring.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static void check_new(struct log_check *c, uint32_t rank, const struct entry *e)
                        (unsigned long long)e->srcpos, (unsigned long long)c->source_end[e->source]);
         return;
     }
-    unsigned char expected[4096];
+    unsigned char expected[CHECK_PAYLOAD_MAX];
     CHECK(e->bytes <= sizeof(expected));
     check_fill(c->seed, e->source, e->srcpos, expected, e->bytes);
     if (memcmp(expected, e->payload, e->bytes) != 0)
@@ -154,9 +155,13 @@ void check_lane(struct log_check *c, uint32_t rank, const unsigned char *ring, u
         return;
     }
     for (uint64_t pos = from; pos < commit;) {
-        const struct entry *e = (const void *)(ring + (pos & (ring_bytes - 1)));
+        _Alignas(struct entry) unsigned char copy[sizeof(struct entry) + CHECK_PAYLOAD_MAX];
+        const struct entry *e = (const void *)copy;
+        ring_read(ring, ring_bytes, pos, copy, sizeof(*e));
+        if (e->bytes <= CHECK_PAYLOAD_MAX)
+            ring_read(ring, ring_bytes, pos, copy, entry_size(e->bytes));
         uint64_t known = pos / 8 < c->decided_max ? c->decided[pos / 8] : 0;
-        if (e->pos != pos || entry_size(e->bytes) > ring_bytes ||
+        if (e->pos != pos || e->bytes > CHECK_PAYLOAD_MAX ||
             (known != 0 && known != entry_hash(e))) {
             check_violated(c, "committed equals decided", pos,
                            "replica %u holds another entry below its commit", rank);

@@ -9,7 +9,7 @@
 #include "sim/ledger.h"
 #include "sim/run.h"
 
-enum { CHECK_SOURCES_MAX = 8, CHECK_REPLICAS_MAX = 9 };
+enum { CHECK_SOURCES_MAX = 8, CHECK_REPLICAS_MAX = 9, CHECK_PAYLOAD_MAX = 4096 };
 
 struct log_check {
     struct run_result *result;

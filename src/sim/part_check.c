@@ -78,14 +78,25 @@ static void look_payload(const struct part_check *c, uint16_t group, uint32_t so
 void part_check_put(void *part_check, const struct mem_lane_spec *spec, const void *data,
                     uint32_t bytes)
 {
-    const struct part_check *c = part_check;
-    const unsigned char *at = data, *end = at + bytes;
-    uint32_t kind = spec->kind & 0xff, source = spec->kind >> 8;
-    while (kind == LANE_SOURCE && at < end) {
+    struct part_check *c = part_check;
+    if ((spec->kind & 0xff) != LANE_SOURCE)
+        return;
+    /* What goes over the end of a ring comes in two puts, one right after the other. */
+    if (memcmp(&c->cut_of, spec, sizeof(*spec)) != 0)
+        c->cut_bytes = 0;
+    CHECK(c->cut_bytes + bytes <= sizeof(c->cut));
+    memcpy(c->cut + c->cut_bytes, data, bytes);
+    const unsigned char *at = c->cut, *end = at + c->cut_bytes + bytes;
+    while (at < end) {
         const struct frame *f = (const void *)at;
-        look_payload(c, (uint16_t)spec->region, source, f->payload, f->bytes);
+        if ((size_t)(end - at) < sizeof(*f) || frame_size(f->bytes) > (uint64_t)(end - at))
+            break;
+        look_payload(c, (uint16_t)spec->region, spec->kind >> 8, f->payload, f->bytes);
         at += frame_size(f->bytes);
     }
+    c->cut_of = *spec;
+    c->cut_bytes = (uint32_t)(end - at);
+    memmove(c->cut, at, c->cut_bytes);
 }
 
 void part_check_entry(const struct part_check *c, uint16_t group, const struct entry *e)

@@ -10,11 +10,17 @@
 #include "mem/sim.h"
 #include "sim/tree_check.h"
 
+enum { PART_PUT_BYTES_MAX = 1 << 16 };
+
 struct part_check {
     struct tree_check *check; /* knows what was cast, and takes violations */
     enum mcast_protocol protocol;
     const struct overlay *overlay;
     uint32_t clients; /* slots */
+    /* The last put ended within a frame: this much of it, in that lane. */
+    _Alignas(8) unsigned char cut[PART_PUT_BYTES_MAX];
+    uint32_t cut_bytes;
+    struct mem_lane_spec cut_of;
 };
 
 /* For sim_on_put. */

@@ -3,6 +3,7 @@
 
 #include "agree/entry.h"
 #include "mcast/lanes.h"
+#include "mem/ring.h"
 #include "mem/sim.h"
 
 #include <setjmp.h>
@@ -128,7 +129,9 @@ static uint32_t take(struct world *w, uint32_t client, uint32_t q, uint64_t seq)
     uint64_t guard = mem_word(c->lane[q], REPLY_GUARD);
     uint32_t count = 0;
     while (c->next < guard) {
-        const struct frame *f = (const void *)(c->lane[q]->ring + (c->next & (RING - 1)));
+        uint64_t copy[RING / 8];
+        ring_read(c->lane[q]->ring, RING, c->next, copy, sizeof(copy));
+        const struct frame *f = (const void *)copy;
         const struct reply *r = (const void *)f->payload;
         assert_int_equal(f->pos, c->next);
         assert_int_equal(f->bytes, sizeof(*r) + r->bytes);

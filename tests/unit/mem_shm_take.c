@@ -256,7 +256,7 @@ static uint64_t read_claimed(void)
         const struct mem_lane *l = claimed[i];
         for (uint32_t w = 0; l->ctl && w < l->spec.ctl_words; w++)
             sum += mem_word(l, w);
-        for (uint32_t b = 0; l->ring && b < 2 * l->spec.ring_bytes; b += 512)
+        for (uint32_t b = 0; l->ring && b < l->spec.ring_bytes; b += 512)
             sum += l->ring[b];
     }
     return sum;

@@ -165,7 +165,7 @@ static void sim__guard_follows_data_under_tears(void **state)
             uint32_t here = 0;
             for (uint32_t i = 0; i < words; i++) {
                 uint64_t word;
-                memcpy(&word, l->ring + pos % RING + 8 * i, 8);
+                memcpy(&word, l->ring + (pos + 8 * i) % RING, 8);
                 here += word == (entry << 16) + i;
             }
             torn += here > 0 && here < words;
@@ -757,7 +757,6 @@ static void sim__birth_is_zero_words_and_garbage_rings(void **state)
             own_position += word == 8 * i;
             small += word < 4096;
         }
-        assert_memory_equal(l->ring, l->ring + RING, RING); /* mapped twice */
     }
     assert_true(zero < 16 * WORDS / 4);
     assert_true(own_position > 16 && small > 1000);
