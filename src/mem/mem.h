@@ -26,9 +26,10 @@
  *     reported done; and a read of that owner issued after it sees every write that was or will
  *     be reported done under a lower ballot.
  *  5. Death. The crash of a process and the loss of its memory are two events. The content of
- *     a lane survives a restart of its writer. It survives a restart of its owner if the
- *     owner's memory did (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an
- *     owner whose memory was lost: it ends LOST.
+ *     a lane between hosts survives a restart of its writer; one that a client owns or writes may be
+ *     as it was born again. It survives a restart of its owner if the owner's memory did
+ *     (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an owner whose memory was
+ *     lost: it ends LOST.
  *
  * Nothing here blocks, except opening and `sleep`. `poll` makes progress; completions are seen
  * after it returned. On shm, writes are in memory at once, and one `poll` settles all marks of
@@ -123,6 +124,7 @@ struct mem_ops {
                       uint32_t bytes);
     int (*poll)(struct mem *);
     bool (*dead)(struct mem *, uint32_t node);
+    bool (*offer)(struct mem *, struct mem_lane_spec *);
     void (*bell)(struct mem *, uint32_t node);
     void (*bell_later)(struct mem *, uint32_t node); /* NULL: as bell */
     /* The rest is for who runs the node, and not for protocols. NULL where nobody sleeps (sim). */
@@ -138,6 +140,7 @@ struct mem {
     uint32_t self;        /* this node's number */
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
     uint32_t lanes_moved; /* rises with every change of an open lane's ctl or ring */
+    uint32_t offered; /* lanes that mem_offer would tell of, at most; changes only inside poll */
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in
@@ -166,6 +169,14 @@ static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *spec
                                  struct mem_lane **out, struct err *e)
 {
     return m->ops->lanes_open(m, specs, count, out, e);
+}
+
+/* Tells of a lane that a client writes to us and that nobody has opened here: its writer is there and
+ * waits for it to be opened, with whatever else it needs to be served. Each is told of once in the life
+ * of its writer. False: there is none. */
+static inline bool mem_offer(struct mem *m, struct mem_lane_spec *out)
+{
+    return m->offered > 0 && m->ops->offer(m, out);
 }
 
 /* Starts a flow to (owner, region), forgetting what *f was. Its status may turn LOST at once. */

@@ -68,15 +68,27 @@ static void copy_out(void *to, const unsigned char *from, uint32_t bytes)
 #endif
 }
 
+/* Where the region is in the table of a grant, or would be. A peer may have written anything there: the
+ * search ends after one turn. */
+static struct grant_region *region_slot(struct grant *g, uint32_t region, uint64_t *key)
+{
+    uint32_t slot = (region ^ region >> 16) * 0x9e3779b1u >> 20;
+
+    for (uint32_t i = 0; i < SHM_REGION_SLOTS; i++) {
+        struct grant_region *r = &g->region[(slot + i) % SHM_REGION_SLOTS];
+        *key = atomic_load_explicit(&r->key, memory_order_acquire);
+        if (*key == region + UINT64_C(1) || *key == 0)
+            return r;
+    }
+    return NULL;
+}
+
 static struct grant_region *find_region(struct grant *g, uint32_t region)
 {
-    if (!g)
-        return NULL;
-    uint64_t count = atomic_load_explicit(&g->regions, memory_order_acquire);
-    for (uint64_t i = 0; i < count && i < SHM_REGIONS_MAX; i++)
-        if (g->region[i].region == region)
-            return &g->region[i];
-    return NULL;
+    uint64_t key = 0;
+    struct grant_region *r = g ? region_slot(g, region, &key) : NULL;
+
+    return key ? r : NULL;
 }
 
 /* Has the owner given up the memory that we know as its memory? Pairs with the count in the lock
@@ -90,23 +102,26 @@ static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
 {
     struct shm *s = shm_of(m);
     struct grant *g = s->grant;
-    struct grant_region *r = find_region(g, region);
+    uint64_t key;
 
-    if (!r) {
-        uint64_t count = atomic_load_explicit(&g->regions, memory_order_relaxed);
-        if (count == SHM_REGIONS_MAX)
-            return err_set(e, ERR_TOOBIG, "open region %u: node %s has %u regions, the maximum",
-                           region, s->self->name, SHM_REGIONS_MAX);
-        r = &g->region[count];
-        r->region = region;
-        s->region_opened[count] = true;
+    if (s->self->role == SHM_CLIENT) { /* it promises nothing, so there is nothing to note */
+        *birth = MEM_BIRTH_NEW;
+        return 0;
+    }
+    struct grant_region *r = region_slot(g, region, &key);
+    if (!r || (!key && s->regions == SHM_REGIONS_MAX))
+        return err_set(e, ERR_TOOBIG, "open region %u: node %s has %u regions, the maximum", region,
+                       s->self->name, SHM_REGIONS_MAX);
+    bool *opened = &s->region_opened[r - g->region];
+    if (!key) {
+        s->regions++;
+        *opened = true;
         bool lost = atomic_load_explicit(s->losses, memory_order_relaxed) > 0 && !s->kept;
         atomic_store_explicit(&r->promised, lost ? MEM_CLOSED : 0, memory_order_relaxed);
-        atomic_store_explicit(&g->regions, count + 1, memory_order_release);
+        atomic_store_explicit(&r->key, region + UINT64_C(1), memory_order_release);
         *birth = lost ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
         return 0;
     }
-    bool *opened = &s->region_opened[r - g->region];
     if (*opened)
         return err_set(e, ERR_EXISTS, "open region %u of node %s: it is open", region,
                        s->self->name);
@@ -128,16 +143,10 @@ static void shm_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 
 static uint64_t shm_promised(struct mem *m, uint32_t region)
 {
-    struct shm *s = shm_of(m);
-    struct region_slot *slot = &s->region_slot[(region ^ region >> 16) % SHM_REGION_SLOTS];
+    struct grant_region *r = find_region(shm_of(m)->grant, region);
 
-    /* Every replica asks in every round: searching the list would cost a cache line per region. */
-    if (!slot->promised || slot->region != region) {
-        struct grant_region *r = find_region(s->grant, region);
-        CHECK(r != NULL);
-        *slot = (struct region_slot){&r->promised, region};
-    }
-    return atomic_load_explicit(slot->promised, memory_order_seq_cst);
+    CHECK(r != NULL);
+    return atomic_load_explicit(&r->promised, memory_order_seq_cst);
 }
 
 static void unlist_flow(struct shm *s, struct mem_flow *f)
@@ -320,8 +329,9 @@ static enum mem_status try_op(struct shm *s, struct mem_op *op, struct peer **mi
     struct lane *lane = impl->kind == OP_RAISE ? NULL : impl->target;
     struct peer *owner = lane ? peer_of(s, lane->pub.spec.owner) : impl->target;
 
-    if (lane && lane->wctl)
-        return take_read(impl); /* our own: whoever owns it, this is all there is */
+    /* What we wrote, whoever owns it, and what is written to a client: this is all there is. */
+    if (lane && (lane->wctl || (owner == s->self && !s->grant)))
+        return take_read(impl);
     if (!owner || !owner->grant)
         return MEM_LOST;
     if (owner != s->self && memory_given_up(owner, owner->grant->losses))
@@ -487,7 +497,8 @@ bool shm_connected(struct mem *m, uint32_t node)
     if (p == s->self)
         return true;
     return p && p->ready && !life_over(s, p) &&
-           atomic_load_explicit(&p->acked, memory_order_acquire) >= s->version;
+           atomic_load_explicit(&p->acked, memory_order_acquire) >=
+               outlet_version(s, outlet_of(s, p));
 }
 
 const struct mem_ops shm_ops = {
@@ -506,6 +517,7 @@ const struct mem_ops shm_ops = {
     .read_ring = shm_read_ring,
     .poll = shm_poll,
     .dead = shm_dead,
+    .offer = shm_offer,
     .bell = shm_bell,
     .bell_later = shm_bell_later,
     .dead_hosts = shm_dead_hosts,

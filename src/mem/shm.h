@@ -15,9 +15,9 @@
 #include "mem/mem.h"
 
 enum {
-    SHM_HOSTS_MAX = 128,  /* host numbers are below this */
-    SHM_NODES_MAX = 4096, /* all node numbers are */
-    SHM_NAME_BYTES = 64,  /* of a cluster's or node's name, the final 0 included */
+    SHM_HOSTS_MAX = 128,                  /* host numbers are below this */
+    SHM_NODES_MAX = SHM_HOSTS_MAX + 4096, /* all node numbers are */
+    SHM_NAME_BYTES = 64,                  /* of a cluster's or node's name, the final 0 included */
 };
 
 enum shm_role {

@@ -23,7 +23,7 @@
  *                 2048  count of losses of its memory, 8 bytes; all peers map it
  * The directory itself is locked (flock) around joining and leaving, never for long. */
 
-enum { DIRECTORY_WAIT_MS = 5000, LISTEN_BACKLOG = 128 };
+enum { DIRECTORY_WAIT_MS = 5000, LISTEN_BACKLOG = 1024 };
 
 int directory_lock(struct shm *s, struct err *e)
 {
@@ -205,6 +205,10 @@ static bool ends_with(const char *text, const char *end)
 /* Is a process of any node alive? Ours has let go of its lock. */
 static bool anybody_left(struct shm *s, DIR *d)
 {
+    /* Nearly always a host is, and there may be thousands of files. */
+    for (uint32_t i = 0; i < s->hosts_count; i++)
+        if (s->hosts[i] != s->self && node_alive(s, s->hosts[i]->name))
+            return true;
     for (struct dirent *f; (f = readdir(d));) {
         if (!ends_with(f->d_name, ".lock"))
             continue;

@@ -5,10 +5,15 @@
  * it, so nothing the poller uses ever changes under it. `lock` guards the inbox, what is held for
  * others, and the own items; the hot path never takes it.
  *
- * Versions. What a node has written lives in segments 0, 1, 2, ... of its present life, one per
- * lanes_open. A version (life + 1) << 32 | segments names how much of it exists, is held or is
- * adopted; it only rises. A new life begins with segment 0 holding a copy of every lane of the
- * lives before, so whoever has version v of a node has everything older.
+ * Outlets. What a node writes goes into an outlet: one for all hosts, and at a host one more for each
+ * client, which gets nothing else. An outlet is a few segments, and a segment holds parts, one for
+ * each lanes_open, in the order in which they were made. A segment has room to spare, twice as much in
+ * each as in the one before, so that any number of parts takes few descriptors and mappings.
+ *
+ * Versions. A version (life + 1) << 32 | parts names how much of an outlet exists, is held or is
+ * adopted; it only rises. A new life of a host begins with part 0 holding a copy of every lane of the
+ * lives before, so whoever has version v of a host has everything older. What clients write or are
+ * written begins blank in every life, and is held for nobody.
  *
  * The three rules that make a restart safe:
  *  - a write of w to q counts only after q's process has mapped the segment it is in, and before it
@@ -29,15 +34,16 @@
 #include <sys/types.h>
 
 enum {
-    SHM_REGIONS_MAX = 256, /* regions of one node */
-    SHM_LANES_MAX = 65536, /* lanes in one segment */
-    SHM_SEGMENTS_MAX = 1024,
+    SHM_REGIONS_MAX = 2048,  /* regions of one node: 1,024 groups, and an edge below each */
+    SHM_REGION_SLOTS = 4096, /* of the table of regions, a power of two */
+    SHM_LANES_MAX = 1 << 20, /* lanes in one part */
+    SHM_PARTS_MAX = 1 << 20, /* of an outlet */
+    SHM_SEGMENTS_MAX = 32,
     SHM_LANE_ALIGN = 128, /* two cache lines: the hardware fetches them in pairs */
     SHM_LOCK_BYTES = 4096,
-    SHM_LOCK_LOSSES_AT = 2048, /* offset in the lock file of the count of losses */
-    SHM_LANE_BUCKETS = 1024,
-    SHM_REGION_SLOTS = 512, /* of the table of own regions */
-    SHM_RINGS_MAX = 64,     /* bells put off; more are rung at once */
+    SHM_LOCK_LOSSES_AT = 2048,       /* offset in the lock file of the count of losses */
+    SHM_RINGS_MAX = 64,              /* bells put off; more are rung at once */
+    SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
 };
 
 #define SHM_SEGMENT_MAGIC 0x31676573646d7274u /* "trmdseg1" */
@@ -45,9 +51,9 @@ enum {
 #define SHM_LIFE_MAGIC 0x316566696c6d7274u
 #define SHM_BELL_MAGIC 0x316c6c65626d7274u
 
-static inline uint64_t version_of(uint32_t incarnation, uint32_t segments)
+static inline uint64_t version_of(uint32_t incarnation, uint32_t parts)
 {
-    return (uint64_t)(incarnation + 1) << 32 | segments;
+    return (uint64_t)(incarnation + 1) << 32 | parts;
 }
 
 /* The life a version belongs to, plus one. */
@@ -56,33 +62,40 @@ static inline uint64_t version_life(uint64_t version)
     return version >> 32;
 }
 
-/* A segment: [head][lane directory][pad to page][a little more][control words of all lanes][rings, page
- * by page]. One writer, sealed against all others. The directory never changes after it was handed
- * out. */
+/* A segment: [head][part][part]...[nothing yet]. A part: [head][lane directory][control words of all
+ * lanes][rings], all of it SHM_LANE_ALIGN aligned. One writer, sealed against all others and against any
+ * change of its size. It is that large from the start, but only what parts take has pages. A part never
+ * changes its shape after it was handed out. */
 struct segment_head {
     uint64_t magic;
-    uint64_t bytes;
+    uint64_t bytes; /* of the whole, whatever is used of it */
     uint32_t node;
     uint32_t incarnation;
     uint32_t index;
-    uint32_t lanes;
+    uint32_t first;  /* parts in the segments before this one */
     uint32_t broken; /* life + 1 since which the content is whole; 0: since ever */
-    uint32_t unused[7];
+    uint32_t unused[23];
+};
+struct part_head {
+    uint64_t bytes;
+    uint32_t lanes;
+    uint32_t unused[29];
 };
 struct segment_lane {
     struct mem_lane_spec spec;
-    uint64_t ctl_at;  /* offset, SHM_LANE_ALIGN aligned */
-    uint64_t ring_at; /* offset, page aligned; 0 if there is no ring */
+    uint64_t ctl_at;  /* offset in the segment */
+    uint64_t ring_at; /* the same; 0 if there is no ring */
     uint64_t unused[3];
 };
-_Static_assert(sizeof(struct segment_head) == 64, "one cache line");
+_Static_assert(sizeof(struct segment_head) == SHM_LANE_ALIGN, "the first part is aligned");
+_Static_assert(sizeof(struct part_head) == SHM_LANE_ALIGN, "its directory is aligned");
 _Static_assert(sizeof(struct segment_lane) == 64, "one cache line");
 
 /* Grant memory of a host: writable by every host. promised: raised by all. gen: the owner's helper
  * (its own entry: its poller). carried: the node it is about, while it restarts. */
 struct grant_region {
     _Atomic uint64_t promised;
-    uint64_t region; /* valid below `regions` */
+    _Atomic uint64_t key; /* the region's number plus one; 0: free. Published after `promised` */
     uint64_t unused[6];
 };
 struct grant {
@@ -90,13 +103,12 @@ struct grant {
     uint64_t node;
     uint64_t losses; /* which memory of this node it is */
     uint64_t unused[5];
-    _Atomic uint64_t regions; /* published after the entry it counts */
-    uint64_t unused2[7];
     _Atomic uint64_t gen_changes; /* rises after any change of gen */
     uint64_t unused3[7];
     _Atomic uint64_t gen[SHM_HOSTS_MAX];     /* version of that host whose writes may count here */
     _Atomic uint64_t carried[SHM_HOSTS_MAX]; /* life + 1 of that host into which they were copied */
-    struct grant_region region[SHM_REGIONS_MAX];
+    /* By hash of the number, then the next free one; half of them stay free. */
+    struct grant_region region[SHM_REGION_SLOTS];
 };
 _Static_assert(sizeof(struct grant_region) == 64, "one cache line per promised word");
 _Static_assert(offsetof(struct grant, region) % 64 == 0, "promised words on their own lines");
@@ -122,37 +134,77 @@ struct bell {
     _Atomic uint32_t word; /* 0: awake, 1: dozing or asleep; own node sets 1, anyone clears it */
 };
 
-/* A mapped segment. */
+/* A mapped segment: an own one, writable, or somebody else's. */
 struct segment {
-    struct segment *next;
+    struct segment *next; /* the one before it */
     uint32_t incarnation;
     uint32_t index;
     uint32_t broken;
+    uint32_t first;     /* parts before its own */
+    uint32_t parts;     /* in it, as far as known here */
+    unsigned char *at;  /* the whole */
+    size_t bytes, used; /* used: up to where parts go on */
+    int fd;             /* to hand on; -1: not kept */
+};
+
+struct peer;
+struct part;
+
+enum item_kind {
+    ITEM_BELL,
+    ITEM_LIFE,
+    ITEM_GRANT,
+    ITEM_SEGMENT,
+    ITEM_READY,
+    ITEM_MAPPED, /* a client has mapped more of what we write to it */
+    ITEM_GONE,   /* a client has died: its memory is let go */
+    ITEM_KINDS
+};
+
+/* Something that arrived, on its way to the poller. */
+struct item {
+    struct item *next;
+    enum item_kind kind;
+    struct peer *peer;
+    uint32_t incarnation;
+    void *at;
+    struct part *part;
+    const _Atomic uint64_t *losses_now;
+};
+
+/* A part as it is to be attached. */
+struct part {
+    struct item item; /* in which it travels; first, so that it is freed with that */
+    struct part *next;
+    struct segment *segment;
+    uint32_t number; /* of the part in its outlet, from 0 */
     uint32_t lanes;
-    unsigned char *at; /* the whole, flat */
-    size_t bytes;
-    struct segment_lane *dir; /* private copy: a peer cannot change what was checked */
+    struct segment_lane dir[]; /* a copy: a peer cannot change what was checked */
+};
+
+/* What this node writes for one audience. */
+struct outlet {
+    struct segment *segments; /* the last one made first */
+    uint32_t count;           /* of segments */
+    uint32_t parts;           /* in all of them */
+    struct peer *client;      /* whom it is for; NULL: all hosts */
 };
 
 struct lane {
-    struct mem_lane pub; /* first, so that a handle is this */
-    struct lane *next;   /* in its bucket */
+    struct mem_lane pub;    /* first, so that a handle is this */
+    struct lane *of_writer; /* the next one with the same writer */
+    bool opened;            /* by our caller; else only found in somebody's segment */
+    bool mismatch;          /* owner and writer disagree about sizes */
+    bool offered;           /* is among those that mem_offer tells of */
+    struct lane *offer;     /* the next of these */
     /* For the writer. */
     _Atomic uint64_t *wctl;
     unsigned char *wring;
-    uint64_t version; /* own version that has the lane */
+    uint64_t version; /* of the outlet, that has the lane */
     /* For readers: own or adopted memory; NULL while there is none. */
     const _Atomic uint64_t *rctl;
     const unsigned char *rring;
-    bool mismatch; /* owner and writer disagree about sizes */
-};
-
-/* What is kept of another node's memory to hand on: descriptors. */
-struct held {
-    uint32_t incarnation;
-    uint32_t index;
-    uint32_t broken;
-    int fd;
+    uint32_t found_words, found_bytes; /* its sizes there */
 };
 
 struct peer {
@@ -169,7 +221,9 @@ struct peer {
     uint64_t version;                   /* adopted */
     uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
     struct segment *segments;           /* adopted, of one life */
-    uint32_t broken;                    /* as these say */
+    struct lane *lanes; /* that it writes, as far as they were opened or found here */
+    uint32_t broken;    /* as these say */
+    struct outlet out;  /* of a client: what we write to it */
     bool ready;
     bool ring_later; /* it is among those whose bell was put off */
     bool over_told;  /* sleep has returned once because of its end */
@@ -189,33 +243,22 @@ struct peer {
     struct grant *grant_seen; /* the mapping on its way to the poller, or there */
     const _Atomic uint64_t *losses_map;
     uint64_t held_version;
-    struct held *held;
-    uint32_t held_count, held_room;
+    struct segment *held[SHM_SEGMENTS_MAX]; /* by index; the poller has them too, and frees them */
+    uint32_t held_count;
+    bool out_news;          /* `out` has more than was sent */
+    struct peer *next_news; /* of those with news */
 
     /* Helper's alone. */
     uint64_t connect_at_ns, connect_wait_ns;
     uint64_t fetch_until_ns, fetch_next_ns;
+    struct connection *connection[SHM_CONNECTIONS_OF_PEER_MAX];
     uint32_t connections;
+    bool called; /* a connection to it is under way */
 };
 
-enum item_kind { ITEM_BELL, ITEM_LIFE, ITEM_GRANT, ITEM_SEGMENT, ITEM_READY, ITEM_KINDS };
-
-/* Something that arrived, on its way to the poller. */
-struct item {
-    struct item *next;
-    enum item_kind kind;
-    struct peer *peer;
-    uint32_t incarnation;
-    void *at;
-    struct segment *segment;
-    const _Atomic uint64_t *losses_now;
-};
-
-/* Something of the own memory that peers are given. */
+/* Something small of the own memory that peers are given. */
 struct own_item {
     enum item_kind kind;
-    uint32_t index; /* of a segment */
-    uint32_t broken;
     int fd;
 };
 
@@ -225,6 +268,7 @@ struct complaint {
 };
 
 struct helper;
+struct connection;
 
 struct shm {
     struct mem mem; /* first */
@@ -235,18 +279,13 @@ struct shm {
     struct mem_flow *pending; /* flows with an unfinished mark */
     struct mem_op *ops;       /* unfinished raises and reads */
     struct peer *self;
-    /* Own promised words by region, as far as they were looked up: the words never move in a life.
-     * The poller's, as region_open and promised are. */
-    struct region_slot {
-        _Atomic uint64_t *promised; /* NULL: empty */
-        uint32_t region;
-    } region_slot[SHM_REGION_SLOTS];
     struct peer *ring[SHM_RINGS_MAX]; /* whose bells are to be rung with the next poll */
     uint32_t rings;
     struct peer *_Atomic peers[SHM_NODES_MAX];
-    struct lane *buckets[SHM_LANE_BUCKETS];
-    uint64_t version;         /* own */
-    struct segment *segments; /* own, mapped writable */
+    struct lane **lanes; /* hash table by key, lanes_size a power of two */
+    uint32_t lanes_count, lanes_size;
+    struct lane *offers, **offers_tail;
+    struct outlet out; /* to hosts */
     bool waitv_missing;
 
     /* Set at open. */
@@ -261,17 +300,24 @@ struct shm {
     struct grant *grant; /* own */
     bool kept;           /* own memory of the life before was found */
     uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
-    bool region_opened[SHM_REGIONS_MAX]; /* in this life */
+    uint32_t regions;    /* of the own grant */
+    bool region_opened[SHM_REGION_SLOTS]; /* in this life */
+    size_t memory_sure;                   /* bytes that the machine can surely still give */
     bool helper_runs;
     bool joined; /* lock and socket are ours */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something arrived or was acknowledged */
     struct item *inbox, **inbox_tail;
-    struct own_item *own;
-    uint32_t own_count, own_room;
-    bool grant_ready;     /* gens may be written, so arrivals may be acknowledged */
-    struct segment *past; /* own segments of the life before, mapped read-only */
+    struct own_item own[ITEM_KINDS];
+    uint32_t own_count;
+    bool own_news;     /* there is more for everybody */
+    struct peer *news; /* clients for whom there is */
+    bool grant_ready;  /* gens may be written, so arrivals may be acknowledged */
+    struct segment
+        *past[SHM_SEGMENTS_MAX]; /* own, of the life before, mapped read-only; by index */
+    uint32_t past_count;
+    struct part *past_parts, **past_parts_tail;
     uint64_t past_version;
     uint32_t past_broken;
     bool past_closed;   /* it was decided what became of them; what comes later is not taken */
@@ -320,24 +366,33 @@ static inline void full_fence(void)
 /* shm_segment.c: making, checking and mapping of memfds. */
 
 /* A sealed-size memfd of zeroed memory, all pages there, mapped writable. */
-void *memory_new(const char *what, size_t bytes, int *fd_out, struct err *);
+void *memory_new(struct shm *, const char *what, size_t bytes, int *fd_out, struct err *);
 /* Maps a peer's memfd after checking its size and seals. NULL: malformed, or, with errno ENOMEM, there is
- * no memory. */
+ * no memory; the same goes for the others that map. */
 void *memory_map(int fd, size_t bytes, int prot, int seals);
-/* A new own segment with these lanes; from `past` the content of lanes of the same key. */
-struct segment *segment_new(struct shm *, const struct mem_lane_spec *, uint32_t count,
-                            uint32_t broken, int *fd_out, struct err *);
-/* Maps a segment written by `writer`, for `owner`. NULL as above. */
-struct segment *segment_map(int fd, uint32_t writer, uint32_t owner);
+/* What stands behind a failed mmap, for a person. */
+const char *map_failure(void);
+/* The outlet that lanes to this owner are in. */
+struct outlet *outlet_of(struct shm *, struct peer *owner);
+uint64_t outlet_version(const struct shm *, const struct outlet *);
+/* Makes a part with these lanes and has it handed out. To carry: they are all those of the past parts, in
+ * order, and their content is copied. The caller frees it. */
+struct part *part_new(struct shm *, struct outlet *, const struct mem_lane_spec *, uint32_t count,
+                      bool carry, struct err *);
+/* Maps a segment that `writer` made; no parts yet. */
+struct segment *segment_map(int fd, uint32_t writer);
+/* The next part of a mapped segment, for `owner`. */
+struct part *part_next(struct segment *, uint32_t writer, uint32_t owner);
 void segment_free(struct segment *);
-/* Puts the segment among the own ones and has it handed out; sets the own version. */
-int segment_publish(struct shm *, struct segment *, int fd, struct err *);
-int own_add(struct shm *, enum item_kind, uint32_t index, uint32_t broken, int fd);
+void outlet_free(struct outlet *);
 
 /* shm_lanes.c: lane handles and adoption. */
 int shm_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count,
                    struct mem_lane **out, struct err *);
+bool shm_offer(struct mem *, struct mem_lane_spec *);
 void lanes_free(struct shm *);
+/* Copies all lanes of the life before into part 0 of this one. The helper no longer touches the past. */
+int carry_lanes(struct shm *, struct err *);
 /* From now on own writes may count in everything that was published. */
 void own_version_counts(struct shm *);
 int shm_adopt(struct shm *);
@@ -359,10 +414,16 @@ int listen_open(struct shm *, struct err *);
 int peer_connect(struct shm *, const char *name);
 
 /* shm_open.c */
+/* The lock is held. */
 struct peer *peer_add(struct shm *, uint32_t node, const char *name, enum shm_role);
+/* The peer with this number; a client that nobody has heard of yet gets its name when it comes. */
+struct peer *peer_expect(struct shm *, uint32_t node);
+
+/* shm_take.c */
+void past_drop(struct shm *); /* what is known of the own life before */
 
 /* shm_help.c: the helper thread. */
-int helper_start(struct shm *, int listen_fd, struct err *);
+int helper_start(struct shm *, int listen_fd, struct err *); /* listen_fd -1: does not */
 void helper_wake(struct shm *);
 void helper_stop(struct shm *); /* its connections stay open until helper_free */
 void helper_free(struct shm *);

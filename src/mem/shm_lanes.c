@@ -6,13 +6,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static uint32_t bucket_of(const struct mem_lane_spec *k)
+enum { LANES_FIRST = 256 };
+
+static uint32_t hash_of(const struct mem_lane_spec *k)
 {
     uint64_t h =
         (uint64_t)k->owner << 48 ^ (uint64_t)k->writer << 32 ^ (uint64_t)k->region << 16 ^ k->kind;
 
     h *= 0x9e3779b97f4a7c15u;
-    return (uint32_t)(h >> 40) % SHM_LANE_BUCKETS;
+    return (uint32_t)(h >> 32);
 }
 
 static bool same_key(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
@@ -21,83 +23,173 @@ static bool same_key(const struct mem_lane_spec *a, const struct mem_lane_spec *
            a->kind == b->kind;
 }
 
+/* Where the lane is in the table, or would be. */
+static uint32_t slot_of(const struct shm *s, const struct mem_lane_spec *key)
+{
+    uint32_t i = hash_of(key) & (s->lanes_size - 1);
+
+    while (s->lanes[i] && !same_key(&s->lanes[i]->pub.spec, key))
+        i = (i + 1) & (s->lanes_size - 1);
+    return i;
+}
+
+static struct lane *find_lane(const struct shm *s, const struct mem_lane_spec *key)
+{
+    return s->lanes_size ? s->lanes[slot_of(s, key)] : NULL;
+}
+
+static bool table_grow(struct shm *s)
+{
+    struct lane **old = s->lanes;
+    uint32_t old_size = s->lanes_size;
+    struct lane **table = calloc(old_size ? 2 * old_size : LANES_FIRST, sizeof *table);
+
+    if (!table)
+        return false;
+    s->lanes = table;
+    s->lanes_size = old_size ? 2 * old_size : LANES_FIRST;
+    for (uint32_t i = 0; i < old_size; i++)
+        if (old[i])
+            s->lanes[slot_of(s, &old[i]->pub.spec)] = old[i];
+    free(old);
+    return true;
+}
+
+/* A record for a lane that has none. NULL: no memory. */
+static struct lane *lane_add(struct shm *s, const struct mem_lane_spec *spec)
+{
+    struct peer *writer = peer_expect(s, spec->writer);
+    struct lane *l = writer ? calloc(1, sizeof *l) : NULL;
+
+    if (!l || (2 * (s->lanes_count + 1) > s->lanes_size && !table_grow(s))) {
+        free(l);
+        return NULL;
+    }
+    l->pub.spec = *spec;
+    l->pub.impl = l;
+    l->of_writer = writer->lanes;
+    writer->lanes = l;
+    s->lanes[slot_of(s, spec)] = l;
+    s->lanes_count++;
+    return l;
+}
+
 static bool same_sizes(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
 {
     return a->ctl_words == b->ctl_words && a->ring_bytes == b->ring_bytes;
 }
 
-static struct lane *find_lane(struct shm *s, const struct mem_lane_spec *key)
+/* The lane as its memory has it, which may differ from what our caller thinks. */
+static struct mem_lane_spec found_spec(const struct lane *l)
 {
-    struct lane *l = s->buckets[bucket_of(key)];
+    struct mem_lane_spec spec = l->pub.spec;
 
-    while (l && !same_key(&l->pub.spec, key))
-        l = l->next;
-    return l;
+    spec.ctl_words = l->found_words;
+    spec.ring_bytes = l->found_bytes;
+    return spec;
 }
 
 /* Tells our log and, through the helper, the other side. */
-static void complain(struct shm *s, struct lane *l, const struct mem_lane_spec *theirs)
+static void complain(struct shm *s, struct lane *l)
 {
-    const struct mem_lane_spec *mine = &l->pub.spec;
+    const struct mem_lane_spec *mine = &l->pub.spec, theirs = found_spec(l);
 
     if (l->mismatch)
         return;
     l->mismatch = true;
-    struct peer *writer = peer_of(s, theirs->writer);
+    struct peer *writer = peer_of(s, theirs.writer);
     say_warn("lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
              "at %s, %u words and %u bytes at its writer %s; it stays unconnected",
              mine->owner, mine->writer, mine->region, mine->kind, mine->ctl_words, mine->ring_bytes,
-             s->self->name, theirs->ctl_words, theirs->ring_bytes, writer ? writer->name : "?");
+             s->self->name, theirs.ctl_words, theirs.ring_bytes, writer ? writer->name : "?");
     pthread_mutex_lock(&s->lock);
     if (s->complaints < sizeof s->complaint / sizeof *s->complaint)
         s->complaint[s->complaints++] =
-            (struct complaint){.to = theirs->writer, .mine = *mine, .theirs = *theirs};
+            (struct complaint){.to = theirs.writer, .mine = *mine, .theirs = theirs};
     pthread_mutex_unlock(&s->lock);
     helper_wake(s);
 }
 
-/* Points a lane at its memory in another node's segment. */
-static void attach_reader(struct shm *s, struct lane *l, struct segment *g, uint32_t i)
+/* Gives an opened lane whose memory was found to our caller, if it is its owner. */
+static void connect_lane(struct shm *s, struct lane *l)
 {
-    const struct segment_lane *d = &g->dir[i];
+    const struct mem_lane_spec found = found_spec(l);
 
-    if (!same_sizes(&l->pub.spec, &d->spec)) {
-        complain(s, l, &d->spec);
+    if (!same_sizes(&l->pub.spec, &found)) {
+        complain(s, l);
         return;
     }
     l->mismatch = false;
     s->mem.lanes_moved++;
-    l->rctl = (const _Atomic uint64_t *)(g->at + d->ctl_at);
-    l->rring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
-    if (d->spec.owner == s->mem.self) {
-        /* The memory is read-only; the type is what mem.h gives all backends. */
-        l->pub.ctl = (_Atomic uint64_t *)(g->at + d->ctl_at);
-        l->pub.ring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
+    if (l->pub.spec.owner == s->mem.self) {
+        /* The memory may be read-only; the type is what mem.h gives all backends. */
+        l->pub.ctl = (_Atomic uint64_t *)(uintptr_t)l->rctl;
+        l->pub.ring = (unsigned char *)(uintptr_t)l->rring;
     }
 }
 
-static void attach_writer(struct shm *s, struct lane *l, struct segment *g, uint32_t i)
+static void offer_lane(struct shm *s, struct lane *l)
 {
-    const struct segment_lane *d = &g->dir[i];
+    const struct peer *writer = peer_of(s, l->pub.spec.writer);
 
-    s->mem.lanes_moved++;
-    l->wctl = (_Atomic uint64_t *)(g->at + d->ctl_at);
-    l->wring = d->spec.ring_bytes ? g->at + d->ring_at : NULL;
-    l->rctl = l->wctl;
-    l->rring = l->wring;
-    l->version = version_of(g->incarnation, g->index + 1);
-    if (d->spec.owner == s->mem.self) {
-        l->pub.ctl = l->wctl;
-        l->pub.ring = l->wring;
-    }
+    if (l->offered || l->pub.spec.owner != s->mem.self || writer->role != SHM_CLIENT)
+        return;
+    l->offered = true;
+    l->offer = NULL;
+    *s->offers_tail = l;
+    s->offers_tail = &l->offer;
+    s->mem.offered++;
 }
 
-static void attach_all(struct shm *s, struct segment *g)
+bool shm_offer(struct mem *m, struct mem_lane_spec *out)
 {
-    for (uint32_t i = 0; i < g->lanes; i++) {
-        struct lane *l = find_lane(s, &g->dir[i].spec);
-        if (l)
-            attach_reader(s, l, g, i);
+    struct shm *s = shm_of(m);
+
+    while (s->offers) {
+        struct lane *l = s->offers;
+        s->offers = l->offer;
+        if (!s->offers)
+            s->offers_tail = &s->offers;
+        l->offered = false;
+        m->offered--;
+        if (l->opened || !l->rctl)
+            continue;
+        *out = l->pub.spec;
+        return true;
+    }
+    return false;
+}
+
+/* Notes where a lane's memory is. */
+static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t i)
+{
+    const struct segment_lane *d = &p->dir[i];
+    unsigned char *at = p->segment->at;
+
+    l->rctl = (const _Atomic uint64_t *)(at + d->ctl_at);
+    l->rring = d->spec.ring_bytes ? at + d->ring_at : NULL;
+    l->found_words = d->spec.ctl_words;
+    l->found_bytes = d->spec.ring_bytes;
+    if (d->spec.writer == s->mem.self) {
+        l->wctl = (_Atomic uint64_t *)(at + d->ctl_at);
+        l->wring = d->spec.ring_bytes ? at + d->ring_at : NULL;
+        l->version = version_of(p->segment->incarnation, p->number + 1);
+    }
+    if (l->opened)
+        connect_lane(s, l);
+    else
+        offer_lane(s, l);
+}
+
+/* All lanes of a part, opened or not: it may be asked for them later. */
+static void attach_all(struct shm *s, const struct part *p)
+{
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        struct lane *l = find_lane(s, &p->dir[i].spec);
+        if (!l)
+            l = lane_add(s, &p->dir[i].spec);
+        CHECK(l != NULL); /* a few bytes; what they are for is there already */
+        attach(s, l, p, i);
     }
 }
 
@@ -130,83 +222,74 @@ static int check_spec(struct shm *s, const struct mem_lane_spec *k, struct err *
                        "%s: a ring of %u bytes; it must be 0 or a power of two of at least %u",
                        where, ring, MEM_PAGE_BYTES);
     struct lane *l = find_lane(s, k);
-    if (l && !same_sizes(&l->pub.spec, k))
+    if (l && l->opened && !same_sizes(&l->pub.spec, k))
         return err_set(e, ERR_INVALID, "%s: %u words and %u bytes, but it is open with %u and %u",
                        where, k->ctl_words, ring, l->pub.spec.ctl_words, l->pub.spec.ring_bytes);
+    if (l && l->wctl && (k->ctl_words != l->found_words || ring != l->found_bytes))
+        return err_set(e, ERR_INVALID,
+                       "%s: %u words and %u bytes, but an earlier life of %s left it with %u and "
+                       "%u",
+                       where, k->ctl_words, ring, s->self->name, l->found_words, l->found_bytes);
     return 0;
 }
 
-/* Finds a lane in the segments of its writer. */
-static struct segment *find_in(struct segment *g, const struct mem_lane_spec *key, uint32_t *index)
+/* Makes the memory for those of the lanes that go into the same outlet as the first one, and leaves the
+ * others in the list. */
+static int make_some(struct shm *s, struct lane **fresh, uint32_t *count, struct err *e)
 {
-    for (; g; g = g->next)
-        for (uint32_t i = 0; i < g->lanes; i++)
-            if (same_key(&g->dir[i].spec, key)) {
-                *index = i;
-                return g;
-            }
-    return NULL;
-}
+    struct mem_lane_spec *specs = malloc(*count * sizeof *specs);
+    struct lane **these = malloc(*count * sizeof(struct lane *));
+    struct outlet *o = outlet_of(s, peer_of(s, fresh[0]->pub.spec.owner));
+    uint32_t some = 0, left = 0;
+    int rc = specs && these ? 0 : err_set(e, ERR_NOMEM, "lanes of %s: no memory", s->self->name);
 
-static struct lane *lane_add(struct shm *s, const struct mem_lane_spec *spec)
-{
-    struct lane *l = calloc(1, sizeof *l);
-
-    if (!l)
-        return NULL;
-    l->pub.spec = *spec;
-    l->pub.impl = l;
-    struct lane **bucket = &s->buckets[bucket_of(spec)];
-    l->next = *bucket;
-    *bucket = l;
-    return l;
-}
-
-static void lane_drop(struct shm *s, struct lane *gone)
-{
-    struct lane **at = &s->buckets[bucket_of(&gone->pub.spec)];
-
-    while (*at != gone)
-        at = &(*at)->next;
-    *at = gone->next;
-    free(gone);
-}
-
-/* Makes the memory for the lanes that we write and that no segment of ours has yet. */
-static int make_written(struct shm *s, struct lane **fresh, uint32_t count, struct err *e)
-{
-    if (count == 0)
-        return 0;
-    if (count > SHM_LANES_MAX || (uint32_t)s->version >= SHM_SEGMENTS_MAX)
-        return err_set(e, ERR_TOOBIG, "lanes of %s: at most %u in one go, and %u goes",
-                       s->self->name, SHM_LANES_MAX, SHM_SEGMENTS_MAX);
-    struct mem_lane_spec *specs = malloc(count * sizeof *specs);
-    if (!specs)
-        return err_set(e, ERR_NOMEM, "lanes of %s: no memory", s->self->name);
-    for (uint32_t i = 0; i < count; i++)
-        specs[i] = fresh[i]->pub.spec;
-    int fd;
-    struct segment *g = segment_new(s, specs, count, s->broken, &fd, e);
-    free(specs);
-    if (!g)
-        return ERR_NOMEM;
-    int rc = segment_publish(s, g, fd, e);
-    if (rc < 0) {
-        segment_free(g);
-        return rc;
+    for (uint32_t i = 0; rc == 0 && i < *count; i++) {
+        if (outlet_of(s, peer_of(s, fresh[i]->pub.spec.owner)) == o) {
+            specs[some] = fresh[i]->pub.spec;
+            these[some++] = fresh[i];
+        } else {
+            fresh[left++] = fresh[i];
+        }
     }
-    own_version_counts(s);
-    for (uint32_t i = 0; i < count; i++)
-        attach_writer(s, fresh[i], g, i);
-    return 0;
+    struct part *p = rc < 0 ? NULL : part_new(s, o, specs, some, false, e);
+    if (p && o == &s->out)
+        own_version_counts(s);
+    for (uint32_t i = 0; p && i < some; i++)
+        attach(s, these[i], p, i);
+    *count = left;
+    free(p);
+    free(specs);
+    free(these);
+    return p ? 0 : ERR_NOMEM;
 }
 
 void own_version_counts(struct shm *s)
 {
-    if (s->mem.self >= SHM_HOSTS_MAX)
+    if (s->self->role != SHM_HOST)
         return;
-    atomic_store(&s->grant->gen[s->mem.self], s->version);
+    atomic_store(&s->grant->gen[s->mem.self], outlet_version(s, &s->out));
     atomic_fetch_add(&s->grant->gen_changes, 1);
+}
+
+int carry_lanes(struct shm *s, struct err *e)
+{
+    uint32_t count = 0, at = 0;
+
+    for (const struct part *p = s->past_parts; p; p = p->next)
+        count += p->lanes;
+    struct mem_lane_spec *specs = calloc(count ? count : 1, sizeof *specs);
+    if (!specs)
+        return err_set(e, ERR_NOMEM, "restart of %s: no memory for %u lanes", s->self->name, count);
+    for (const struct part *p = s->past_parts; p; p = p->next)
+        for (uint32_t i = 0; i < p->lanes; i++)
+            specs[at++] = p->dir[i].spec;
+    struct part *p = part_new(s, &s->out, specs, count, true, e);
+    free(specs);
+    if (!p)
+        return ERR_NOMEM;
+    attach_all(s, p);
+    free(p);
+    return 0;
 }
 
 int shm_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
@@ -216,83 +299,57 @@ int shm_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
     struct lane **fresh = calloc(count ? count : 1, sizeof *fresh);
     struct lane **added = calloc(count ? count : 1, sizeof *added);
     uint32_t fresh_count = 0, added_count = 0;
-    int rc = 0;
+    int rc = fresh && added ? 0 : err_set(e, ERR_NOMEM, "open %u lanes: no memory", count);
 
-    if (!fresh || !added) {
-        rc = err_set(e, ERR_NOMEM, "open %u lanes: no memory", count);
-        goto out;
-    }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
         rc = check_spec(s, &specs[i], e);
         if (rc < 0)
-            goto out;
+            break;
         struct lane *l = find_lane(s, &specs[i]);
-        if (l) {
-            out[i] = &l->pub;
-            continue;
-        }
-        l = lane_add(s, &specs[i]);
-        if (!l) {
+        if (!l)
+            l = lane_add(s, &specs[i]);
+        if (!l || !peer_expect(s, specs[i].owner)) {
             rc = err_set(e, ERR_NOMEM, "open %u lanes: no memory", count);
-            goto out;
+            break;
         }
-        added[added_count++] = l;
         out[i] = &l->pub;
-
-        uint32_t at = 0;
-        struct peer *writer = peer_of(s, specs[i].writer);
-        bool own = specs[i].writer == m->self;
-        struct segment *g = find_in(own      ? s->segments
-                                    : writer ? writer->segments
-                                             : NULL,
-                                    &specs[i], &at);
-        if (own && !g) {
+        if (l->opened)
+            continue;
+        added[added_count++] = l;
+        l->opened = true;
+        l->pub.spec = specs[i];
+        if (specs[i].writer == m->self && !l->wctl)
             fresh[fresh_count++] = l;
-        } else if (own && same_sizes(&g->dir[at].spec, &specs[i])) {
-            attach_writer(s, l, g, at);
-        } else if (own) {
-            rc = err_set(e, ERR_INVALID,
-                         "lane (owner %u, writer %u, region %u, kind %u): %u words and %u bytes, "
-                         "but an earlier life of %s left it with %u and %u",
-                         specs[i].owner, specs[i].writer, specs[i].region, specs[i].kind,
-                         specs[i].ctl_words, specs[i].ring_bytes, s->self->name,
-                         g->dir[at].spec.ctl_words, g->dir[at].spec.ring_bytes);
-            goto out;
-        } else if (g) {
-            attach_reader(s, l, g, at);
-        }
+        else if (l->rctl)
+            connect_lane(s, l);
     }
-    rc = make_written(s, fresh, fresh_count, e);
-out:
+    while (rc == 0 && fresh_count > 0)
+        rc = make_some(s, fresh, &fresh_count, e);
     for (uint32_t i = 0; rc < 0 && i < added_count; i++)
-        lane_drop(s, added[i]);
+        added[i]->opened = false;
     free(fresh);
     free(added);
-    return rc < 0 ? rc : 0;
+    return rc;
 }
 
 void lanes_free(struct shm *s)
 {
-    for (uint32_t b = 0; b < SHM_LANE_BUCKETS; b++)
-        while (s->buckets[b]) {
-            struct lane *l = s->buckets[b];
-            s->buckets[b] = l->next;
-            free(l);
-        }
+    for (uint32_t i = 0; i < s->lanes_size; i++)
+        free(s->lanes[i]);
+    free(s->lanes);
 }
 
-/* Forgets the memory of a writer's life that is over and replaced. */
+/* Forgets the memory of a writer's life that is over. */
 static void detach_life(struct shm *s, struct peer *p)
 {
     s->mem.lanes_moved++;
-    for (uint32_t b = 0; b < SHM_LANE_BUCKETS; b++)
-        for (struct lane *l = s->buckets[b]; l; l = l->next)
-            if (l->pub.spec.writer == p->node) {
-                l->rctl = NULL;
-                l->rring = NULL;
-                l->pub.ctl = NULL;
-                l->pub.ring = NULL;
-            }
+    for (struct lane *l = p->lanes; l; l = l->of_writer) {
+        l->rctl = NULL;
+        l->rring = NULL;
+        l->pub.ctl = NULL;
+        l->pub.ring = NULL;
+        l->mismatch = false;
+    }
     while (p->segments) {
         struct segment *g = p->segments;
         p->segments = g->next;
@@ -300,25 +357,25 @@ static void detach_life(struct shm *s, struct peer *p)
     }
 }
 
-static void adopt_segment(struct shm *s, struct peer *p, struct segment *g)
+static void adopt_part(struct shm *s, struct peer *p, struct part *part)
 {
-    uint64_t version = version_of(g->incarnation, g->index + 1);
+    struct segment *g = part->segment;
+    uint64_t version = version_of(g->incarnation, part->number + 1);
 
-    if (version <= p->version) {
-        segment_free(g);
-        return;
-    }
+    CHECK(version > p->version); /* the helper hands over each part once, and in order */
     if (version_life(version) > version_life(p->version)) {
-        CHECK(g->index == 0); /* the helper hands over a life from its first segment on */
+        CHECK(part->number == 0);
         detach_life(s, p);
         p->broken = g->broken;
         for (uint32_t i = 0; i < s->hosts_count; i++)
             s->hosts[i]->gen_ok = 0; /* what counts there is to be looked for again */
     }
-    g->next = p->segments;
-    p->segments = g;
+    if (part->number == g->first) {
+        g->next = p->segments;
+        p->segments = g;
+    }
     p->version = version;
-    attach_all(s, g);
+    attach_all(s, part);
 }
 
 static void unmap(void *at, size_t bytes)
@@ -349,7 +406,14 @@ static void adopt(struct shm *s, struct item *i)
         p->gen_ok = 0;
         break;
     case ITEM_SEGMENT:
-        adopt_segment(s, p, i->segment);
+        adopt_part(s, p, i->part);
+        break;
+    case ITEM_MAPPED:
+        s->mem.lanes_moved++; /* ways to it that were closed may be open now */
+        break;
+    case ITEM_GONE:
+        if (version_life(p->version) == i->incarnation + 1)
+            detach_life(s, p);
         break;
     case ITEM_READY:
         p->ready = true;

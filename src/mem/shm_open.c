@@ -13,6 +13,8 @@
 
 #define ANSWER_TIMEOUT_NS 2000000000u
 
+enum { NOT_LISTENING = -1 };
+
 static int check_name(const char *what, const char *name, struct err *e)
 {
     if (!name || !*name)
@@ -86,7 +88,22 @@ struct peer *peer_add(struct shm *s, uint32_t node, const char *name, enum shm_r
     memcpy(p->name, name, strlen(name) + 1);
     p->pidfd = -1;
     p->grant_fd = -1;
+    p->out.client = p;
     atomic_store_explicit(&s->peers[node], p, memory_order_release);
+    return p;
+}
+
+struct peer *peer_expect(struct shm *s, uint32_t node)
+{
+    struct peer *p = peer_of(s, node);
+
+    if (p)
+        return p;
+    pthread_mutex_lock(&s->lock);
+    p = peer_of(s, node); /* it may have come just now */
+    if (!p)
+        p = peer_add(s, node, "", SHM_CLIENT);
+    pthread_mutex_unlock(&s->lock);
     return p;
 }
 
@@ -102,6 +119,8 @@ static struct shm *shm_new(const struct shm_options *o)
     memcpy(s->cluster, o->cluster, strlen(o->cluster) + 1);
     s->dir_fd = s->lock_fd = s->past_grant_fd = -1;
     s->inbox_tail = &s->inbox;
+    s->offers_tail = &s->offers;
+    s->past_parts_tail = &s->past_parts;
     s->answer_timeout_ns = o->answer_timeout_ns ? o->answer_timeout_ns : ANSWER_TIMEOUT_NS;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_init(&attr);
@@ -127,46 +146,41 @@ static int seal_size(int fd, int more, const char *what, struct err *e)
     return 0;
 }
 
-static int own_item_add(struct shm *s, enum item_kind kind, int fd, struct err *e)
+static void own_item_add(struct shm *s, enum item_kind kind, int fd)
 {
     pthread_mutex_lock(&s->lock);
-    int rc = own_add(s, kind, 0, 0, fd);
+    s->own[s->own_count++] = (struct own_item){.kind = kind, .fd = fd};
+    s->own_news = true;
     pthread_mutex_unlock(&s->lock);
-    if (rc < 0) {
-        close(fd);
-        return err_set(e, rc, "open node %s: no memory", s->self->name);
-    }
-    return 0;
 }
 
 /* The small memories that are new in every life. */
 static int make_bell_and_life(struct shm *s, struct err *e)
 {
     int fd;
-    struct bell *b = memory_new("bell", sizeof *b, &fd, e);
+    struct bell *b = memory_new(s, "bell", sizeof *b, &fd, e);
 
     if (!b)
         return ERR_NOMEM;
     b->magic = SHM_BELL_MAGIC;
     s->self->bell = b;
+    own_item_add(s, ITEM_BELL, fd);
     int rc = seal_size(fd, F_SEAL_SEAL, "bell", e);
-    if (rc == 0)
-        rc = own_item_add(s, ITEM_BELL, fd, e);
     if (rc < 0 || s->self->role != SHM_HOST)
         return rc;
-    struct life *l = memory_new("life", sizeof *l, &fd, e);
+    struct life *l = memory_new(s, "life", sizeof *l, &fd, e);
     if (!l)
         return ERR_NOMEM;
     l->magic = SHM_LIFE_MAGIC;
     s->self->life = l;
-    rc = seal_size(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, "life", e);
-    return rc < 0 ? rc : own_item_add(s, ITEM_LIFE, fd, e);
+    own_item_add(s, ITEM_LIFE, fd);
+    return seal_size(fd, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, "life", e);
 }
 
 static int make_grant(struct shm *s, struct err *e)
 {
     int fd;
-    struct grant *g = memory_new("grant", sizeof *g, &fd, e);
+    struct grant *g = memory_new(s, "grant", sizeof *g, &fd, e);
 
     if (!g)
         return ERR_NOMEM;
@@ -175,7 +189,8 @@ static int make_grant(struct shm *s, struct err *e)
     g->losses = atomic_load(s->losses);
     s->grant = g;
     int rc = seal_size(fd, F_SEAL_SEAL, "grant", e);
-    return rc < 0 ? rc : own_item_add(s, ITEM_GRANT, fd, e);
+    own_item_add(s, ITEM_GRANT, fd); /* sealed before anybody gets it */
+    return rc;
 }
 
 /* Waits until `done` says so or the time is over. The lock is held. */
@@ -204,7 +219,7 @@ static bool all_mapped(struct shm *s)
 {
     for (uint32_t i = 0; i < s->hosts_count; i++) {
         struct peer *p = s->hosts[i];
-        if (p != s->self && p->answered && atomic_load(&p->acked) < s->version &&
+        if (p != s->self && p->answered && atomic_load(&p->acked) < outlet_version(s, &s->out) &&
             node_alive(s, p->name))
             return false;
     }
@@ -213,7 +228,7 @@ static bool all_mapped(struct shm *s)
 
 static uint32_t broken_of(const struct peer *w)
 {
-    return w->held_count ? w->held[0].broken : 0;
+    return w->held_count ? w->held[0]->broken : 0;
 }
 
 /* Is everything here that may have counted in our memory? What is not is named. */
@@ -231,35 +246,6 @@ static bool memory_whole(struct shm *s, struct grant *g)
         }
     }
     return true;
-}
-
-/* Copies all lanes of the life before into segment 0 of this one. The lock is not held; the helper
- * no longer touches the past once grant_ready is set, and is not sent here before. */
-static int carry_lanes(struct shm *s, struct err *e)
-{
-    uint32_t count = 0, at = 0;
-
-    for (struct segment *g = s->past; g; g = g->next)
-        count += g->lanes;
-    struct mem_lane_spec *specs = calloc(count ? count : 1, sizeof *specs);
-    if (!specs || count > SHM_LANES_MAX) {
-        free(specs);
-        return err_set(e, ERR_NOMEM, "restart of %s: no memory for %u lanes", s->self->name, count);
-    }
-    for (struct segment *g = s->past; g; g = g->next)
-        for (uint32_t i = 0; i < g->lanes; i++)
-            specs[at++] = g->dir[i].spec;
-    int fd;
-    struct segment *g = segment_new(s, specs, count, s->broken, &fd, e);
-    free(specs);
-    if (!g)
-        return ERR_NOMEM;
-    int rc = segment_publish(s, g, fd, e);
-    if (rc < 0) {
-        close(fd);
-        segment_free(g);
-    }
-    return rc;
 }
 
 /* What we carry over is whole for every host that had counted on no more than that. Tells those
@@ -291,29 +277,29 @@ static int recover(struct shm *s, struct err *e)
         pthread_mutex_unlock(&s->lock);
         return err_set(e, ERR_NOMEM,
                        "open node %s: no memory to map what its last life and the other nodes have "
-                       "(see ulimit -v)",
+                       "(see ulimit -v, ulimit -n and vm.max_map_count)",
                        s->self->name);
     }
-    bool host = s->self->role == SHM_HOST;
-    if (host && s->past_grant_fd >= 0 && s->past_losses == atomic_load(s->losses))
+    if (s->past_grant_fd >= 0 && s->past_losses == atomic_load(s->losses))
         g = memory_map(s->past_grant_fd, sizeof *g, PROT_READ | PROT_WRITE,
                        F_SEAL_SHRINK | F_SEAL_GROW);
-    bool own_whole = !host || (g && s->past_version >= atomic_load(&g->gen[s->mem.self]));
-    s->kept = host ? g && memory_whole(s, g) : true;
+    bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
+    s->kept = g && memory_whole(s, g);
     s->broken = own_whole ? s->past_broken : s->mem.incarnation + 1;
     pthread_mutex_unlock(&s->lock);
 
-    if (g && s->kept) {
+    rc = 0;
+    if (s->kept) {
         s->grant = g;
-        rc = own_item_add(s, ITEM_GRANT, s->past_grant_fd, e);
+        for (uint32_t i = 0; i < SHM_REGION_SLOTS; i++)
+            s->regions += atomic_load(&g->region[i].key) != 0;
+        own_item_add(s, ITEM_GRANT, s->past_grant_fd);
         s->past_grant_fd = -1;
     } else {
         if (g)
             munmap(g, sizeof *g);
-        /* First of all: nothing may complete any more on the memory that we give up. A client
-         * promises nothing, so it has nothing to give up. */
-        if (host)
-            atomic_fetch_add(s->losses, 1);
+        /* First of all: nothing may complete any more on the memory that we give up. */
+        atomic_fetch_add(s->losses, 1);
         rc = make_grant(s, e);
     }
     if (rc == 0 && s->broken)
@@ -334,11 +320,7 @@ static int recover(struct shm *s, struct err *e)
 
 static void free_past(struct shm *s)
 {
-    while (s->past) {
-        struct segment *g = s->past;
-        s->past = g->next;
-        segment_free(g);
-    }
+    past_drop(s);
     if (s->past_grant_fd >= 0)
         close(s->past_grant_fd);
     s->past_grant_fd = -1;
@@ -351,25 +333,27 @@ static int join(struct shm *s, const struct shm_options *o, struct err *e)
     if (rc < 0)
         return rc;
     rc = node_lock(s, e);
-    int listen_fd = rc < 0 ? rc : listen_open(s, e);
+    /* Nobody calls a client. */
+    bool host = s->self->role == SHM_HOST;
+    int listen_fd = rc < 0 ? rc : host ? listen_open(s, e) : NOT_LISTENING;
     directory_unlock(s);
-    if (listen_fd < 0)
-        return listen_fd;
+    if (rc < 0 || (host && listen_fd < 0))
+        return rc < 0 ? rc : listen_fd;
     s->joined = true;
-    s->version = version_of(s->mem.incarnation, 0);
-    s->self->version = s->version;
-    atomic_store(&s->self->acked, s->version);
+    s->self->version = outlet_version(s, &s->out);
+    atomic_store(&s->self->acked, s->self->version);
     rc = make_bell_and_life(s, e);
-    if (rc == 0 && s->mem.incarnation == 0) {
+    if (rc == 0 && host && s->mem.incarnation == 0)
         rc = make_grant(s, e);
-        s->grant_ready = rc == 0;
-    }
+    /* A client promises nothing, and what it wrote in an earlier life is nobody's business. */
+    s->grant_ready = !host || s->mem.incarnation == 0;
     if (rc < 0) {
-        close(listen_fd);
+        if (host)
+            close(listen_fd);
         return rc;
     }
     rc = helper_start(s, listen_fd, e);
-    if (rc == 0 && s->mem.incarnation > 0)
+    if (rc == 0 && host && s->mem.incarnation > 0)
         rc = recover(s, e);
     free_past(s);
     s->self->grant = s->grant;
@@ -404,9 +388,7 @@ static void peer_free(struct peer *p)
         p->segments = g->next;
         segment_free(g);
     }
-    for (uint32_t i = 0; i < p->held_count; i++)
-        close(p->held[i].fd);
-    free(p->held);
+    outlet_free(&p->out);
     if (p->pidfd >= 0)
         close(p->pidfd);
     if (p->grant_fd >= 0)
@@ -459,14 +441,9 @@ void shm_close_node(struct mem *m)
     shm_adopt(s);   /* what is in the inbox becomes ours to free */
     free_past(s);
     lanes_free(s);
-    while (s->segments) {
-        struct segment *g = s->segments;
-        s->segments = g->next;
-        segment_free(g);
-    }
+    outlet_free(&s->out);
     for (uint32_t i = 0; i < s->own_count; i++)
         close(s->own[i].fd);
-    free(s->own);
     if (s->grant && s->self->grant != s->grant)
         munmap(s->grant, sizeof *s->grant);
     for (uint32_t i = 0; i < SHM_NODES_MAX; i++)

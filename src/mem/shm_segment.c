@@ -6,72 +6,136 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum {
+    ROOM_HOST = 64 << 20, /* of the first segment; the next ones have twice as much each */
+    ROOM_CLIENT = 4 << 20,
+};
+
+static const int segment_seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Bytes the machine can still give, or SIZE_MAX if it does not say. memfds are charged page by
- * page, and asking for more than there is wakes the out-of-memory killer instead of failing. */
-static size_t memory_available(void)
+static size_t number_in(const char *path, const char *format)
 {
-    FILE *f = fopen("/proc/meminfo", "re");
+    FILE *f = fopen(path, "re");
     char line[128];
-    size_t kib = 0;
+    size_t n = 0;
 
-    if (!f)
-        return SIZE_MAX;
-    while (fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, format, &n) == 1)
             break;
-    fclose(f);
-    return kib ? kib * 1024 : SIZE_MAX;
+    if (f)
+        fclose(f);
+    return n;
 }
 
-/* A memfd of this size with all its pages, so that no later store can fault for want of one. */
-static int memfd_filled(const char *what, size_t bytes, struct err *e)
+/* memfds are charged page by page, and asking for more than there is wakes the out-of-memory killer
+ * instead of failing. Looking it up takes as long as a small part, so it is not done for each. */
+static int check_memory(struct shm *s, const char *what, size_t bytes, struct err *e)
 {
-    size_t available = memory_available();
+    if (bytes > s->memory_sure) {
+        size_t kib = number_in("/proc/meminfo", "MemAvailable: %zu kB");
+        if (!kib)
+            return 0; /* it does not say */
+        if (bytes > kib * 1024)
+            return err_set(e, ERR_NOMEM,
+                           "%s: %zu bytes of shared memory wanted, the machine has %zu", what,
+                           bytes, kib * 1024);
+        s->memory_sure = kib * 1024 / 16 > bytes ? kib * 1024 / 16 : bytes;
+    }
+    s->memory_sure -= bytes;
+    return 0;
+}
 
-    if (bytes > available)
-        return err_set(e, ERR_NOMEM, "%s: %zu bytes of shared memory wanted, the machine has %zu",
-                       what, bytes, available);
+/* Beyond this size of a file the kernel sends a signal that ends the process. */
+static size_t file_limit(void)
+{
+    struct rlimit l;
+
+    return getrlimit(RLIMIT_FSIZE, &l) < 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : l.rlim_cur;
+}
+
+static int memfd_of(const char *what, size_t bytes, struct err *e)
+{
     char name[128];
+
+    if (bytes > file_limit())
+        return err_set(e, ERR_NOMEM,
+                       "%s: %zu bytes of shared memory wanted, the process may have %zu in a file "
+                       "(see ulimit -f)",
+                       what, bytes, file_limit());
     snprintf(name, sizeof name, "tramway-%s", what);
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return err_set(e, ERR_SYSTEM,
+                       "%s: no descriptor left for shared memory: %s; raise ulimit -n", what,
+                       strerror(errno));
     if (fd < 0)
         return err_sys(e, "%s: create shared memory", what);
-    int rc;
-    do
-        rc = fallocate(fd, 0, 0, (off_t)bytes);
-    while (rc < 0 && errno == EINTR);
-    if (rc == 0)
+    if (ftruncate(fd, (off_t)bytes) == 0)
         return fd;
-    int code = errno == EFBIG ? err_set(e, ERR_NOMEM,
-                                        "%s: %zu bytes of shared memory wanted, the process may "
-                                        "have less (see ulimit -f)",
-                                        what, bytes)
-                              : err_sys(e, "%s: %zu bytes of shared memory wanted", what, bytes);
+    int rc = err_sys(e, "%s: %zu bytes of shared memory", what, bytes);
     close(fd);
-    return code;
+    return rc;
 }
 
-void *memory_new(const char *what, size_t bytes, int *fd_out, struct err *e)
+/* Pages for this range, so that no later store can fault for want of one. */
+static int fill(struct shm *s, const char *what, int fd, size_t from, size_t end, struct err *e)
+{
+    int rc = check_memory(s, what, end - from, e);
+
+    if (rc < 0)
+        return rc;
+    do
+        rc = fallocate(fd, 0, (off_t)from, (off_t)(end - from));
+    while (rc < 0 && errno == EINTR);
+    return rc == 0 ? 0 : err_sys(e, "%s: %zu bytes of shared memory wanted", what, end - from);
+}
+
+const char *map_failure(void)
+{
+    if (errno != ENOMEM)
+        return strerror(errno);
+    /* The kernel has one code for all of this; the number of mappings is the limit that is met. */
+    size_t most = number_in("/proc/sys/vm/max_map_count", "%zu"), maps = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    for (int c; f && (c = getc(f)) != EOF;)
+        maps += c == '\n';
+    if (f)
+        fclose(f);
+    return most && maps + 16 >= most
+               ? "the process has as many mappings as vm.max_map_count allows; raise it with sysctl"
+               : "no address space (see ulimit -v)";
+}
+
+static void *map_whole(const char *what, int fd, size_t bytes, struct err *e)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at != MAP_FAILED)
+        return at;
+    err_set(e, ERR_NOMEM, "%s: map %zu bytes: %s", what, bytes, map_failure());
+    return NULL;
+}
+
+void *memory_new(struct shm *s, const char *what, size_t bytes, int *fd_out, struct err *e)
 {
     bytes = round_up(bytes, MEM_PAGE_BYTES);
-    int fd = memfd_filled(what, bytes, e);
+    int fd = memfd_of(what, bytes, e);
     if (fd < 0)
         return NULL;
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED) {
-        err_sys(e, "%s: map %zu bytes", what, bytes);
+    void *at = fill(s, what, fd, 0, bytes, e) < 0 ? NULL : map_whole(what, fd, bytes, e);
+    if (!at)
         close(fd);
-        return NULL;
-    }
-    *fd_out = fd;
+    else
+        *fd_out = fd;
     return at;
 }
 
@@ -96,232 +160,272 @@ void segment_free(struct segment *g)
         return;
     if (g->at)
         munmap(g->at, g->bytes);
-    free(g->dir);
+    if (g->fd >= 0)
+        close(g->fd);
     free(g);
 }
 
-static struct segment *segment_alloc(uint32_t lanes)
+void outlet_free(struct outlet *o)
 {
-    struct segment *g = calloc(1, sizeof *g);
-
-    if (!g)
-        return NULL;
-    g->lanes = lanes;
-    g->dir = calloc(lanes ? lanes : 1, sizeof *g->dir);
-    if (!g->dir) {
+    while (o->segments) {
+        struct segment *g = o->segments;
+        o->segments = g->next;
         segment_free(g);
-        errno = ENOMEM;
-        return NULL;
     }
-    return g;
 }
 
 /* In place from the start, for nobody wants page faults in the first lap. Kernels that do not know the
  * advice give them. */
-static void populate(struct segment *g, const struct segment_lane *l, bool writable)
+static void populate(const struct segment *g, size_t from, size_t end, int advice)
 {
-    madvise(g->at + l->ring_at, l->spec.ring_bytes,
-            writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+    from = from / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
+    madvise(g->at + from, round_up(end, MEM_PAGE_BYTES) - from, advice);
 }
 
-/* How far into their pages the control words of a segment begin, as far as there is room to spare. A
- * host looks at the first words of dozens of segments in every round; were they all at the same
- * place of a page, they would all compete for the same few lines of the first-level cache. */
-static size_t colour_of(uint32_t node, uint32_t index, size_t ctl_bytes)
-{
-    size_t spare = round_up(ctl_bytes, MEM_PAGE_BYTES) - ctl_bytes;
+/* ---- own ---- */
 
-    return (node * 5 + index * 3) % (spare / SHM_LANE_ALIGN + 1) * SHM_LANE_ALIGN;
+struct outlet *outlet_of(struct shm *s, struct peer *owner)
+{
+    return s->self->role == SHM_HOST && owner->role == SHM_CLIENT ? &owner->out : &s->out;
 }
 
-/* Fills in the directory and returns the size of the whole. */
-static size_t lay_out(struct segment *g, uint32_t node, const struct mem_lane_spec *specs)
+uint64_t outlet_version(const struct shm *s, const struct outlet *o)
 {
-    size_t at = sizeof(struct segment_head) + g->lanes * sizeof(struct segment_lane);
-    size_t ctl_bytes = 0;
+    return version_of(s->mem.incarnation, o->parts);
+}
 
-    for (uint32_t i = 0; i < g->lanes; i++)
-        ctl_bytes += round_up(specs[i].ctl_words * 8ul, SHM_LANE_ALIGN);
-    at = round_up(at, MEM_PAGE_BYTES) + colour_of(node, g->index, ctl_bytes);
-    for (uint32_t i = 0; i < g->lanes; i++) {
-        g->dir[i].spec = specs[i];
-        g->dir[i].ctl_at = at;
+/* A new segment of the outlet, in which a part of so many bytes fits. Nobody knows of it yet. */
+static struct segment *segment_new(struct shm *s, const struct outlet *o, const char *what,
+                                   size_t part_bytes, struct err *e)
+{
+    size_t first = o == &s->out && s->self->role == SHM_HOST ? ROOM_HOST : ROOM_CLIENT;
+    size_t least = round_up(sizeof(struct segment_head) + part_bytes, MEM_PAGE_BYTES);
+    size_t bytes = first << o->count, limit = file_limit();
+
+    if (bytes > limit)
+        bytes = limit / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
+    if (bytes < least)
+        bytes = least;
+    if (o->count == SHM_SEGMENTS_MAX) {
+        err_set(e, ERR_TOOBIG, "%s: more than %d segments", what, SHM_SEGMENTS_MAX);
+        return NULL;
+    }
+    struct segment *g = calloc(1, sizeof *g);
+    if (!g) {
+        err_set(e, ERR_NOMEM, "%s: no memory", what);
+        return NULL;
+    }
+    *g = (struct segment){.incarnation = s->mem.incarnation,
+                          .index = o->count,
+                          .broken = s->broken,
+                          .first = o->parts,
+                          .bytes = bytes,
+                          .used = sizeof(struct segment_head),
+                          .fd = memfd_of(what, bytes, e)};
+    if (g->fd < 0 || fill(s, what, g->fd, 0, MEM_PAGE_BYTES, e) < 0 ||
+        !(g->at = map_whole(what, g->fd, bytes, e)))
+        goto fail;
+    *(struct segment_head *)g->at = (struct segment_head){
+        .magic = SHM_SEGMENT_MAGIC,
+        .bytes = bytes,
+        .node = s->mem.self,
+        .incarnation = g->incarnation,
+        .index = g->index,
+        .first = g->first,
+        .broken = g->broken,
+    };
+    /* From here on the kernel lets nobody else write, by whatever way: see tests/proc. */
+    if (fcntl(g->fd, F_ADD_SEALS, segment_seals) < 0) {
+        err_sys(e, "%s: seal", what);
+        goto fail;
+    }
+    return g;
+fail:
+    segment_free(g);
+    return NULL;
+}
+
+/* Fills in the directory for lanes from offset `at` on and returns where they end. */
+static size_t lay_out(struct part *p, const struct mem_lane_spec *specs, size_t at)
+{
+    at += sizeof(struct part_head) + round_up(p->lanes * sizeof *p->dir, SHM_LANE_ALIGN);
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        p->dir[i] = (struct segment_lane){.spec = specs[i], .ctl_at = at};
         at = round_up(at + specs[i].ctl_words * 8ul, SHM_LANE_ALIGN);
     }
-    at = round_up(at, MEM_PAGE_BYTES);
-    for (uint32_t i = 0; i < g->lanes; i++) {
-        g->dir[i].ring_at = specs[i].ring_bytes ? at : 0;
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        p->dir[i].ring_at = specs[i].ring_bytes ? at : 0;
         at += specs[i].ring_bytes;
     }
     return at;
 }
 
-static bool same_spec(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
+/* Copies what the life before had in the lanes. Its process is dead: nothing changes under us. */
+static void copy_past(const struct shm *s, const struct segment *g, const struct part *p)
 {
-    return memcmp(a, b, sizeof *a) == 0;
-}
+    const struct segment_lane *to = p->dir;
 
-/* Copies what the life before had in this lane. Its process is dead: nothing changes under us. */
-static void copy_past(const struct segment *past, struct segment *g, uint32_t lane)
-{
-    const struct segment_lane *to = &g->dir[lane];
-
-    for (; past; past = past->next)
-        for (uint32_t i = 0; i < past->lanes; i++) {
+    for (const struct part *past = s->past_parts; past; past = past->next)
+        for (uint32_t i = 0; i < past->lanes; i++, to++) {
             const struct segment_lane *from = &past->dir[i];
-            if (!same_spec(&from->spec, &to->spec))
-                continue;
-            memcpy(g->at + to->ctl_at, past->at + from->ctl_at, to->spec.ctl_words * 8ul);
+            memcpy(g->at + to->ctl_at, past->segment->at + from->ctl_at, to->spec.ctl_words * 8ul);
             if (to->spec.ring_bytes)
-                memcpy(g->at + to->ring_at, past->at + from->ring_at, to->spec.ring_bytes);
-            return;
+                memcpy(g->at + to->ring_at, past->segment->at + from->ring_at, to->spec.ring_bytes);
         }
 }
 
-struct segment *segment_new(struct shm *s, const struct mem_lane_spec *specs, uint32_t count,
-                            uint32_t broken, int *fd_out, struct err *e)
+/* Everything is in place: from here on it is handed out. */
+static void publish(struct shm *s, struct outlet *o, struct segment *g, size_t used)
+{
+    pthread_mutex_lock(&s->lock);
+    if (o->segments != g) {
+        g->next = o->segments;
+        o->segments = g;
+        o->count++;
+    }
+    g->used = used;
+    g->parts++;
+    o->parts++;
+    if (o == &s->out) {
+        s->own_news = true;
+    } else if (!o->client->out_news) {
+        o->client->out_news = true;
+        o->client->next_news = s->news;
+        s->news = o->client;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (o == &s->out) {
+        s->self->version = outlet_version(s, o);
+        atomic_store_explicit(&s->self->acked, s->self->version, memory_order_release);
+    }
+    helper_wake(s);
+}
+
+struct part *part_new(struct shm *s, struct outlet *o, const struct mem_lane_spec *specs,
+                      uint32_t count, bool carry, struct err *e)
 {
     char what[96];
     snprintf(what, sizeof what, "lanes of %s", s->self->name);
-    struct segment *g = segment_alloc(count);
-    if (!g) {
+    struct part *p = calloc(1, sizeof *p + count * sizeof *p->dir);
+    struct segment *g = o->segments, *fresh = NULL;
+    if (!p) {
         err_set(e, ERR_NOMEM, "%s: no memory for %u lanes", what, count);
         return NULL;
     }
-    g->incarnation = s->mem.incarnation;
-    g->index = (uint32_t)s->version;
-    g->broken = broken;
-    g->bytes = lay_out(g, s->mem.self, specs);
-    int fd = -1;
-    g->at = memory_new(what, g->bytes, &fd, e);
-    if (!g->at)
-        goto fail;
-    for (uint32_t i = 0; i < count; i++) {
-        if (specs[i].ring_bytes)
-            populate(g, &g->dir[i], true);
-    }
-    *(struct segment_head *)g->at = (struct segment_head){
-        .magic = SHM_SEGMENT_MAGIC,
-        .bytes = g->bytes,
-        .node = s->mem.self,
-        .incarnation = g->incarnation,
-        .index = g->index,
-        .lanes = count,
-        .broken = broken,
-    };
-    memcpy(g->at + sizeof(struct segment_head), g->dir, count * sizeof *g->dir);
-    for (uint32_t i = 0; i < count; i++)
-        copy_past(s->past, g, i);
-    /* From here on the kernel lets nobody else write, by whatever way: see tests/proc. */
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
-        0) {
-        err_sys(e, "%s: seal", what);
+    p->lanes = count;
+    p->number = o->parts;
+    size_t bytes = lay_out(p, specs, 0);
+    if (count > SHM_LANES_MAX || o->parts == SHM_PARTS_MAX) {
+        err_set(e, ERR_TOOBIG, "%s: %u lanes in one go, %u goes before; at most %d and %d", what,
+                count, o->parts, SHM_LANES_MAX, SHM_PARTS_MAX);
         goto fail;
     }
-    *fd_out = fd;
-    return g;
+    if (!g || bytes > g->bytes - g->used) {
+        g = fresh = segment_new(s, o, what, bytes, e);
+        if (!g)
+            goto fail;
+    }
+    size_t end = lay_out(p, specs, g->used);
+    /* The page in which this part begins is there: the part before ends in it. */
+    size_t from = round_up(g->used, MEM_PAGE_BYTES), pages_end = round_up(end, MEM_PAGE_BYTES);
+    if (pages_end > from && fill(s, what, g->fd, from, pages_end, e) < 0)
+        goto fail;
+    populate(g, g->used, end, MADV_POPULATE_WRITE);
+    *(struct part_head *)(g->at + g->used) = (struct part_head){.bytes = bytes, .lanes = count};
+    memcpy(g->at + g->used + sizeof(struct part_head), p->dir, count * sizeof *p->dir);
+    p->segment = g;
+    if (carry)
+        copy_past(s, g, p);
+    publish(s, o, g, end);
+    return p;
 fail:
-    if (fd >= 0)
-        close(fd);
-    segment_free(g);
+    segment_free(fresh);
+    free(p);
     return NULL;
 }
 
-/* Is this a directory that a correct writer could have made? */
-static bool directory_sane(const struct segment *g, uint32_t writer)
+/* ---- others' ---- */
+
+struct segment *segment_map(int fd, uint32_t writer)
 {
-    for (uint32_t i = 0; i < g->lanes; i++) {
-        const struct segment_lane *l = &g->dir[i];
+    struct segment_head head;
+
+    if (pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != SHM_SEGMENT_MAGIC ||
+        head.node != writer || head.index >= SHM_SEGMENTS_MAX || head.first >= SHM_PARTS_MAX ||
+        head.bytes % MEM_PAGE_BYTES) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct segment *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    *g = (struct segment){.incarnation = head.incarnation,
+                          .index = head.index,
+                          .broken = head.broken,
+                          .first = head.first,
+                          .bytes = head.bytes,
+                          .used = sizeof head,
+                          .fd = -1};
+    g->at = memory_map(fd, g->bytes, PROT_READ, segment_seals);
+    if (g->at)
+        return g;
+    int saved = errno;
+    free(g);
+    errno = saved;
+    return NULL;
+}
+
+/* Is this a directory that a correct writer could have made, of a part that ends at `end`? */
+static bool directory_sane(const struct part *p, uint32_t writer, uint64_t begin, uint64_t end)
+{
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        const struct segment_lane *l = &p->dir[i];
         uint64_t ctl_bytes = l->spec.ctl_words * 8ul;
         uint32_t ring = l->spec.ring_bytes;
 
         if (l->spec.writer != writer || l->spec.ctl_words == 0)
             return false;
-        if (l->ctl_at % 8 || l->ctl_at > g->bytes || ctl_bytes > g->bytes - l->ctl_at)
+        if (l->ctl_at % 8 || l->ctl_at < begin || l->ctl_at > end || ctl_bytes > end - l->ctl_at)
             return false;
         if (!ring)
             continue;
-        if (ring < MEM_PAGE_BYTES || (ring & (ring - 1)) || l->ring_at % MEM_PAGE_BYTES ||
-            l->ring_at > g->bytes || ring > g->bytes - l->ring_at)
+        if (ring < MEM_PAGE_BYTES || (ring & (ring - 1)) || l->ring_at % 8 || l->ring_at < begin ||
+            l->ring_at > end || ring > end - l->ring_at)
             return false;
     }
     return true;
 }
 
-static bool head_sane(const struct segment_head *head, int fd, uint32_t writer)
+struct part *part_next(struct segment *g, uint32_t writer, uint32_t owner)
 {
-    struct stat st;
+    struct part_head head;
+    uint64_t room = g->bytes - g->used, at = g->used + sizeof head;
 
-    return head->magic == SHM_SEGMENT_MAGIC && head->node == writer &&
-           head->lanes <= SHM_LANES_MAX && head->index < SHM_SEGMENTS_MAX && fstat(fd, &st) == 0 &&
-           head->bytes == (uint64_t)st.st_size && head->bytes % MEM_PAGE_BYTES == 0 &&
-           sizeof *head + head->lanes * sizeof(struct segment_lane) <= head->bytes;
-}
-
-struct segment *segment_map(int fd, uint32_t writer, uint32_t owner)
-{
-    struct segment_head head;
-    const int seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-    if (pread(fd, &head, sizeof head, 0) != sizeof head || !head_sane(&head, fd, writer)) {
+    errno = EINVAL;
+    if (room < sizeof head)
+        return NULL;
+    memcpy(&head, g->at + g->used, sizeof head);
+    if (head.bytes > room || head.bytes < sizeof head || head.bytes % SHM_LANE_ALIGN ||
+        head.lanes > SHM_LANES_MAX ||
+        head.lanes * sizeof(struct segment_lane) > head.bytes - sizeof head)
+        return NULL;
+    struct part *p = calloc(1, sizeof *p + head.lanes * sizeof *p->dir);
+    if (!p)
+        return NULL;
+    p->segment = g;
+    p->number = g->first + g->parts;
+    p->lanes = head.lanes;
+    memcpy(p->dir, g->at + at, head.lanes * sizeof *p->dir);
+    if (!directory_sane(p, writer, at + head.lanes * sizeof *p->dir, g->used + head.bytes)) {
+        free(p);
         errno = EINVAL;
         return NULL;
     }
-    struct segment *g = segment_alloc(head.lanes);
-    if (!g)
-        return NULL;
-    g->incarnation = head.incarnation;
-    g->index = head.index;
-    g->broken = head.broken;
-    g->bytes = head.bytes;
-    g->at = memory_map(fd, g->bytes, PROT_READ, seals);
-    if (!g->at)
-        goto fail;
-    memcpy(g->dir, g->at + sizeof head, head.lanes * sizeof *g->dir);
-    if (!directory_sane(g, writer)) {
-        errno = EINVAL;
-        goto fail;
-    }
-    for (uint32_t i = 0; i < g->lanes; i++) {
-        const struct segment_lane *l = &g->dir[i];
-        if (l->spec.owner == owner && l->spec.ring_bytes)
-            populate(g, l, false);
-    }
-    return g;
-fail:;
-    int saved = errno;
-    segment_free(g);
-    errno = saved;
-    return NULL;
-}
-
-int own_add(struct shm *s, enum item_kind kind, uint32_t index, uint32_t broken, int fd)
-{
-    if (s->own_count == s->own_room) {
-        uint32_t room = s->own_room ? 2 * s->own_room : 16;
-        struct own_item *more = realloc(s->own, room * sizeof *more);
-        if (!more)
-            return ERR_NOMEM;
-        s->own = more;
-        s->own_room = room;
-    }
-    s->own[s->own_count++] =
-        (struct own_item){.kind = kind, .index = index, .broken = broken, .fd = fd};
-    return 0;
-}
-
-int segment_publish(struct shm *s, struct segment *g, int fd, struct err *e)
-{
-    pthread_mutex_lock(&s->lock);
-    int rc = own_add(s, ITEM_SEGMENT, g->index, g->broken, fd);
-    pthread_mutex_unlock(&s->lock);
-    if (rc < 0)
-        return err_set(e, rc, "lanes of %s: no memory", s->self->name);
-    g->next = s->segments;
-    s->segments = g;
-    s->version = version_of(s->mem.incarnation, g->index + 1);
-    atomic_store_explicit(&s->self->acked, s->version, memory_order_release);
-    s->self->version = s->version;
-    helper_wake(s);
-    return 0;
+    for (uint32_t i = 0; i < p->lanes; i++)
+        if (p->dir[i].spec.owner == owner && p->dir[i].spec.ring_bytes)
+            populate(g, p->dir[i].ring_at, p->dir[i].ring_at + p->dir[i].spec.ring_bytes,
+                     MADV_POPULATE_READ);
+    g->used += head.bytes;
+    g->parts++;
+    return p;
 }

@@ -44,41 +44,55 @@ static void malformed(struct helper *h, struct connection *c, const char *what)
     c->doomed = true;
 }
 
-/* Memory that somebody shares cannot be taken over for want of our own. What is left out comes again with
- * the next connection, and that not at once: there may be room by then. */
-static void no_memory(struct helper *h, struct connection *c)
+/* What somebody shares cannot be taken over for want of memory or of descriptors. What is left out comes
+ * again with the next connection, and that not at once: there may be room by then. */
+static void no_room(struct helper *h, struct connection *c, const char *why)
 {
-    helper_warn(h, "%s: no memory to map what other nodes share (see ulimit -v); trying again",
-                h->s->self->name);
+    helper_warn(h, "%s: cannot take over what other nodes share: %s; trying again",
+                h->s->self->name, why);
     if (!h->s->past_closed)
         h->s->past_unmapped = true;
-    if (c->end_by_ns == UINT64_MAX)
+    if (c->end_by_ns == UINT64_MAX) {
         c->end_by_ns = h->now_ns + NO_MEMORY_WAIT_NS;
+        h->ending++;
+    }
 }
 
 /* What is wrong with memory that could not be mapped. */
 static void not_mapped(struct helper *h, struct connection *c, const char *what)
 {
     if (errno == ENOMEM)
-        no_memory(h, c);
+        no_room(h, c, map_failure());
     else
         malformed(h, c, what);
+}
+
+/* Puts it in the inbox. */
+static void hand_over(struct helper *h, struct item *i)
+{
+    struct shm *s = h->s;
+
+    i->next = NULL;
+    i->losses_now = i->peer->losses_map;
+    *s->inbox_tail = i;
+    s->inbox_tail = &i->next;
+    atomic_fetch_add_explicit(&s->inbox_count, 1, memory_order_release);
+    h->ring = true;
 }
 
 /* Hands the poller what came, in the spare item. */
 static void deliver(struct helper *h, struct item item)
 {
-    struct shm *s = h->s;
     struct item *i = h->spare;
 
     h->spare = NULL;
     *i = item;
-    i->next = NULL;
-    i->losses_now = item.peer->losses_map;
-    *s->inbox_tail = i;
-    s->inbox_tail = &i->next;
-    atomic_fetch_add_explicit(&s->inbox_count, 1, memory_order_release);
-    h->ring = true;
+    hand_over(h, i);
+}
+
+static bool have_spare(struct helper *h)
+{
+    return h->spare || (h->spare = malloc(sizeof *h->spare));
 }
 
 static bool terminated(const char *text, size_t room)
@@ -120,6 +134,8 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
     struct peer *p = peer_of(s, m->node);
     if (!p && m->role == SHM_CLIENT && s->self->role == SHM_HOST)
         p = peer_add(s, m->node, m->name, SHM_CLIENT);
+    if (p && p->role == SHM_CLIENT && !p->name[0])
+        memcpy(p->name, m->name, sizeof p->name);
     if (!p || p->role != m->role || strcmp(p->name, m->name) != 0) {
         refuse(h, c, "process %d says it is node %u, %s %s; %s knows %s as node %u", who.pid,
                m->node, m->role == SHM_HOST ? "host" : "client", m->name, s->self->name,
@@ -159,7 +175,7 @@ static int peer_pidfd(int socket)
     return (int)syscall(SYS_pidfd_open, who.pid, 0);
 }
 
-static void begin_life(struct connection *c, struct peer *p, uint32_t incarnation)
+static void begin_life(struct helper *h, struct connection *c, struct peer *p, uint32_t incarnation)
 {
     if (p->incarnation == incarnation + 1)
         return;
@@ -167,24 +183,24 @@ static void begin_life(struct connection *c, struct peer *p, uint32_t incarnatio
     p->answered = false;
     if (atomic_load(&p->lives_over) < incarnation)
         atomic_store(&p->lives_over, incarnation);
-    if (p->pidfd >= 0)
-        close(p->pidfd);
-    p->pidfd = peer_pidfd(c->fd);
+    if (p->role == SHM_CLIENT) {
+        /* The end of its connection tells enough, and there may be thousands. What we write to it stays,
+         * but the new process has not mapped it. */
+        atomic_store(&p->acked, 0);
+        return;
+    }
+    watch_end(h, p, peer_pidfd(c->fd));
 }
 
 /* The answer to a hello: everything we have that the other may need. */
 static void send_answer(struct helper *h, struct connection *c)
 {
     send_own(h, c);
-    /* What the other had in an earlier life, and for a host the memory of all hosts, dead or
-     * alive: a host that restarts may be asked for any of it. */
-    if (c->peer->role == SHM_CLIENT)
-        send_held(h, c, c->peer->node);
-    else if (h->s->self->role == SHM_HOST)
+    /* A host gets the memory of all hosts, dead or alive, its own of an earlier life too: one that
+     * restarts may be asked for any of it. */
+    if (c->peer->role == SHM_HOST && h->s->self->role == SHM_HOST)
         for (uint32_t i = 0; i < h->s->hosts_count; i++)
             send_held(h, c, h->s->hosts[i]->node);
-    else
-        send_held(h, c, c->peer->node);
     struct shm_message m = message_of(h->s, SHM_ANSWERED);
     connection_send(h, c, &m, -1);
 }
@@ -195,11 +211,13 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
 
     if (!p)
         return;
-    begin_life(c, p, m->incarnation);
-    if (!p->losses_map)
+    begin_life(h, c, p, m->incarnation);
+    if (!p->losses_map && p->role == SHM_HOST)
         p->losses_map = losses_map(h->s, p->name);
-    p->connections++;
+    p->connection[p->connections++] = c;
     c->peer = p;
+    if (c->end_by_ns != UINT64_MAX)
+        h->ending--;
     c->end_by_ns = UINT64_MAX;
     c->incarnation = m->incarnation;
     c->direct = version_of(m->incarnation, 0);
@@ -293,62 +311,159 @@ static void take_grant(struct helper *h, struct connection *c, uint32_t node, in
     deliver(h, (struct item){.kind = ITEM_GRANT, .peer = w, .at = g});
 }
 
-/* A segment of our own from a life before. */
-static void take_past_segment(struct shm *s, struct segment *g)
-{
-    uint64_t version = version_of(g->incarnation, g->index + 1);
+/* ---- segments and their parts ----
+ *
+ * A segment comes with the number of parts that the outlet has so far; more parts of it are told of later.
+ * Whatever way they come, the parts of a life are taken one after the other and each once. */
 
-    if (s->grant_ready || s->past_closed || g->incarnation >= s->mem.incarnation ||
-        version <= s->past_version ||
-        (version_life(version) == version_life(s->past_version)
-             ? g->index != (uint32_t)s->past_version
-             : g->index != 0)) {
-        segment_free(g);
-        return;
+void past_drop(struct shm *s)
+{
+    while (s->past_parts) {
+        struct part *p = s->past_parts;
+        s->past_parts = p->next;
+        free(p);
     }
-    if (version_life(version) > version_life(s->past_version))
-        while (s->past) {
-            struct segment *old = s->past;
-            s->past = old->next;
-            segment_free(old);
-        }
-    g->next = s->past;
-    s->past = g;
-    s->past_version = version;
-    s->past_broken = g->broken;
+    s->past_parts_tail = &s->past_parts;
+    for (uint32_t i = 0; i < s->past_count; i++)
+        segment_free(s->past[i]);
+    s->past_count = 0;
 }
 
 static bool relies_on_lost(struct shm *s, struct peer *w, uint32_t broken)
 {
-    return s->grant_ready && w->role == SHM_HOST && content_missing(s->grant, w->node, broken);
+    return s->grant && s->grant_ready && w->role == SHM_HOST &&
+           content_missing(s->grant, w->node, broken);
 }
 
+/* The poller has the mapping and frees it; what is given up here is that we can hand it on. */
 static void drop_held(struct peer *w)
 {
-    for (uint32_t i = 0; i < w->held_count; i++)
-        close(w->held[i].fd);
+    for (uint32_t i = 0; i < w->held_count; i++) {
+        if (w->held[i]->fd >= 0)
+            close(w->held[i]->fd);
+        w->held[i]->fd = -1;
+    }
     w->held_count = 0;
 }
 
-static bool hold(struct peer *w, const struct segment *g, int fd)
+static void take_part(struct helper *h, struct peer *w, struct part *p)
 {
-    if (w->held_count == w->held_room) {
-        uint32_t room = w->held_room ? 2 * w->held_room : 4;
-        struct held *more = realloc(w->held, room * sizeof *more);
-        if (!more)
-            return false;
-        w->held = more;
-        w->held_room = room;
+    struct shm *s = h->s;
+    const uint64_t version = version_of(p->segment->incarnation, p->number + 1);
+
+    if (w == s->self) {
+        *s->past_parts_tail = p;
+        s->past_parts_tail = &p->next;
+        s->past_version = version;
+        s->past_broken = p->segment->broken;
+    } else {
+        w->held_version = version;
+        p->item = (struct item){.kind = ITEM_SEGMENT, .peer = w, .part = p};
+        hand_over(h, &p->item);
     }
-    int kept = keep_fd(fd);
-    if (kept < 0)
-        return false;
-    w->held[w->held_count++] = (struct held){
-        .incarnation = g->incarnation, .index = g->index, .broken = g->broken, .fd = kept};
-    w->held_version = version_of(g->incarnation, g->index + 1);
+}
+
+void take_gone(struct helper *h, struct peer *p)
+{
+    if (!have_spare(h))
+        return; /* it stays until somebody takes the place */
+    drop_held(p);
+    deliver(h, (struct item){.kind = ITEM_GONE, .peer = p, .incarnation = p->incarnation - 1});
+}
+
+/* Takes the parts of a segment up to that number of the outlet. False: they are not there. */
+static bool take_parts(struct helper *h, struct peer *w, struct segment *g, uint32_t upto)
+{
+    while (g->first + g->parts < upto) {
+        struct part *p = part_next(g, w->node, h->s->mem.self);
+        if (!p)
+            return false;
+        take_part(h, w, p);
+    }
     return true;
 }
 
+/* Has this segment, or the next parts of it, been expected? What came before must be here, and a life
+ * begins with its first. */
+static bool fits_behind(uint64_t have, const struct segment *g, uint32_t count)
+{
+    return version_life(have) == version_life(version_of(g->incarnation, 0))
+               ? g->index == count && g->first == (uint32_t)have
+               : g->index == 0 && g->first == 0;
+}
+
+/* A new segment of ours from a life before, or of a peer. */
+static bool take_new_segment(struct helper *h, struct connection *c, struct peer *w,
+                             struct segment *g, int fd)
+{
+    struct shm *s = h->s;
+
+    if (w == s->self) {
+        if (!fits_behind(s->past_version, g, s->past_count))
+            return false;
+        if (g->index == 0)
+            past_drop(s);
+        s->past[s->past_count++] = g;
+        return true;
+    }
+    if (!fits_behind(w->held_version, g, w->held_count))
+        return false;
+    if (relies_on_lost(s, w, g->broken)) {
+        helper_warn(h,
+                    "%s came back without memory that it had written and that counts at %s; "
+                    "its new memory is not taken until %s is restarted",
+                    w->name, s->self->name, s->self->name);
+        return false;
+    }
+    /* Only hosts hand on memory, and only that of hosts. */
+    if (w->role == SHM_HOST && s->self->role == SHM_HOST) {
+        g->fd = keep_fd(fd);
+        if (g->fd < 0) {
+            no_room(h, c, "no descriptor left (see ulimit -n)");
+            return false;
+        }
+    }
+    if (g->index == 0)
+        drop_held(w);
+    w->held[w->held_count++] = g;
+    return true;
+}
+
+/* Maps the segment and takes its first part. False if it cannot be or is not to be taken. */
+static bool begin_segment(struct helper *h, struct connection *c, struct peer *w,
+                          const struct shm_message *m, int fd)
+{
+    struct segment *g = segment_map(fd, m->node);
+
+    if (!g) {
+        not_mapped(h, c, "segment");
+        return false;
+    }
+    struct part *first = NULL;
+    errno = EINVAL;
+    if (g->incarnation == m->incarnation && g->index == m->index && m->parts > g->first)
+        first = part_next(g, w->node, h->s->mem.self);
+    if (!first)
+        not_mapped(h, c, "segment");
+    if (!first || !take_new_segment(h, c, w, g, fd)) {
+        free(first);
+        segment_free(g);
+        return false;
+    }
+    take_part(h, w, first);
+    return true;
+}
+
+static bool segment_known(const struct shm *s, const struct peer *w, const struct shm_message *m)
+{
+    uint64_t have = w == s->self ? s->past_version : w->held_version;
+    uint32_t count = w == s->self ? s->past_count : w->held_count;
+
+    return version_life(have) > version_life(version_of(m->incarnation, 0)) ||
+           (version_life(have) == version_life(version_of(m->incarnation, 0)) && m->index < count);
+}
+
+/* A segment (with its descriptor) or more parts of one that we have (fd -1). */
 static void take_segment(struct helper *h, struct connection *c, const struct shm_message *m,
                          int fd)
 {
@@ -356,47 +471,23 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
     struct peer *w = peer_of(s, m->node);
 
     if (!w || (w != s->self && w != c->peer && w->role != SHM_HOST) ||
-        m->index >= SHM_SEGMENTS_MAX) {
+        m->index >= SHM_SEGMENTS_MAX || m->parts > SHM_PARTS_MAX) {
         malformed(h, c, "segment of an unknown node");
         return;
     }
-    uint64_t version = version_of(m->incarnation, m->index + 1);
-    bool known = w != s->self && version <= w->held_version;
-    bool next = version_life(version) == version_life(w->held_version)
-                    ? m->index == (uint32_t)w->held_version
-                    : m->index == 0;
-    if (w == s->self || (!known && next)) {
-        struct segment *g = segment_map(fd, m->node, s->mem.self);
-        if (!g) {
-            not_mapped(h, c, "segment");
-            return;
-        }
-        if (g->incarnation != m->incarnation || g->index != m->index) {
-            segment_free(g);
-            malformed(h, c, "segment");
-            return;
-        }
-        if (w == s->self) {
-            take_past_segment(s, g);
-            return;
-        }
-        if (relies_on_lost(s, w, g->broken)) {
-            helper_warn(h,
-                        "%s came back without memory that it had written and that counts at %s; "
-                        "its new memory is not taken until %s is restarted",
-                        w->name, s->self->name, s->self->name);
-            segment_free(g);
-            return;
-        }
-        if (version_life(version) > version_life(w->held_version))
-            drop_held(w);
-        if (!hold(w, g, fd)) {
-            segment_free(g);
-            no_memory(h, c);
-            return;
-        }
-        deliver(h, (struct item){.kind = ITEM_SEGMENT, .peer = w, .segment = g});
+    if (w == s->self && (s->grant_ready || s->past_closed || m->incarnation >= s->mem.incarnation))
+        return;
+    /* Parts of what we do not have: it was refused. */
+    if (!segment_known(s, w, m) && (fd < 0 || !begin_segment(h, c, w, m, fd)))
+        return;
+    struct segment **list = w == s->self ? s->past : w->held;
+    uint64_t have = w == s->self ? s->past_version : w->held_version;
+    bool same_life = version_life(have) == version_life(version_of(m->incarnation, 0));
+    if (same_life && !take_parts(h, w, list[m->index], m->parts)) {
+        not_mapped(h, c, "part of a segment");
+        return;
     }
+    uint64_t version = version_of(m->incarnation, m->parts);
     if (c->peer == w && m->incarnation == c->incarnation && version <= w->held_version &&
         version > c->direct)
         c->direct = version;
@@ -429,17 +520,17 @@ static void take_item(struct helper *h, struct connection *c, const struct shm_m
 static void take_ack(struct helper *h, struct connection *c, const struct shm_message *m)
 {
     struct shm *s = h->s;
-    uint64_t version = version_of(m->incarnation, m->index);
-    uint64_t sent = 0;
+    uint64_t version = version_of(m->incarnation, m->parts);
 
-    for (uint32_t i = 0; i < s->own_count; i++)
-        sent += s->own[i].kind == ITEM_SEGMENT;
-    if (m->incarnation != s->mem.incarnation || m->index > sent) {
+    if (m->incarnation != s->mem.incarnation || m->parts > c->parts_sent) {
         malformed(h, c, "acknowledgement of what was never sent");
         return;
     }
-    if (c->incarnation + 1 == c->peer->incarnation && version > atomic_load(&c->peer->acked))
+    if (c->incarnation + 1 == c->peer->incarnation && version > atomic_load(&c->peer->acked)) {
         atomic_store_explicit(&c->peer->acked, version, memory_order_release);
+        if (c->peer->role == SHM_CLIENT)
+            deliver(h, (struct item){.kind = ITEM_MAPPED, .peer = c->peer});
+    }
     h->ring = true; /* a mark may be waiting for it */
 }
 
@@ -460,8 +551,8 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
         malformed(h, c, "descriptors where none belong, or none where one does");
         return;
     }
-    if (!h->spare && !(h->spare = malloc(sizeof *h->spare))) {
-        no_memory(h, c);
+    if (!have_spare(h)) {
+        no_room(h, c, "no memory");
         return;
     }
     switch (m->type) {
@@ -474,6 +565,9 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
     case SHM_READY:
         deliver(h,
                 (struct item){.kind = ITEM_READY, .peer = c->peer, .incarnation = c->incarnation});
+        break;
+    case SHM_PARTS:
+        take_segment(h, c, m, -1);
         break;
     case SHM_ACK:
         take_ack(h, c, m);
@@ -518,56 +612,47 @@ void take_message(struct helper *h, struct connection *c, const void *data, size
     pthread_cond_broadcast(&h->s->changed);
 }
 
-void take_acks(struct helper *h)
+void send_ack(struct helper *h, struct connection *c)
 {
     struct shm *s = h->s;
 
-    if (!s->grant_ready)
+    if (!s->grant_ready || !c->peer || c->doomed || c->direct <= c->ack_sent)
         return;
-    for (uint32_t i = 0; i < h->count; i++) {
-        struct connection *c = h->connections[i];
-        if (!c->peer || c->doomed || c->direct <= c->ack_sent)
-            continue;
-        uint32_t segments = (uint32_t)c->direct;
-        if (c->peer->role == SHM_HOST && segments) {
-            /* Before the writer hears that its writes count here, whoever raises or reads here
-             * can see which memory they are in. Pairs with gens_adopted. */
-            _Atomic uint64_t *gen = &s->grant->gen[c->peer->node];
-            if (atomic_load(gen) < c->direct) {
-                atomic_store(gen, c->direct);
-                atomic_fetch_add(&s->grant->gen_changes, 1);
-            }
+    uint32_t parts = (uint32_t)c->direct;
+    if (c->peer->role == SHM_HOST && s->self->role == SHM_HOST && parts) {
+        /* Before the writer hears that its writes count here, whoever raises or reads here
+         * can see which memory they are in. Pairs with gens_adopted. */
+        _Atomic uint64_t *gen = &s->grant->gen[c->peer->node];
+        if (atomic_load(gen) < c->direct) {
+            atomic_store(gen, c->direct);
+            atomic_fetch_add(&s->grant->gen_changes, 1);
         }
-        struct shm_message m = message_of(s, SHM_ACK);
-        m.incarnation = c->incarnation;
-        m.index = segments;
-        connection_send(h, c, &m, -1);
-        c->ack_sent = c->direct;
     }
-}
-
-static void send_item(struct helper *h, struct connection *c, uint32_t node, enum item_kind kind,
-                      const struct held *held, int fd)
-{
-    struct shm_message m = message_of(h->s, SHM_ITEM);
-
-    m.node = node;
-    m.kind = kind;
-    if (held) {
-        m.incarnation = held->incarnation;
-        m.index = held->index;
-    }
-    connection_send(h, c, &m, fd);
+    struct shm_message m = message_of(s, SHM_ACK);
+    m.incarnation = c->incarnation;
+    m.parts = parts;
+    connection_send(h, c, &m, -1);
+    c->ack_sent = c->direct;
 }
 
 void send_held(struct helper *h, struct connection *c, uint32_t node)
 {
     struct peer *w = peer_of(h->s, node);
 
-    if (!w || w == h->s->self)
+    if (!w || w == h->s->self || c->peer->role != SHM_HOST)
         return;
-    if (w->grant_fd >= 0 && c->peer->role == SHM_HOST)
-        send_item(h, c, node, ITEM_GRANT, NULL, w->grant_fd);
-    for (uint32_t i = 0; i < w->held_count; i++)
-        send_item(h, c, node, ITEM_SEGMENT, &w->held[i], w->held[i].fd);
+    struct shm_message m = message_of(h->s, SHM_ITEM);
+    m.node = node;
+    if (w->grant_fd >= 0) {
+        m.kind = ITEM_GRANT;
+        connection_send(h, c, &m, w->grant_fd);
+    }
+    for (uint32_t i = 0; i < w->held_count; i++) {
+        const struct segment *g = w->held[i];
+        m.kind = ITEM_SEGMENT;
+        m.incarnation = g->incarnation;
+        m.index = g->index;
+        m.parts = g->first + g->parts;
+        connection_send(h, c, &m, g->fd);
+    }
 }

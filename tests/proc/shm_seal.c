@@ -1,6 +1,6 @@
 /* A process is handed the memory that another node writes, and tries every way to write it: the
- * kernel must refuse each. What it gets is what any process of the cluster gets; promised words
- * are not handed to clients at all. */
+ * kernel must refuse each. What it gets is what any process of the cluster gets; a client gets what is
+ * written to it, and neither other lanes nor promised words. */
 #include "../shm_raw.h"
 
 #include <errno.h>
@@ -78,10 +78,9 @@ struct verdict {
     int has_grant, has_bell;
 };
 
-static int intruder(void *arg)
+static int intruder_as(enum shm_role role, struct verdict *v)
 {
-    struct verdict *v = arg;
-    struct gift g = ask(SHM_CLIENT, CLIENT, "c0");
+    struct gift g = role == SHM_CLIENT ? ask(SHM_CLIENT, CLIENT, "c0") : ask(SHM_HOST, 1, "h1");
     struct stat st;
 
     v->has_grant = g.grant >= 0;
@@ -95,19 +94,35 @@ static int intruder(void *arg)
     return 0;
 }
 
+static int intruder(void *arg)
+{
+    return intruder_as(SHM_CLIENT, arg);
+}
+
+static int intruding_host(void *arg)
+{
+    return intruder_as(SHM_HOST, arg);
+}
+
 static void shm__nobody_else_can_write_a_lane(void **state)
 {
     struct verdict *v = shared_page(sizeof *v);
     struct node n = host_open(0);
+    struct mem_lane_spec to_client = fixture_spec(CLIENT, 0);
+    struct mem_lane *lane;
     struct mem_flow f;
+    struct err e;
     int status;
 
     (void)state;
-    pid_t pid = spawn(intruder, v);
-    waitpid(pid, &status, 0);
+    assert_int_equal(mem_lanes_open(n.mem, &to_client, 1, &lane, &e), 0);
+    waitpid(spawn(intruder, v), &status, 0);
     assert_int_equal(status, 0);
     assert_string_equal(v->text, "");
     assert_true(v->has_bell);
+    waitpid(spawn(intruding_host, v), &status, 0);
+    assert_int_equal(status, 0);
+    assert_string_equal(v->text, "");
 
     /* The writer's own mapping goes on writing. */
     mem_flow_open(n.mem, &f, 0, REGION, 0);
@@ -129,6 +144,7 @@ static void shm__a_client_is_not_given_promised_words(void **state)
     (void)state;
     waitpid(spawn(intruder, v), &status, 0);
     assert_int_equal(v->has_grant, 0);
+    assert_string_equal(v->text, "no segment"); /* nothing is written to it */
     /* A host is, so the test would see one. */
     struct gift g = ask(SHM_HOST, 1, "h1");
     assert_true(g.grant >= 0);

@@ -368,7 +368,8 @@ static void shm__random_faults_lose_nothing_that_counted(void **state)
 
 enum { CLIENT_WORD = 5 };
 
-/* A client that writes one number more than it finds in its lane, and dies without leaving. */
+/* A client that writes a number into its lane, where it finds what it returns, and dies without
+ * leaving. */
 static int client_life(void *arg)
 {
     struct shm_options o = fixture_options(0);
@@ -385,21 +386,23 @@ static int client_life(void *arg)
     if (shm_open_node(&o, &m, &e) < 0 || mem_lanes_open(m, &spec, 1, &lane, &e) < 0)
         return 100;
     mem_read_ctl(m, &op, lane, CLIENT_WORD, 1, &found);
-    if (op.status != MEM_DONE || found != m->incarnation)
+    if (op.status != MEM_DONE)
         return 101;
     uint64_t until = clock_now_ns() + 5000000000u;
     for (f.status = MEM_LOST; f.status != MEM_DONE && clock_now_ns() < until; nap(100000)) {
         mem_poll(m);
         mem_flow_open(m, &f, 0, REGION, 0);
     }
-    mem_set1(m, &f, lane, CLIENT_WORD, found + 1);
+    mem_set1(m, &f, lane, CLIENT_WORD, m->incarnation + 1);
     mem_mark(m, &f, 1);
     while (f.status == MEM_DONE && f.done != 1 && clock_now_ns() < until)
         mem_poll(m);
     return f.done == 1 ? (int)found : 102;
 }
 
-static void shm__a_clients_lane_survives_the_client(void **state)
+/* Nothing is kept for clients: there may be thousands, and a new process in a client's place begins a new
+ * stream anyway. It need not wait for anybody's answer, either. */
+static void shm__a_clients_lane_is_blank_in_every_life(void **state)
 {
     (void)state;
     kid_start(&kids[0], 0);
@@ -407,7 +410,7 @@ static void shm__a_clients_lane_survives_the_client(void **state)
         int status;
         waitpid(spawn(client_life, NULL), &status, 0);
         assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), life);
+        assert_int_equal(WEXITSTATUS(status), 0);
     }
 }
 
@@ -420,7 +423,7 @@ int main(void)
         CASE(shm__a_killed_owner_finds_its_memory_kept),
         CASE(shm__a_lane_survives_restarts_of_its_writer),
         CASE(shm__one_live_peer_is_enough),
-        CASE(shm__a_clients_lane_survives_the_client),
+        CASE(shm__a_clients_lane_is_blank_in_every_life),
         CASE(shm__all_killed_is_lost),
         CASE(shm__a_clean_end_of_all_begins_anew),
         CASE(shm__who_leaves_and_returns_finds_its_memory),
