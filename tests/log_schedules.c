@@ -708,6 +708,62 @@ const char *run_begins_beyond_commit(void)
     return group_close(g);
 }
 
+/* ---- 13: known to be decided, and forgotten by who knew ---- */
+
+/* m stands on a quorum. Only its leader knows that it is decided, and one other, by snapshot. The leader is
+ * gone; the other begins to lead, notes in its own memory that m is decided and need not be kept there,
+ * and loses its state. The other three hold m, and that they need not wait for anybody: they must bring
+ * it back and go on. */
+const char *decided_and_forgotten(void)
+{
+    struct group *g = serving_of(5, 1);
+    hold_others(g, 0);
+    client_reaches_only(g, 0, 0);
+    group_cut(g, 0, 1, true);
+    group_cut(g, 0, 4, true); /* it has no m in its memory */
+    group_crash(g, 4, true);
+    uint64_t place = group_stats(g, 0).tail;
+    group_send(g, 0, BYTES);
+    post_once(g, 0);
+    client_reaches_only(g, 0, g->n);
+    GROUP_SETUP(g, group_stats(g, 0).applied > place);
+    GROUP_SETUP(g, guard_at(g, 2, 0) > place && commit_at(g, 2, 0) <= place);
+
+    /* Nobody else hears of anything while the one gets its snapshot. */
+    for (uint32_t q = 1; q < 4; q++)
+        group_cut(g, 0, q, true);
+    group_pass(g, 2 * GROUP_LOST_NS);
+    group_cut(g, 0, 4, false);
+    group_start(g, 4);
+    GROUP_WAIT(g, !group_stats(g, 4).behind, GROUP_ELECT_NS);
+    group_cut_off(g, 0, true);
+    group_crash(g, 0, false);
+    for (uint32_t q = 1; q < 4; q++) {
+        GROUP_SETUP(g, group_stats(g, q).applied == place && commit_at(g, q, 0) <= place);
+        group_hold(g, q, true);
+    }
+    take_over(g, 4);
+    GROUP_SETUP(g, group_stats(g, 4).applied > place && commit_at(g, 4, 4) > place);
+    group_crash(g, 4, true);
+    group_start(g, 4);
+    release_all(g);
+    /* Two of the three at a time, together with the one that has forgotten, cannot do it. */
+    for (uint32_t left_out = 3; left_out <= 3; left_out -= 2) {
+        for (uint32_t q = 1; q <= 4; q++) {
+            group_cut(g, left_out, q, q != left_out);
+            group_cut(g, q, left_out, q != left_out);
+        }
+        group_run(g, 2 * GROUP_ELECT_NS);
+        for (uint32_t q = 1; q <= 4; q++) {
+            group_cut(g, left_out, q, false);
+            group_cut(g, q, left_out, false);
+        }
+    }
+    GROUP_WAIT(g, group_even(g), 8 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "no loss", g->history_count == 2);
+    return group_close(g);
+}
+
 /* ---- 17: left behind, and back by snapshot ---- */
 
 /* A follower stops for longer than the log is: the others go on without it, and when it wakes it

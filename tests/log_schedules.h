@@ -28,6 +28,7 @@ const char *prefixes_recovered(uint32_t left_out, int crash_after);
 const char *old_entry_decided_late(void);
 const char *message_decided_twice(void);
 const char *run_begins_beyond_commit(void);
+const char *decided_and_forgotten(void);
 const char *left_behind(uint32_t n);
 const char *new_life(bool keep_memory, bool owner_answers);
 const char *amnesia(void);

@@ -103,7 +103,10 @@ struct recovery {
     uint64_t from, end;  /* what is read of it */
     uint64_t commit;     /* highest known */
     uint64_t commit_run; /* run ballot of a lane that claims it */
+    uint64_t least;      /* known to be decided up to here, though it had to be put together anew */
     uint32_t quorum;     /* mask of ranks that were read */
+    uint32_t read;       /* how many they are, */
+    uint32_t needed;     /* and how many they must be, if more than a quorum */
     uint32_t lane;       /* REC_SUFFIX: next lane to look at, q * n + w */
     uint64_t check[LOG_WORDS];
 };

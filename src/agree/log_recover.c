@@ -25,6 +25,7 @@ void recover_begin(struct log *l)
     l->ballot = (seen / l->n + 1) * l->n + l->me;
     l->ballot_seen = l->ballot;
     l->rec.step = REC_IDLE;
+    l->rec.needed = 0;
     l->rec.reading = false;
     l->comparing = l->n;
     log_set_deadline(l);
@@ -364,15 +365,69 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
     return best;
 }
 
+/* Does the replica still hold whatever it accepted from pos on? Not if a lane begins beyond: then it had
+ * applied what was before, and may have lost that since. */
+static bool rec_covers(const struct log *l, uint32_t q, uint64_t pos)
+{
+    for (uint32_t w = 0; w < l->n; w++) {
+        const uint64_t *head = l->peer[q].head[w];
+        bool blank = head[LOG_RUN] == 0 && head[LOG_START] == 0 && head[LOG_GUARD] == 0;
+        bool stable = head[LOG_RUN] != 0 && head[LOG_RUN] == l->peer[q].run[w];
+        if (!blank && (!stable || head[LOG_START] > pos ||
+                       head[LOG_GUARD] + l->put_max > pos + l->opt.log_bytes))
+            return false;
+    }
+    return true;
+}
+
+/* What is decided beyond pos is in no lane that is sure of it: those who knew have forgotten. But if a
+ * quorum still holds what it accepted, the decided entries are among that, and found like all others
+ * that may be: at each position the one of the highest ballot. */
+static bool rec_from_scratch(struct log *l, uint64_t pos)
+{
+    struct recovery *r = &l->rec;
+    uint32_t mask = 0, count = 0;
+    for (uint32_t q = 0; q < l->n; q++)
+        if (r->quorum >> q & 1 && rec_covers(l, q, pos)) {
+            mask |= 1u << q;
+            count++;
+        }
+    if (count < l->quorum || !(mask >> l->me & 1))
+        return false;
+    r->quorum = mask;
+    r->least = r->commit;
+    r->commit = pos;
+    r->commit_run = UINT64_MAX;
+    return true;
+}
+
+/* Does another replica that lives have a state beyond ours? */
+static bool rec_somebody_ahead(const struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++)
+        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 &&
+            row_word(l, q, ROW_APPLIED) > l->applied && !mem_dead(l->mem, l->opt.nodes[q]))
+            return true;
+    return false;
+}
+
 static void rec_decided(struct log *l)
 {
     uint32_t q = 0, w = 0;
     uint64_t pos = l->chain_end;
     uint64_t end = rec_decided_lane(l, pos, &q, &w);
+    if (end == pos && rec_from_scratch(l, pos))
+        return;
     if (end == pos || !chain_fits(l, end)) {
-        /* Nobody in the quorum has them as entries any more; somebody has them as state. */
-        log_fall_behind(l);
-        log_step_down(l, false);
+        /* Nobody in the quorum has them as entries any more. If somebody has them as state, that one should
+         * lead and we need a snapshot; else they are in the memory of who was not read. */
+        if (rec_somebody_ahead(l)) {
+            log_fall_behind(l);
+            log_step_down(l, false);
+        } else {
+            l->rec.step = REC_IDLE;
+            l->rec.needed = l->rec.read + 1;
+        }
         return;
     }
     rec_read(l, q, w, pos, end, chain_at(l, pos));
@@ -470,7 +525,7 @@ static bool rec_promises_hold(const struct log *l)
 static void rec_finish(struct log *l)
 {
     l->rec.step = REC_IDLE;
-    if (!rec_promises_hold(l)) {
+    if (!rec_promises_hold(l) || l->chain_end < l->rec.least) {
         log_step_down(l, true);
         return;
     }
@@ -539,9 +594,12 @@ int recover_step(struct log *l)
     }
     if (l->state != LOG_CANDIDATE)
         return work;
-    if (l->rec.step == REC_IDLE && ready >= l->quorum && mask >> l->me & 1) {
+    if (l->rec.step == REC_IDLE && ready >= max_u64(l->quorum, l->rec.needed) &&
+        mask >> l->me & 1) {
         l->rec.quorum = mask;
+        l->rec.read = ready;
         l->rec.lane = 0;
+        l->rec.least = 0;
         rec_find_commit(l);
         l->rec.step = REC_KEEP;
     }

@@ -102,6 +102,12 @@ static void log__old_entry_decided_late_stays(void **state)
     HOLDS(old_entry_decided_late());
 }
 
+static void log__what_is_decided_and_forgotten_comes_back(void **state)
+{
+    (void)state;
+    HOLDS(decided_and_forgotten());
+}
+
 static void log__where_a_run_begins_is_decided(void **state)
 {
     (void)state;
@@ -220,6 +226,7 @@ int main(void)
         cmocka_unit_test(log__old_entry_decided_late_stays),
         cmocka_unit_test(log__message_decided_twice_counts_once),
         cmocka_unit_test(log__where_a_run_begins_is_decided),
+        cmocka_unit_test(log__what_is_decided_and_forgotten_comes_back),
         cmocka_unit_test(log__left_behind_comes_back_by_snapshot),
         cmocka_unit_test(log__new_life_comes_back_by_snapshot),
         cmocka_unit_test(log__amnesia_grants_nothing),
