@@ -320,6 +320,9 @@ void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
     if (p->tree == NULL)
         return;
     mem_poll(p->mem);
+    struct mem_lane_spec offer;
+    while (mem_offer(p->mem, &offer))
+        CHECK(replica_client_open(p->tree, &offer, NULL) == 0);
     replica_settle(p->tree, forest_now(f));
     if (log_broken(replica_log(p->tree)))
         forest_violated(f, "self-check", __LINE__, log_broken(replica_log(p->tree)));
@@ -493,6 +496,7 @@ struct forest *forest_open(const struct forest_options *options)
     struct sim_options so = {
         .seed = o->seed,
         .nodes_max = f->sizes.client_node + o->clients,
+        .clients_from = f->sizes.client_node,
         .delay_ns_min = o->rough ? FOREST_WAY_NS / 4 : FOREST_WAY_NS,
         .delay_ns_max = o->rough ? 10 * FOREST_WAY_NS : FOREST_WAY_NS,
         .tear_per_million = o->rough ? 200000 : 0,

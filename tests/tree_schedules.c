@@ -391,7 +391,9 @@ const char *tree_duel(uint64_t seed)
         forest_tick(f);
     }
     for (uint16_t g = 0; g < 2; g++) {
-        FOREST_SETUP(f, forest_stats(f, g, 0).terms > 20 && forest_stats(f, g, 1).terms > 20);
+        /* The third, which hears the truth, ends it if it comes to lead. */
+        FOREST_SETUP(f, forest_stats(f, g, 2).terms > 0 ||
+                            (forest_stats(f, g, 0).terms > 20 && forest_stats(f, g, 1).terms > 20));
         forest_lie(f, g, 0, 1, false);
         forest_lie(f, g, 1, 0, false);
     }

@@ -182,7 +182,9 @@ static int lanes_open(struct log *l, struct err *e)
 {
     const struct log_options *o = &l->opt;
     uint32_t n = l->n, count = 0;
-    size_t most = (size_t)n * n + 4 * n + 2 * (size_t)l->ways;
+    size_t most = (size_t)n * n + 4 * n;
+    for (uint32_t k = 0; k < l->opens; k++)
+        most += 2 * l->source[l->open[k]].ways;
     struct mem_lane_spec *specs = calloc(most, sizeof(*specs));
     struct mem_lane **lanes = calloc(most, sizeof(*lanes));
     struct mem_lane ***where = calloc(most, sizeof(*where));
@@ -210,8 +212,8 @@ static int lanes_open(struct log *l, struct err *e)
         LANE_ADD(l->snap_in[q], self, o->nodes[q], LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
         LANE_ADD(l->snap_out[q], o->nodes[q], self, LANE_SNAP, 0, SNAP_WORDS, o->snap_bytes);
     }
-    for (uint32_t s = 0; s < l->sources; s++)
-        for (uint32_t i = 0; i < l->source[s].ways; i++) {
+    for (uint32_t k = 0; k < l->opens; k++)
+        for (uint32_t i = 0, s = l->open[k]; i < l->source[s].ways; i++) {
             struct source_way *way = &l->source[s].way[i];
             LANE_ADD(way->in, self, way->node, LANE_SOURCE, s, SOURCE_WORDS,
                      l->source[s].ring_mask + 1);
@@ -265,12 +267,13 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->way = calloc(l->ways + 1, sizeof(*l->way));
     l->link = calloc(l->ways + 1, sizeof(*l->link));
     l->dirty = calloc(l->sources + 1, sizeof(*l->dirty));
+    l->open = calloc(l->sources + 1, sizeof(*l->open));
     l->chain = malloc(o.log_bytes);
     l->side = malloc(o.log_bytes);
     l->batch = malloc(l->put_max);
     l->snap_head = calloc(1, l->snap_head_bytes);
-    if (!nodes || !l->source || !l->way || !l->link || !l->dirty || !l->chain || !l->side ||
-        !l->batch || !l->snap_head) {
+    if (!nodes || !l->source || !l->way || !l->link || !l->dirty || !l->open || !l->chain ||
+        !l->side || !l->batch || !l->snap_head) {
         log_close(l);
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
@@ -291,8 +294,11 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         l->peer[q].hold = UINT64_MAX;
         mem_flow_open(l->mem, &l->peer[q].open, nodes[q], o.region, 0);
     }
-    for (uint32_t i = 0; i < l->ways; i++)
-        mem_flow_open(l->mem, &l->way[i].flow, l->way[i].node, l->way[i].region, 0);
+    for (uint32_t k = 0; k < l->opens; k++)
+        for (uint32_t i = 0; i < l->source[l->open[k]].ways; i++) {
+            struct source_way *way = &l->source[l->open[k]].way[i];
+            mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
+        }
     oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
 
     /* A second life has no state of its own, whatever became of its memory: the machine's state
@@ -312,6 +318,36 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     return 0;
 }
 
+int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e)
+{
+    const struct log_options *o = &l->opt;
+    if (source >= o->sources)
+        return err_set(e, ERR_INVALID, "log: source %u of %u", source, o->sources);
+    struct source *s = &l->source[source];
+    if (s->ways > 0)
+        return s->way->node == node ? 0
+                                    : err_set(e, ERR_EXISTS, "log: source %u is node %u, not %u",
+                                              source, s->way->node, node);
+    struct source_way *way = &l->way[source];
+    *way = (struct source_way){.node = node, .region = o->region};
+    struct mem_lane_spec specs[] = {
+        lane_spec(o->region, l->mem->self, node, LANE_SOURCE, source),
+        lane_spec(o->region, node, l->mem->self, LANE_ACK, source),
+    };
+    struct mem_lane *lanes[2];
+    specs[0].ctl_words = SOURCE_WORDS;
+    specs[0].ring_bytes = o->source_bytes;
+    specs[1].ctl_words = ACK_WORDS;
+    int rc = mem_lanes_open(l->mem, specs, 2, lanes, e);
+    if (rc != 0)
+        return rc;
+    way->in = lanes[0];
+    way->ack = lanes[1];
+    mem_flow_open(l->mem, &way->flow, node, o->region, 0);
+    source_add(l, source, (struct source){.way = way, .ways = 1, .taken = s->taken});
+    return 0;
+}
+
 void log_close(struct log *l)
 {
     if (l == NULL)
@@ -320,6 +356,7 @@ void log_close(struct log *l)
     free(l->way);
     free(l->link);
     free(l->dirty);
+    free(l->open);
     free(l->chain);
     free(l->side);
     free(l->batch);

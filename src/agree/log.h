@@ -60,7 +60,8 @@ struct log_options {
     uint32_t replicas;     /* 1 to LOG_REPLICAS_MAX */
     uint32_t rank;         /* which of them this is */
 
-    const uint32_t *source_nodes; /* the node that writes each source */
+    /* The node that writes each source; NULL: each is opened when it comes, by log_source_open. */
+    const uint32_t *source_nodes;
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a replica; 0: 64 KiB */
     /* Sources are told how far they were taken when a good part of the ring is free again, or with the
@@ -122,6 +123,10 @@ struct log;
  * be right. */
 int log_open(const struct log_options *, struct log **, struct err *);
 void log_close(struct log *);
+
+/* Opens the lanes to and from a source that this node writes from now on. Of one that is open already, with
+ * the same node, nothing changes. */
+int log_source_open(struct log *, uint32_t source, uint32_t node, struct err *);
 
 /* Takes what sources have sent and writes it out; starts raises and reads. Returns work done. */
 int log_post(struct log *, uint64_t now_ns);

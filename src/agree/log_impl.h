@@ -199,7 +199,9 @@ struct log {
     struct source_way *way;
     uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
-    uint32_t ways; /* of all sources */
+    uint32_t ways;  /* of all sources */
+    uint32_t *open; /* sources that have any */
+    uint32_t opens;
 };
 
 const struct entry *log_entry_over(const struct log *, const unsigned char *ring, uint64_t pos,
@@ -269,6 +271,7 @@ bool lead_row_is_new(const struct log *, uint32_t rank);
 
 /* log_source.c */
 void sources_init(struct log *);
+void source_add(struct log *, uint32_t source, struct source);
 void sources_serve(struct log *);
 int sources_take(struct log *);
 void sources_ack(struct log *);

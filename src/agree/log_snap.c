@@ -207,8 +207,10 @@ static bool head_read(struct log *l)
     w += SNAP_HEAD_WORDS;
     for (uint32_t q = 0; q < l->n; q++)
         l->joined[q] = (uint32_t)*w++;
-    for (uint32_t s = 0; s < l->sources; s++)
-        l->source[s].taken = *w++;
+    for (uint32_t s = 0; s < l->sources; s++, w++)
+        if (l->source[s].taken !=
+            *w) /* most were never there: not to touch them saves their pages */
+            l->source[s].taken = *w;
     return true;
 }
 

@@ -11,24 +11,36 @@ static uint64_t lazy_bytes(const struct log_options *o, uint64_t ring_bytes)
     return !o->ack_lazily ? 0 : min_u64(spare, ring_bytes / LAZY_PART);
 }
 
+/* A source with ways joins those that are looked at. It is told who leads. */
+void source_add(struct log *l, uint32_t source, struct source s)
+{
+    if (s.ring_mask == 0)
+        s.ring_mask = l->opt.source_bytes - 1;
+    s.lazy = lazy_bytes(&l->opt, s.ring_mask + UINT64_C(1));
+    s.cursor = s.taken;
+    s.due = true;
+    s.dirty = l->source[source].dirty;
+    l->source[source] = s;
+    l->open[l->opens++] = source;
+    l->links_of = 0;
+    source_dirty(l, source);
+}
+
 void sources_init(struct log *l)
 {
     const struct log_options *o = &l->opt;
-    for (uint32_t s = 0; s < o->sources; s++) {
+    for (uint32_t s = 0; o->source_nodes && s < o->sources; s++) {
         l->way[s] = (struct source_way){.node = o->source_nodes[s], .region = o->region};
-        l->source[s] = (struct source){.way = &l->way[s],
-                                       .ways = 1,
-                                       .ring_mask = o->source_bytes - 1,
-                                       .lazy = lazy_bytes(o, o->source_bytes)};
+        source_add(l, s, (struct source){.way = &l->way[s], .ways = 1});
     }
     struct source_way *way = &l->way[o->sources];
     for (uint32_t i = 0; i < o->streams; i++) {
         const struct log_stream *s = &o->stream[i];
         uint32_t ring_bytes = s->ring_bytes ? s->ring_bytes : o->source_bytes;
-        l->source[o->sources + i] = (struct source){.way = way,
-                                                    .ways = s->writers,
-                                                    .ring_mask = ring_bytes - 1,
-                                                    .lazy = lazy_bytes(o, ring_bytes)};
+        if (s->writers > 0)
+            source_add(
+                l, o->sources + i,
+                (struct source){.way = way, .ways = s->writers, .ring_mask = ring_bytes - 1});
         for (uint32_t w = 0; w < s->writers; w++)
             *way++ =
                 (struct source_way){.node = s->nodes[w], .region = o->region | LOG_EDGE_REGION};
@@ -48,7 +60,8 @@ void source_dirty(struct log *l, uint32_t source)
 void sources_serve(struct log *l)
 {
     l->serving = true;
-    for (uint32_t i = 0; i < l->sources; i++) {
+    for (uint32_t k = 0; k < l->opens; k++) {
+        uint32_t i = l->open[k];
         struct source *s = &l->source[i];
         bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->ways > 1);
         bool misses = PLANTED(ring_searched) && s->ways == 1 && s->way->in->ctl &&
@@ -140,8 +153,8 @@ static void links_make(struct log *l)
 {
     l->links = 0;
     l->links_of = l->mem->lanes_moved + 1;
-    for (uint32_t i = 0; i < l->sources; i++) {
-        struct source *s = &l->source[i];
+    for (uint32_t k = 0; k < l->opens; k++) {
+        struct source *s = &l->source[l->open[k]];
         uint32_t w = 0;
         while (w < s->ways && s->way[w].in->ctl == NULL)
             w++;
@@ -150,12 +163,14 @@ static void links_make(struct log *l)
             link_add(l, s, &s->way[w]);
     }
     l->links_hot = l->links;
-    for (uint32_t i = 0; i < l->sources; i++) {
-        struct source *s = &l->source[i];
+    for (uint32_t k = 0; k < l->opens; k++) {
+        struct source *s = &l->source[l->open[k]];
         for (uint32_t w = 0; w < s->ways; w++)
             if (s->way[w].in->ctl && &s->way[w] != l->link[s->hot].way)
                 link_add(l, s, &s->way[w]);
     }
+    /* Who could not be told anything before may have come. */
+    sources_look_after(l);
 }
 
 static bool link_take(struct log *l, const struct source_link *link, struct fill *b)
@@ -211,7 +226,8 @@ int sources_take(struct log *l)
 /* Now and then: what was told on a way that broke may not have arrived, and what was not told is due. */
 void sources_look_after(struct log *l)
 {
-    for (uint32_t i = 0; i < l->sources; i++) {
+    for (uint32_t k = 0; k < l->opens; k++) {
+        uint32_t i = l->open[k];
         struct source *s = &l->source[i];
         s->due |= s->told != s->taken;
         for (uint32_t w = 0; w < s->ways; w++)

@@ -1,10 +1,12 @@
 #include "host/host.h"
 
 #include "base/clock.h"
+#include "base/say.h"
 
 enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
+    CLIENTS_PER_ROUND = 16,
 };
 
 void host_init(struct host *h, const struct host_options *o)
@@ -65,6 +67,11 @@ static void close_replica(void *of)
     replica_close(of);
 }
 
+static int client_open_replica(void *of, const struct mem_lane_spec *offer, struct err *e)
+{
+    return replica_client_open(of, offer, e);
+}
+
 struct host_unit host_unit_replica(struct replica *r)
 {
     return (struct host_unit){.of = r,
@@ -72,6 +79,8 @@ struct host_unit host_unit_replica(struct replica *r)
                               .settle = settle_replica,
                               .next_ns = next_replica,
                               .close = close_replica,
+                              .client_open = client_open_replica,
+                              .group = replica_group(r),
                               .log = replica_log(r)};
 }
 
@@ -85,6 +94,25 @@ void host_add_replica(struct host *h, struct replica *r)
 {
     CHECK(h->units < HOST_UNITS_MAX);
     h->unit[h->units++] = host_unit_replica(r);
+    h->unit_of[replica_group(r)] = (uint16_t)h->units;
+}
+
+/* Opens what clients need that have come since. A few at a time: each takes system calls, and other clients
+ * are waiting. */
+static int meet_clients(struct host *h)
+{
+    struct mem_lane_spec offer;
+    struct err e = {""};
+    int met = 0;
+    for (; met < CLIENTS_PER_ROUND && mem_offer(h->opt.mem, &offer); met++) {
+        uint32_t at = offer.region < DST_GROUPS_MAX ? h->unit_of[offer.region] : 0;
+        int rc = at > 0 ? h->unit[at - 1].client_open(h->unit[at - 1].of, &offer, &e)
+                        : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
+        if (rc < 0)
+            say_warn("the client on node %u is not served in group %u: %s", offer.writer,
+                     offer.region, e.text);
+    }
+    return met;
 }
 
 static int round_of(struct host *h, uint64_t now_ns, bool all)
@@ -98,6 +126,8 @@ static int round_of(struct host *h, uint64_t now_ns, bool all)
             work += u->post(u->of, now_ns);
     }
     work += mem_poll(h->opt.mem);
+    if (h->opt.mem->offered > 0)
+        work += meet_clients(h);
     for (uint32_t i = 0; i < h->units; i++) {
         struct host_unit *u = &h->unit[i];
         if (!all && !u->leads && (turn + i) % HOST_FOLLOW_EVERY != 0)

@@ -37,6 +37,9 @@ struct host_unit {
     int (*settle)(void *of, uint64_t now_ns);
     uint64_t (*next_ns)(const void *of);
     void (*close)(void *of);
+    /* Opens what a client needs that has come, as mem_offer tells; NULL: it has none. */
+    int (*client_open)(void *of, const struct mem_lane_spec *offer, struct err *);
+    uint32_t group;        /* that a client would name */
     const struct log *log; /* its own, or the one underneath */
     bool leads;            /* as it was after its last round */
 };
@@ -48,7 +51,8 @@ struct host {
     struct host_options opt;
     struct host_unit unit[HOST_UNITS_MAX];
     uint32_t units;
-    uint64_t worked_ns; /* when there was last something to do */
+    uint16_t unit_of[DST_GROUPS_MAX]; /* by group, plus one; 0: not here */
+    uint64_t worked_ns;               /* when there was last something to do */
     uint64_t idle_rounds;
     struct crowd crowd;
     uint32_t turn; /* rounds so far */

@@ -42,15 +42,9 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
     const struct replica_options *o = &r->opt;
     const struct mcast_sizes *z = &o->sizes;
     const struct mcast_group *g = &o->groups[o->group];
-    uint32_t *clients = calloc(z->clients, sizeof(*clients));
     struct log_stream *streams = calloc(s->ins + 1, sizeof(*streams));
-    if (clients == NULL || streams == NULL) {
-        free(clients);
-        free(streams);
-        return err_set(e, ERR_NOMEM, "no memory for %u clients", z->clients);
-    }
-    for (uint32_t i = 0; i < z->clients; i++)
-        clients[i] = z->client_node + i;
+    if (streams == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for streams of %u groups", s->ins);
     for (uint32_t i = 0; i < s->ins; i++)
         if (s->in[i] != OVERLAY_NONE)
             streams[i] = (struct log_stream){.nodes = o->groups[s->in[i]].nodes,
@@ -62,7 +56,6 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .nodes = g->nodes,
         .replicas = g->replicas,
         .rank = o->rank,
-        .source_nodes = clients,
         .sources = z->clients,
         .source_bytes = z->source_bytes,
         .ack_lazily = true,
@@ -79,7 +72,6 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .ctx = r,
     };
     int rc = log_open(&lo, &r->log, e);
-    free(clients);
     free(streams);
     return rc;
 }
@@ -146,6 +138,19 @@ int replica_open(const struct replica_options *options, struct replica **out, st
     }
     *out = r;
     return 0;
+}
+
+int replica_client_open(struct replica *r, const struct mem_lane_spec *offer, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    uint32_t client = offer->kind >> 8;
+    if (offer->region != r->opt.group || (offer->kind & 0xff) != LANE_SOURCE ||
+        client >= z->clients || offer->writer != z->client_node + client)
+        return err_set(e, ERR_NOTFOUND,
+                       "node %u writes lane %#x of region %u, which is no client's", offer->writer,
+                       offer->kind, offer->region);
+    int rc = replies_client_open(r->replies, client, e);
+    return rc != 0 ? rc : log_source_open(r->log, client, offer->writer, e);
 }
 
 void replica_close(struct replica *r)
@@ -216,7 +221,7 @@ static uint64_t part_bytes(void *ctx)
     uint64_t bytes = 16 + (r->protocol->bytes ? r->protocol->bytes(r) : 0);
     for (uint32_t i = 0; i < r->edges; i++)
         bytes += 8 + feed_save_bytes(r->edge[i].feed);
-    return bytes + replies_save_bytes_max(r->replies);
+    return bytes + replies_save_bytes(r->replies);
 }
 
 static uint64_t part_save(void *ctx, unsigned char *out)
@@ -364,6 +369,11 @@ int replica_settle(struct replica *r, uint64_t now_ns)
 uint64_t replica_next_ns(const struct replica *r)
 {
     return log_next_ns(r->log);
+}
+
+uint16_t replica_group(const struct replica *r)
+{
+    return r->opt.group;
 }
 
 const struct log *replica_log(const struct replica *r)

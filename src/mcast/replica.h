@@ -31,10 +31,16 @@ struct replica;
 int replica_open(const struct replica_options *, struct replica **, struct err *);
 void replica_close(struct replica *);
 
+/* A client has come that writes this lane, as mem_offer tells: opens what it needs. ERR_NOTFOUND: the lane
+ * is nothing that a client of this group would write. */
+int replica_client_open(struct replica *, const struct mem_lane_spec *offer, struct err *);
+
 /* As log_post and log_settle. */
 int replica_post(struct replica *, uint64_t now_ns);
 int replica_settle(struct replica *, uint64_t now_ns);
 uint64_t replica_next_ns(const struct replica *);
+
+uint16_t replica_group(const struct replica *);
 
 /* The log underneath, to look at. */
 const struct log *replica_log(const struct replica *);

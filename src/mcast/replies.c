@@ -4,16 +4,16 @@
 #include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/snap.h"
+#include "mem/ring.h"
 
 #include <stdlib.h>
 
 /* The replies to one client. */
 struct stream {
-    uint64_t tail;       /* its end */
-    uint64_t flushed;    /* what has been written to the client */
-    unsigned char *ring; /* the last ring_bytes of it, and room for one reply more behind, so that
-                            one is written in a piece */
-    struct mem_lane *lane;
+    uint64_t tail;         /* its end */
+    uint64_t flushed;      /* what has been written to the client */
+    unsigned char *ring;   /* the last ring_bytes of it; NULL until there is one */
+    struct mem_lane *lane; /* NULL: it has not come here yet */
     struct mem_flow flow;
     bool dirty; /* is in the list */
 };
@@ -21,75 +21,50 @@ struct stream {
 struct replies {
     struct replies_options opt;
     struct stream *stream; /* by slot */
-    unsigned char *rings;  /* of all streams */
     uint32_t *dirty;       /* slots with something to write */
     uint32_t dirty_count;
+    uint32_t *known; /* slots with a ring */
+    uint32_t known_count;
+    unsigned char *rings;  /* of all slots */
     struct reply *nobodys; /* room for one that goes nowhere */
 };
 
-static int lanes_open(struct replies *r, struct err *e)
+/* Bytes from one client's ring to the next one's: with room for one reply more behind, so that one is
+ * written in a piece. */
+static uint64_t ring_stride(const struct replies_options *o)
 {
-    const struct replies_options *o = &r->opt;
-    struct mem_lane_spec *specs = calloc(o->clients, sizeof(*specs));
-    struct mem_lane **lanes = calloc(o->clients, sizeof(*lanes));
-    int rc = specs && lanes ? 0 : err_set(e, ERR_NOMEM, "replies: no memory");
-    for (uint32_t i = 0; rc == 0 && i < o->clients; i++)
-        specs[i] = (struct mem_lane_spec){
-            .owner = o->client_node + i,
-            .writer = o->mem->self,
-            .region = o->region,
-            .kind = LANE_REPLY,
-            .ctl_words = REPLY_WORDS,
-            .ring_bytes = o->ring_bytes,
-        };
-    if (rc == 0)
-        rc = mem_lanes_open(o->mem, specs, o->clients, lanes, e);
-    for (uint32_t i = 0; rc == 0 && i < o->clients; i++) {
-        r->stream[i].lane = lanes[i];
-        mem_flow_open(o->mem, &r->stream[i].flow, specs[i].owner, o->region, 0);
-    }
-    free(specs);
-    free(lanes);
-    return rc;
+    return o->ring_bytes + sizeof(struct frame) + sizeof(struct reply) + entry_padded(o->reply_max);
 }
 
 int replies_open(const struct replies_options *options, struct replies **out, struct err *e)
 {
     const uint32_t clients = options->clients;
-    const uint64_t one = sizeof(struct reply) + entry_padded(options->reply_max);
     struct replies *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return err_set(e, ERR_NOMEM, "replies: no memory");
     r->opt = *options;
     r->stream = calloc(clients, sizeof(*r->stream));
     r->dirty = calloc(clients, sizeof(*r->dirty));
-    r->nobodys = malloc(one);
-    /* Zeroed, because all of a ring goes into snapshots; and in one piece, which is so large that the
-     * kernel gives it page by page: few of the places are ever taken. */
-    const uint64_t ring_room = options->ring_bytes + sizeof(struct frame) + one;
-    r->rings = calloc(clients, ring_room);
-    bool room = r->stream && r->dirty && r->nobodys && r->rings;
-    for (uint32_t i = 0; room && i < clients; i++)
-        r->stream[i].ring = r->rings + i * ring_room;
-    int rc = room ? lanes_open(r, e)
-                  : err_set(e, ERR_NOMEM, "replies: no memory for %u clients", clients);
-    if (rc != 0) {
+    r->known = calloc(clients, sizeof(*r->known));
+    r->nobodys = malloc(sizeof(struct reply) + entry_padded(options->reply_max));
+    /* For all that there may be, and touched only for those that come. */
+    r->rings = malloc(clients * ring_stride(options));
+    if (!r->stream || !r->dirty || !r->known || !r->nobodys || !r->rings) {
         replies_close(r);
-        return rc;
+        return err_set(e, ERR_NOMEM, "replies: no memory for %u clients", clients);
     }
     *out = r;
     return 0;
 }
 
-void replies_close(struct replies *r)
+static struct stream *know(struct replies *r, uint32_t client)
 {
-    if (r == NULL)
-        return;
-    free(r->rings);
-    free(r->stream);
-    free(r->dirty);
-    free(r->nobodys);
-    free(r);
+    struct stream *s = &r->stream[client];
+    if (s->ring == NULL) {
+        s->ring = r->rings + client * ring_stride(&r->opt);
+        r->known[r->known_count++] = client;
+    }
+    return s;
 }
 
 static void make_dirty(struct replies *r, uint32_t client)
@@ -100,9 +75,46 @@ static void make_dirty(struct replies *r, uint32_t client)
     r->dirty[r->dirty_count++] = client;
 }
 
+int replies_client_open(struct replies *r, uint32_t client, struct err *e)
+{
+    const struct replies_options *o = &r->opt;
+    struct stream *s = know(r, client);
+    if (s->lane != NULL)
+        return 0;
+    struct mem_lane_spec spec = {
+        .owner = o->client_node + client,
+        .writer = o->mem->self,
+        .region = o->region,
+        .kind = LANE_REPLY,
+        .ctl_words = REPLY_WORDS,
+        .ring_bytes = o->ring_bytes,
+    };
+    int rc = mem_lanes_open(o->mem, &spec, 1, &s->lane, e);
+    if (rc != 0) {
+        s->lane = NULL;
+        return rc;
+    }
+    mem_flow_open(o->mem, &s->flow, spec.owner, o->region, 0);
+    if (s->tail > 0)
+        make_dirty(r, client);
+    return 0;
+}
+
+void replies_close(struct replies *r)
+{
+    if (r == NULL)
+        return;
+    free(r->stream);
+    free(r->dirty);
+    free(r->known);
+    free(r->nobodys);
+    free(r->rings);
+    free(r);
+}
+
 struct reply *replies_begin(struct replies *r, uint32_t client, uint16_t life)
 {
-    struct stream *s = &r->stream[client];
+    struct stream *s = know(r, client);
     if (stream_life(s->tail) > life)
         return r->nobodys;
     if (stream_life(s->tail) != life)
@@ -167,12 +179,16 @@ int replies_flush(struct replies *r)
     for (uint32_t i = 0; i < r->dirty_count; i++) {
         uint32_t client = r->dirty[i];
         struct stream *s = &r->stream[client];
+        s->dirty = false;
+        if (s->lane == NULL)
+            continue; /* when it comes */
         stream_flush(r, client);
-        s->dirty = s->flushed != s->tail;
-        if (s->dirty)
-            r->dirty[left++] = client;
-        else
+        if (s->flushed == s->tail) {
             done++;
+        } else if (!mem_dead(r->opt.mem, r->opt.client_node + client)) {
+            s->dirty = true;
+            r->dirty[left++] = client;
+        } /* else with the next step, if that is not true: there may be many who have left */
     }
     r->dirty_count = left;
     return done;
@@ -180,71 +196,83 @@ int replies_flush(struct replies *r)
 
 void replies_step(struct replies *r)
 {
-    for (uint32_t i = 0; i < r->opt.clients; i++)
-        if (r->stream[i].flow.status != MEM_DONE && r->stream[i].tail > 0)
-            make_dirty(r, i);
+    for (uint32_t k = 0; k < r->known_count; k++) {
+        const struct stream *s = &r->stream[r->known[k]];
+        if (s->lane && s->flow.status != MEM_DONE && s->tail > 0)
+            make_dirty(r, r->known[k]);
+    }
 }
 
 void replies_rewind(struct replies *r)
 {
     if (PLANTED(replies_forgotten)) {
-        for (uint32_t i = 0; i < r->opt.clients; i++)
-            r->stream[i].flushed = r->stream[i].tail;
+        for (uint32_t k = 0; k < r->known_count; k++)
+            r->stream[r->known[k]].flushed = r->stream[r->known[k]].tail;
         return;
     }
     /* Who does not lead only adds, and may have replaced all of it by a snapshot since. */
     r->dirty_count = 0;
-    for (uint32_t i = 0; i < r->opt.clients; i++) {
-        stream_rewind(r, &r->stream[i]);
-        r->stream[i].dirty = false;
-        if (r->stream[i].tail > 0)
-            make_dirty(r, i);
+    for (uint32_t k = 0; k < r->known_count; k++) {
+        struct stream *s = &r->stream[r->known[k]];
+        stream_rewind(r, s);
+        s->dirty = false;
+        if (s->tail > 0)
+            make_dirty(r, r->known[k]);
     }
 }
 
-/* ---- snapshots: per client that has replies | slot | tail | ring | ---- */
+/* ---- snapshots: per client that has replies | slot | tail | bytes before it, at most a ring | ---- */
 
-static uint64_t saved_stream_bytes(const struct replies *r)
+static uint64_t stream_have(const struct replies *r, uint64_t tail)
 {
-    return 16 + r->opt.ring_bytes;
+    uint64_t all = tail - stream_start(stream_life(tail));
+    return all < r->opt.ring_bytes ? all : r->opt.ring_bytes;
 }
 
-uint64_t replies_save_bytes_max(const struct replies *r)
+uint64_t replies_save_bytes(const struct replies *r)
 {
-    return r->opt.clients * saved_stream_bytes(r);
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < r->known_count; k++) {
+        uint64_t tail = r->stream[r->known[k]].tail;
+        bytes += tail == 0 ? 0 : 16 + stream_have(r, tail);
+    }
+    return bytes;
 }
 
 uint64_t replies_save(const struct replies *r, unsigned char *out)
 {
     unsigned char *at = out;
-    for (uint32_t i = 0; i < r->opt.clients; i++) {
-        const struct stream *s = &r->stream[i];
+    for (uint32_t k = 0; k < r->known_count; k++) {
+        const struct stream *s = &r->stream[r->known[k]];
         if (s->tail == 0)
             continue;
-        at = snap_put(at, i);
+        uint64_t have = stream_have(r, s->tail);
+        at = snap_put(at, r->known[k]);
         at = snap_put(at, s->tail);
-        memcpy(at, s->ring, r->opt.ring_bytes);
-        at += r->opt.ring_bytes;
+        ring_read(s->ring, r->opt.ring_bytes, s->tail - have, at, have);
+        at += have;
     }
     return (uint64_t)(at - out);
 }
 
 bool replies_load(struct replies *r, const unsigned char *in, uint64_t bytes)
 {
-    const unsigned char *at = in;
-    if (bytes % saved_stream_bytes(r) != 0)
-        return false;
-    for (uint32_t i = 0; i < r->opt.clients; i++)
-        r->stream[i].tail = r->stream[i].flushed = 0;
-    while (at < in + bytes) {
+    const unsigned char *at = in, *end = in + bytes;
+    for (uint32_t k = 0; k < r->known_count; k++)
+        r->stream[r->known[k]].tail = r->stream[r->known[k]].flushed = 0;
+    while (at < end) {
         uint64_t client, tail;
+        if (end - at < 16)
+            return false;
         at = snap_get(at, &client);
         at = snap_get(at, &tail);
-        if (client >= r->opt.clients)
+        if (client >= r->opt.clients || tail == 0 || stream_have(r, tail) > (uint64_t)(end - at))
             return false;
-        r->stream[client].tail = r->stream[client].flushed = tail;
-        memcpy(r->stream[client].ring, at, r->opt.ring_bytes);
-        at += r->opt.ring_bytes;
+        struct stream *s = know(r, (uint32_t)client);
+        uint64_t have = stream_have(r, tail);
+        s->tail = s->flushed = tail;
+        ring_write(s->ring, r->opt.ring_bytes, tail - have, at, have);
+        at += have;
     }
     return true;
 }

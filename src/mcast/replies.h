@@ -9,7 +9,7 @@
  * Nothing waits for a client. A client has no more messages under way than the ring holds replies
  * (caster.c), so what is overwritten is older than all that it waits for.
  *
- * Belongs to one replica and its thread; after replies_open it never allocates. */
+ * Belongs to one replica and its thread; but for the functions named open it never allocates. */
 #ifndef MCAST_REPLIES_H
 #define MCAST_REPLIES_H
 
@@ -31,6 +31,10 @@ struct replies;
 int replies_open(const struct replies_options *, struct replies **, struct err *);
 void replies_close(struct replies *);
 
+/* The client has come: opens the lane in which it is written to. What there is for it leaves with the next
+ * flush. */
+int replies_client_open(struct replies *, uint32_t client, struct err *);
+
 /* Where the next reply to a client in that life is to be written: header and up to reply_max bytes.
  * Then replies_end, before anything else is done here, adds it. A reply to a life that is over goes
  * nowhere. */
@@ -46,9 +50,9 @@ void replies_step(struct replies *);
 /* The next flush writes all that there is to everybody: for who begins to lead. */
 void replies_rewind(struct replies *);
 
-/* What a snapshot has to carry. save writes at most save_bytes_max and returns how many; load takes
- * exactly those, or says that they cannot be right. */
-uint64_t replies_save_bytes_max(const struct replies *);
+/* What a snapshot has to carry. save writes save_bytes and returns how many; load takes exactly those, or
+ * says that they cannot be right. */
+uint64_t replies_save_bytes(const struct replies *);
 uint64_t replies_save(const struct replies *, unsigned char *out);
 bool replies_load(struct replies *, const unsigned char *in, uint64_t bytes);
 

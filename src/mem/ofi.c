@@ -779,6 +779,7 @@ const struct mem_ops ofi_ops = {
     .read_ring = ofi_read_ring,
     .poll = ofi_poll,
     .dead = ofi_dead,
+    .offer = ofi_offer,
     .bell = ofi_bell,
     .bell_later = ofi_bell_later,
     .doze = ofi_doze,

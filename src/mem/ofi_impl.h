@@ -320,6 +320,8 @@ struct ofi {
     struct lane **lane; /* by id */
     uint32_t lanes, lanes_room;
     struct chunk *chunks;
+    struct mem_lane_spec *offers; /* mem.offered of them */
+    uint32_t offers_room;
 
     struct region *region;
     uint32_t regions, regions_room;
@@ -394,6 +396,7 @@ void ofi_op_finish(struct link *, struct mem_op *, enum mem_status);
 /* ofi_lanes.c */
 int ofi_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count, struct mem_lane **,
                    struct err *);
+bool ofi_offer(struct mem *, struct mem_lane_spec *);
 bool ofi_lanes_ask(struct link *);
 bool ofi_lanes_wanted(struct link *, const struct ofi_want *, uint32_t count);
 bool ofi_lanes_answered(struct link *, const struct ofi_at *, uint32_t count);

@@ -150,6 +150,7 @@ void ofi_lanes_free(struct ofi *o)
         o->chunks = c->next;
         chunk_free(c);
     }
+    free(o->offers);
 }
 
 /* ---- opening ---- */
@@ -440,6 +441,37 @@ static bool put_off(struct link *l, const struct ofi_want *w)
     return true;
 }
 
+/* A client asks for a lane that it writes and we have not opened: who runs this node is told of it. */
+static bool offer_lane(const struct link *l, const struct mem_lane_spec *spec)
+{
+    struct ofi *o = l->node;
+
+    if (l->peer->host || spec->writer != l->peer->node || find_lane(o, spec))
+        return true;
+    if (o->mem.offered == o->offers_room) {
+        uint32_t room = o->offers_room ? 2 * o->offers_room : 64;
+        struct mem_lane_spec *more = realloc(o->offers, room * sizeof(*more));
+        if (!more)
+            return false;
+        o->offers = more;
+        o->offers_room = room;
+    }
+    o->offers[o->mem.offered++] = *spec;
+    return true;
+}
+
+bool ofi_offer(struct mem *m, struct mem_lane_spec *out)
+{
+    struct ofi *o = ofi_of(m);
+
+    while (m->offered > 0) {
+        *out = o->offers[--m->offered];
+        if (!find_lane(o, out))
+            return true;
+    }
+    return false;
+}
+
 /* Answers what was asked, now or before. False: the link is to be closed. */
 bool ofi_lanes_wanted(struct link *l, const struct ofi_want *want, uint32_t count)
 {
@@ -455,6 +487,8 @@ bool ofi_lanes_wanted(struct link *l, const struct ofi_want *want, uint32_t coun
         if (v == BROKEN)
             return false;
         if (v == NOT_YET) {
+            if (count && !offer_lane(l, &l->pending[i].spec))
+                return false;
             l->pending[left++] = l->pending[i];
             continue;
         }

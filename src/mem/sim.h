@@ -35,9 +35,12 @@ struct sim_costs {
 
 struct sim_options {
     uint64_t seed;
-    uint32_t nodes_max;         /* nodes are numbered 0 .. nodes_max-1 */
-    uint64_t delay_ns_min;      /* one way, between two different nodes */
-    uint64_t delay_ns_max;      /* the usual maximum */
+    uint32_t nodes_max;    /* nodes are numbered 0 .. nodes_max-1 */
+    uint32_t clients_from; /* from this number on they are clients; 0: none is */
+    bool
+        clients_forgotten; /* a new life may find what clients own or write blank, if it wrote it */
+    uint64_t delay_ns_min; /* one way, between two different nodes */
+    uint64_t delay_ns_max; /* the usual maximum */
     uint64_t delay_ns_spike;    /* a rare write takes up to this long (all later ones wait) */
     uint32_t spike_per_million; /* how rare: chance per write */
     uint32_t tear_per_million;  /* chance that a write lands in 2 to 4 pieces, words shuffled */

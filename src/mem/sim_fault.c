@@ -32,6 +32,7 @@ struct mem *sim_node_start(struct sim *w, uint32_t node)
     n->mem.incarnation = n->lives++;
     n->alive = n->reachable = true;
     n->paused = false;
+    sim_lanes_begin(w, node);
     sim_chan_kick_all(w, node);
     return &n->mem;
 }

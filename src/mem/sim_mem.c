@@ -65,17 +65,66 @@ struct sim_region *sim_region_get(struct sim *w, uint32_t owner, uint32_t region
     return r;
 }
 
+static void lane_blank(struct sim *w, struct sim_lane *l)
+{
+    for (uint32_t i = 0; i < l->own.spec.ctl_words; i++)
+        atomic_store_explicit(&l->own.ctl[i], 0, memory_order_relaxed);
+    /* The best forgery of a valid entry is one that was valid: often the old bytes stay. */
+    if (l->own.ring && rng_below(&w->draws, 2))
+        fill_garbage(w, l->own.ring, l->own.spec.ring_bytes);
+}
+
 void sim_region_lose(struct sim *w, struct sim_region *r)
 {
     r->born = false;
     r->promised = MEM_CLOSED;
-    for (struct sim_lane *l = r->lanes; l; l = l->next) {
-        for (uint32_t i = 0; i < l->own.spec.ctl_words; i++)
-            atomic_store_explicit(&l->own.ctl[i], 0, memory_order_relaxed);
-        /* The best forgery of a valid entry is one that was valid: often the old bytes stay. */
-        if (l->own.ring && rng_below(&w->draws, 2))
-            fill_garbage(w, l->own.ring, l->own.spec.ring_bytes);
+    for (struct sim_lane *l = r->lanes; l; l = l->next)
+        lane_blank(w, l);
+}
+
+static bool is_client(const struct sim *w, uint32_t node)
+{
+    return w->opt.clients_from != 0 && node >= w->opt.clients_from;
+}
+
+static bool opened_by_owner(const struct sim_lane *l)
+{
+    const struct sim_handle *h = l->handles;
+
+    while (h && h->node != l->own.spec.owner)
+        h = h->next;
+    return h && h->lane.ctl; /* taken away when a life ends */
+}
+
+/* A lane that a client writes and its owner has not opened is to be told of. */
+static void offer(struct sim *w, struct sim_lane *l)
+{
+    struct sim_node *owner = &w->nodes[l->own.spec.owner];
+
+    if (is_client(w, l->own.spec.writer) && !is_client(w, l->own.spec.owner) && owner->alive &&
+        !opened_by_owner(l)) {
+        l->offered = 0;
+        owner->mem.offered++;
+        if (w->on_touch)
+            w->on_touch(w->on_touch_ctx, owner->mem.self);
     }
+}
+
+/* What a client owns or writes may be blank again, and who begins a life is told of all clients. */
+void sim_lanes_begin(struct sim *w, uint32_t node)
+{
+    bool blank =
+        w->opt.clients_forgotten && w->nodes[node].lives > 1 && rng_below(&w->draws, 2) != 0;
+
+    w->nodes[node].mem.offered = 0;
+    for (uint32_t n = 0; n < w->opt.nodes_max && w->opt.clients_from != 0; n++)
+        for (struct sim_region *r = w->nodes[n].regions; r; r = r->next)
+            for (struct sim_lane *l = r->lanes; l; l = l->next) {
+                if (blank && l->own.spec.writer == node && (is_client(w, node) || is_client(w, n)))
+                    lane_blank(w, l);
+                if (n == node)
+                    offer(w, l);
+            }
 }
 
 static uint64_t lane_hash(const struct mem_lane_spec *s)
@@ -252,8 +301,27 @@ static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint3
                            s->kind, s->owner, s->region, s->writer, s->ctl_words, s->ring_bytes,
                            l->own.spec.ctl_words, l->own.spec.ring_bytes);
         out[i] = lane_handle(w, l, m->self);
+        if (s->writer == m->self)
+            offer(w, l);
     }
     return 0;
+}
+
+static bool op_offer(struct mem *m, struct mem_lane_spec *out)
+{
+    struct sim_node *n = node_of(m);
+
+    for (struct sim_region *r = n->regions; r; r = r->next)
+        for (struct sim_lane *l = r->lanes; l; l = l->next) {
+            if (!is_client(n->world, l->own.spec.writer) || l->offered == n->lives ||
+                opened_by_owner(l))
+                continue;
+            l->offered = n->lives;
+            *out = l->own.spec;
+            return true;
+        }
+    m->offered = 0;
+    return false;
 }
 
 static void op_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uint32_t region,
@@ -453,6 +521,7 @@ const struct mem_ops sim_mem_ops = {
     .read_ring = op_read_ring,
     .poll = op_poll,
     .dead = op_dead,
+    .offer = op_offer,
     .bell = op_bell,
 };
 

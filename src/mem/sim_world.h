@@ -81,6 +81,8 @@ struct sim_lane {
     struct sim_region *region;
     struct sim_lane *next; /* of the same region, in order of opening */
     struct sim_handle *handles;
+    uint32_t
+        offered; /* life of the owner, from 1, that was told of it; 0: none since its writer came */
 };
 
 struct sim_flow {
@@ -307,5 +309,6 @@ extern const struct mem_ops sim_mem_ops;
 struct sim_region *sim_region_get(struct sim *, uint32_t owner, uint32_t region);
 void sim_region_lose(struct sim *, struct sim_region *); /* its memory is gone */
 void sim_lanes_free(struct sim *);
+void sim_lanes_begin(struct sim *, uint32_t node); /* a life of the node */
 
 #endif

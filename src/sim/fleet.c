@@ -172,6 +172,22 @@ static void self_check(struct fleet_node *n)
     }
 }
 
+/* Clients that have come are met, now or later. */
+static int meet_clients(struct fleet_node *n)
+{
+    struct mem_lane_spec offer;
+    struct err e = {""};
+    int met = 0;
+    for (; mem_offer(n->mem, &offer); met++)
+        for (uint32_t i = 0; i < n->members; i++) {
+            const struct host_unit *u = &n->member[i].unit;
+            if (u->client_open && u->group == offer.region &&
+                u->client_open(u->of, &offer, &e) != 0)
+                n->fleet->calls->violated(n, "opens", e.text);
+        }
+    return met;
+}
+
 /* One round of all replicas. Now and then only half of it is made before time passes. */
 static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
 {
@@ -182,6 +198,8 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
         work += n->member[i].unit.post(n->member[i].unit.of, now);
     if (half != 1)
         work += mem_poll(n->mem);
+    if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
+        work += meet_clients(n);
     for (uint32_t i = 0; i < n->members; i++) {
         struct fleet_member *m = &n->member[i];
         if (half != 1)
@@ -396,6 +414,8 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
 {
     struct sim_options so = *options;
     so.nodes_max = f->hosts + f->clients;
+    so.clients_from = f->hosts;
+    so.clients_forgotten = true;
     CHECK(f->hosts <= CHAOS_HOSTS_MAX && so.nodes_max <= CHAOS_NODES_MAX);
     f->sim = sim_open(&so, e);
     if (f->sim == NULL)

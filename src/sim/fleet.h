@@ -87,7 +87,7 @@ struct fleet {
     uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
 };
 
-/* Opens the memory (nodes_max is filled in) and makes the nodes; nobody is up. */
+/* Opens the memory (nodes_max and clients_from are filled in) and makes the nodes; nobody is up. */
 int fleet_open(struct fleet *, const struct sim_options *, struct err *);
 /* Ends all lives, adds up terms and snapshots of members, which stay until fleet_free. */
 void fleet_close(struct fleet *);

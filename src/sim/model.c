@@ -316,6 +316,7 @@ static int sim_part_open(struct model *m, struct err *e)
     const struct sim_options so = {
         .seed = m->opt.seed,
         .nodes_max = m->hosts + m->opt.clients,
+        .clients_from = m->hosts,
         .delay_ns_min = (uint64_t)c->write_ns,
         .delay_ns_max = (uint64_t)c->write_ns,
         .lost_after_ns = 1000 * MS,
