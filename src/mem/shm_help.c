@@ -631,7 +631,6 @@ int helper_start(struct shm *s, int listen_fd, struct err *e)
         return err_set(e, ERR_NOMEM, "open node %s: no memory", s->self->name);
     }
     h->s = s;
-    h->waits = w;
     h->listen_fd = listen_fd;
     s->helper = h;
     int rc = helper_prepare(h, e);
@@ -678,7 +677,6 @@ void helper_free(struct shm *s)
     if (h->listen_fd >= 0)
         close(h->listen_fd);
     free(h->spare);
-    free(h->waits);
     free(h);
     s->helper = NULL;
 }

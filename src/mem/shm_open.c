@@ -408,7 +408,7 @@ static bool handed_over(struct shm *s)
 {
     for (uint32_t i = 0; i < s->hosts_count; i++) {
         struct peer *p = s->hosts[i];
-        if (p != s->self && p->connections && atomic_load(&p->acked) < s->version &&
+        if (p != s->self && p->connections && atomic_load(&p->acked) < outlet_version(s, &s->out) &&
             node_alive(s, p->name))
             return false;
     }
