@@ -79,7 +79,7 @@ struct log_options {
     uint32_t window_bytes; /* most that is written and not committed; 0: log_bytes / 2 */
     uint32_t snap_bytes;   /* ring of a snapshot lane; 0: 64 KiB */
 
-    uint64_t heartbeat_ns; /* 0: 10 ms */
+    uint64_t heartbeat_ns; /* 0: 15 ms */
     uint64_t suspect_ns;   /* silence after which a leader counts as hung; 0: 60 ms */
     uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 200 us */
     uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */

@@ -13,7 +13,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PAGE_EVERY_NS = 2000000 };
+enum {
+    PAGE_EVERY_NS = 2000000, /* how often the page is filled while there is work, */
+    PAGE_IDLE_NS = 50000000, /* and while there is none: it costs more than the heartbeats */
+};
 
 /* A replica of one group on this host. */
 struct place {
@@ -35,7 +38,8 @@ struct tram_host {
     uint32_t places;
     struct host loop;
     struct api_page *page;
-    uint64_t page_ns;
+    uint64_t page_ns; /* when it was last filled */
+    bool page_old;    /* there was work since */
 };
 
 /* ---- the page ---- */
@@ -93,9 +97,10 @@ void api_page_close(struct api_page *p, struct mem *m, const char *host, uint32_
 
 static void page_fill(struct tram_host *h, uint64_t now_ns)
 {
-    if (now_ns < h->page_ns)
+    if (now_ns - h->page_ns < (h->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS))
         return;
-    h->page_ns = now_ns + PAGE_EVERY_NS;
+    h->page_ns = now_ns;
+    h->page_old = false;
     struct api_page *p = h->page;
     for (uint32_t i = 0; i < h->places; i++) {
         struct tram_replica_stats s;
@@ -264,7 +269,8 @@ void tram_host_close(struct tram_host *h)
 static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
-    page_fill(h, clock_now_ns());
+    h->page_old |= work > 0;
+    page_fill(h, h->loop.round_ns);
     for (uint32_t i = 0; i < h->places; i++) {
         if (h->place[i].machine.failure)
             return api_error(error,

@@ -23,7 +23,7 @@ enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is
     X(source_bytes, POWER, 4 << 10, 256 << 20, 0,                                                  \
       "each client's ring at a replica: a power of two, 4 largest messages or more")               \
     X(reply_max, SIZE, 0, 64 << 10, 64, "largest reply of the state machine")                      \
-    X(heartbeat_ms, NUMBER, 1, 10000, 10, "how often replicas show that they live")                \
+    X(heartbeat_ms, NUMBER, 1, 10000, 15, "how often replicas show that they live")                \
     X(suspect_ms, NUMBER, 2, 60000, 60, "silence after which a leader counts as hung")             \
     X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")
 

@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/say.h"
 
+#include <sched.h>
+
 enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
@@ -120,6 +122,7 @@ static int round_of(struct host *h, uint64_t now_ns, bool all)
     int work = 0;
     /* The followers' turns are spread, so that no round has to carry them all. */
     uint32_t turn = h->turn++;
+    h->round_ns = now_ns;
     for (uint32_t i = 0; i < h->units; i++) {
         struct host_unit *u = &h->unit[i];
         if (all || u->leads || (turn + i) % HOST_FOLLOW_EVERY == 0)
@@ -149,43 +152,53 @@ int host_turn(struct host *h, uint64_t now_ns)
     return round_of(h, now_ns, h->units < HOST_FOLLOW_EVERY);
 }
 
-static uint64_t sleep_until(const struct host *h, uint64_t now_ns)
+static uint64_t sleep_until(const struct host *h)
 {
     uint64_t until = UINT64_MAX;
     for (uint32_t i = 0; i < h->units; i++) {
         uint64_t next = h->unit[i].next_ns(h->unit[i].of);
         until = next < until ? next : until;
     }
-    bool active = now_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
-    uint64_t soon = now_ns + h->opt.active_ns;
+    bool active = h->round_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
+    uint64_t soon = h->round_ns + h->opt.active_ns;
     return active && soon < until ? soon : until;
+}
+
+static int found_work(struct host *h, int work)
+{
+    h->worked_ns = h->round_ns;
+    h->idle_rounds = 0;
+    return work;
 }
 
 int host_step(struct host *h)
 {
-    uint64_t now = clock_now_ns();
-    int work = host_turn(h, now);
-    if (work > 0) {
-        h->worked_ns = now;
-        h->idle_rounds = 0;
-        return work;
+    /* One round is enough for who wakes by the clock. */
+    if (!h->slept_out) {
+        uint64_t now = clock_now_ns();
+        int work = host_turn(h, now);
+        if (work > 0)
+            return found_work(h, work);
+        bool yield = ++h->idle_rounds % ROUNDS_PER_YIELD == 0;
+        if (h->opt.wait == HOST_SPIN) {
+            if (yield)
+                sched_yield();
+            return 0;
+        }
+        bool spin = h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns;
+        if (spin && (!yield || crowd_yield(&h->crowd, now)))
+            return 0;
     }
-    h->idle_rounds++;
-    bool spin = h->opt.wait == HOST_SPIN ||
-                (h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns);
-    if (spin && (h->idle_rounds % ROUNDS_PER_YIELD != 0 || crowd_yield(&h->crowd, now) ||
-                 h->opt.wait == HOST_SPIN))
-        return 0;
+    h->slept_out = false;
     mem_doze(h->opt.mem);
-    now = clock_now_ns();
-    work = host_round(h, now); /* of all: what is not seen now is slept over */
+    int work = host_round(h, clock_now_ns()); /* of all: what is not seen now is slept over */
     if (work > 0) {
-        h->worked_ns = now;
-        h->idle_rounds = 0;
         mem_rouse(h->opt.mem);
-        return work;
+        return found_work(h, work);
     }
     h->sleeps++;
-    mem_sleep(h->opt.mem, sleep_until(h, now));
+    uint64_t until = sleep_until(h);
+    mem_sleep(h->opt.mem, until);
+    h->slept_out = clock_now_ns() >= until;
     return 0;
 }

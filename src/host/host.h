@@ -52,7 +52,9 @@ struct host {
     struct host_unit unit[HOST_UNITS_MAX];
     uint32_t units;
     uint16_t unit_of[DST_GROUPS_MAX]; /* by group, plus one; 0: not here */
+    uint64_t round_ns;                /* time of the last round */
     uint64_t worked_ns;               /* when there was last something to do */
+    bool slept_out;                   /* it slept until its time, and nobody woke it */
     uint64_t idle_rounds;
     struct crowd crowd;
     uint32_t turn; /* rounds so far */

@@ -112,7 +112,7 @@ int replica_open(const struct replica_options *options, struct replica **out, st
         return err_set(e, ERR_NOMEM, "no memory for a replica");
     }
     o.suspect_ns = o.suspect_ns ? o.suspect_ns : 60 * UINT64_C(1000000);
-    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 10 * UINT64_C(1000000);
+    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 15 * UINT64_C(1000000);
     r->opt = o;
     r->protocol = protocols[o.protocol];
     snap_open(&r->snap, &(struct snap_options){

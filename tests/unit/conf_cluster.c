@@ -108,7 +108,7 @@ static void has_defaults(const struct cluster *c)
 {
     assert_true(c->clients == 64 && c->payload_max == 16384 && c->log_bytes == 262144);
     assert_true(c->source_bytes == 65536 && c->reply_max == 64);
-    assert_true(c->heartbeat_ms == 10 && c->suspect_ms == 60 && c->detach_ms == 50);
+    assert_true(c->heartbeat_ms == 15 && c->suspect_ms == 60 && c->detach_ms == 50);
     assert_true(c->wait == CLUSTER_WAIT_AUTO && !c->durable && c->runtime_dir[0] == '\0');
 }
 
@@ -708,8 +708,8 @@ static void cluster__refuses_a_payload_too_large_for_the_log(void **state)
 static void cluster__refuses_a_hasty_suspicion(void **state)
 {
     (void)state;
-    refused("suspect_ms: 15\n" HOSTS GROUPS, 1, "suspect_ms (15)", "twice heartbeat_ms (10)",
-            "20 or more", NULL);
+    refused("suspect_ms: 15\n" HOSTS GROUPS, 1, "suspect_ms (15)", "twice heartbeat_ms (15)",
+            "30 or more", NULL);
     refused("heartbeat_ms: 100\n" HOSTS GROUPS, 1, "suspect_ms (60)", "200 or more", NULL);
 }
 
