@@ -8,6 +8,7 @@ enum {
     SOURCE_BYTES_DEFAULT = 64 << 10,
     SNAP_BYTES_DEFAULT = 64 << 10,
     SOURCES_MAX = 1 << 20,
+    LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
 };
 
 /* The legal moves of a replica; everything else is a mistake of ours. */
@@ -66,6 +67,7 @@ void log_step_down(struct log *l, bool failed)
     if (PLANTED(failed_cursor) && l->state == LOG_SYNC)
         l->applied = max_u64(l->applied, l->chain_end);
     l->comparing = l->n;
+    l->at_rest = false;
     l->rec.step = REC_IDLE;
     if (failed)
         oracle_failed(&l->oracle);
@@ -548,7 +550,7 @@ static void ask_oracle(struct log *l)
                     mem_dead(l->mem, l->opt.nodes[leader]);
     if (!headless && l->now_ns < l->ask_ns)
         return;
-    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / 16;
+    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
     oracle_watch(&l->oracle, view, l->now_ns);
@@ -570,8 +572,13 @@ int log_post(struct log *l, uint64_t now_ns)
         return l->state != LOG_FOLLOWER;
     case LOG_CANDIDATE:
         return 0;
-    case LOG_SYNC:
     case LOG_LEADER:
+        /* Of many groups most have nothing to do, and the messages of the others wait meanwhile. */
+        if (l->at_rest && now_ns < l->look_ns && sources_silent(l))
+            return 0;
+        l->at_rest = false;
+        return lead_post(l);
+    case LOG_SYNC:
         return lead_post(l);
     }
     return 0;
@@ -585,6 +592,8 @@ int log_settle(struct log *l, uint64_t now_ns)
     int work = 0;
     if (l->ballot != 0) {
         uint64_t promised = mem_promised(l->mem, l->opt.region);
+        if (l->at_rest && promised == l->ballot && l->dirty_count == 0)
+            return 0;
         l->ballot_seen = max_u64(l->ballot_seen, promised == MEM_CLOSED ? 0 : promised);
         if (promised > l->ballot && !PLANTED(one_ballot) && !PLANTED(self_unchecked))
             log_step_down(l, true);
@@ -594,8 +603,11 @@ int log_settle(struct log *l, uint64_t now_ns)
     if (l->state == LOG_SYNC || l->state == LOG_LEADER)
         work += lead_settle(l);
     work += apply_decided(l);
-    if (l->state == LOG_LEADER)
+    if (l->state == LOG_LEADER) {
         sources_ack(l);
+        l->at_rest = lead_at_rest(l);
+        l->look_ns = now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    }
     if (l->behind)
         work += snap_take(l);
     return work;

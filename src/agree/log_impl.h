@@ -145,6 +145,9 @@ struct log {
     uint64_t row_sent_applied;
     uint64_t row_marks;
 
+    bool at_rest;     /* leader: there was nothing to do, and is not until a source writes */
+    uint64_t look_ns; /* when to look at everything all the same */
+
     uint64_t stuck_ns; /* leader: since when there has been no room; 0: there is */
     uint32_t stuck_rank;
 
@@ -260,6 +263,7 @@ void lead_sync_own(struct log *);
 void lead_sync_peer(struct log *, uint32_t rank);
 int lead_post(struct log *);
 int lead_settle(struct log *);
+bool lead_at_rest(const struct log *);
 void lead_note_stuck(struct log *, uint32_t who);
 uint64_t lead_room_end(const struct log *, uint32_t *who);
 void lead_send_batch(struct log *, uint64_t end);
@@ -274,6 +278,7 @@ void sources_init(struct log *);
 void source_add(struct log *, uint32_t source, struct source);
 void sources_serve(struct log *);
 int sources_take(struct log *);
+bool sources_silent(struct log *);
 void sources_ack(struct log *);
 void sources_look_after(struct log *);
 void source_dirty(struct log *, uint32_t source);

@@ -311,6 +311,7 @@ static int catch_up(struct log *l, uint32_t rank)
 void lead_send_batch(struct log *l, uint64_t end)
 {
     uint64_t from = l->tail;
+    l->at_rest = false;
     l->tail = end;
     l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->n; q++) {
@@ -494,6 +495,20 @@ static int peers_settle(struct log *l)
         }
     }
     return work + compare_step(l);
+}
+
+/* Everything is written, committed, told and applied, at all replicas. */
+bool lead_at_rest(const struct log *l)
+{
+    if (!l->serving || l->commit != l->tail || l->applied != l->commit || l->snap_to < l->n ||
+        l->dirty_count > 0)
+        return false;
+    for (uint32_t q = 0; q < l->n; q++) {
+        const struct peer *p = &l->peer[q];
+        if (p->phase != PEER_LIVE || p->flow.status != MEM_DONE || p->commit_sent != l->commit)
+            return false;
+    }
+    return true;
 }
 
 int lead_settle(struct log *l)

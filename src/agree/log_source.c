@@ -173,23 +173,30 @@ static void links_make(struct log *l)
     sources_look_after(l);
 }
 
+/* Nearly all have nothing, nearly always: this much is all that they cost. */
+static bool link_silent(const struct source_link *link)
+{
+    return atomic_load_explicit(link->guard, memory_order_acquire) <= link->source->cursor &&
+           !PLANTED(edge_unguarded) && !PLANTED(edge_old_lap);
+}
+
 static bool link_take(struct log *l, const struct source_link *link, struct fill *b)
 {
-    struct source *s = link->source;
-    /* Nearly all have nothing, nearly always: this much is all that they cost. */
-    if (atomic_load_explicit(link->guard, memory_order_acquire) <= s->cursor &&
-        !PLANTED(edge_unguarded) && !PLANTED(edge_old_lap))
-        return true;
-    return take_from(l, (uint32_t)(s - l->source), link->way, b);
+    return link_silent(link) || take_from(l, (uint32_t)(link->source - l->source), link->way, b);
+}
+
+static uint32_t cold_next(struct log *l)
+{
+    if (++l->link_cold >= l->links || l->link_cold < l->links_hot)
+        l->link_cold = l->links_hot;
+    return l->link_cold;
 }
 
 /* Of several writers of a source one writes, and that seldom changes: the others are looked at in turn, one
  * a round, and change places with the first if they have something. */
 static void cold_take(struct log *l, struct fill *b)
 {
-    if (++l->link_cold >= l->links || l->link_cold < l->links_hot)
-        l->link_cold = l->links_hot;
-    struct source_link *link = &l->link[l->link_cold], *hot = &l->link[link->source->hot];
+    struct source_link *link = &l->link[cold_next(l)], *hot = &l->link[link->source->hot];
     uint64_t cursor = link->source->cursor;
     link_take(l, link, b);
     if (link->source->cursor != cursor) {
@@ -221,6 +228,20 @@ int sources_take(struct log *l)
         return 0;
     lead_send_batch(l, b.end);
     return 1;
+}
+
+/* True if sources_take would find nothing, as far as it looks in one round. */
+bool sources_silent(struct log *l)
+{
+    if (l->links_of != l->mem->lanes_moved + 1)
+        return false;
+    for (uint32_t i = 0; i < l->links_hot; i++)
+        if (!link_silent(&l->link[i]))
+            return false;
+    if (l->links == l->links_hot || link_silent(&l->link[cold_next(l)]))
+        return true;
+    l->link_cold--; /* it is the next to be looked at */
+    return false;
 }
 
 /* Now and then: what was told on a way that broke may not have arrived, and what was not told is due. */

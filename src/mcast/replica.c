@@ -360,7 +360,10 @@ int replica_settle(struct replica *r, uint64_t now_ns)
     if (leading) {
         if (!r->led)
             begin_to_lead(r);
-        work += write_out(r, now_ns);
+        /* Where nothing was applied there is nothing to write. */
+        if (work > 0 || !r->led || now_ns >= r->step_ns || r->protocol->settle ||
+            replies_waiting(r->replies))
+            work += write_out(r, now_ns);
     }
     r->led = leading;
     return work;

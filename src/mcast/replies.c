@@ -172,6 +172,11 @@ static void stream_flush(struct replies *r, uint32_t client)
     mem_bell_later(m, node);
 }
 
+bool replies_waiting(const struct replies *r)
+{
+    return r->dirty_count > 0;
+}
+
 int replies_flush(struct replies *r)
 {
     int done = 0;

@@ -41,6 +41,9 @@ int replies_client_open(struct replies *, uint32_t client, struct err *);
 struct reply *replies_begin(struct replies *, uint32_t client, uint16_t life);
 void replies_end(struct replies *, uint32_t client, struct reply *);
 
+/* True if something was added that is not written out. */
+bool replies_waiting(const struct replies *);
+
 /* Writes out what was added and rings for those who get it. Returns how many clients have all. */
 int replies_flush(struct replies *);
 
