@@ -447,8 +447,10 @@ static int apply_decided(struct log *l)
         return 0;
     uint32_t w = (uint32_t)(promised % l->n);
     struct mem_lane *lane = l->lane[l->me][w];
-    if (lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
+    if (lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised) {
+        snap_notice(l); /* perhaps that is why */
         return 0;
+    }
     uint64_t end = mem_word(lane, LOG_COMMIT);
     if (PLANTED(nonzero_present) && w != l->me) {
         /* T12: take whatever looks like an entry, as the papers' pseudocode does. */

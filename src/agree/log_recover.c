@@ -319,7 +319,8 @@ uint64_t recover_keep_from(const struct log *l, uint64_t start, uint64_t end)
     return from;
 }
 
-/* Copies that from the lane that we followed. Not needed if our own lane goes on from before. */
+/* Copies that from the run that we followed; not needed if our own lane goes on from before. The copy at
+ * a slower replica may reach back further than ours, which began where our snapshot ended. */
 static void rec_keep(struct log *l)
 {
     l->chain_base = l->chain_end = l->applied;
@@ -328,12 +329,22 @@ static void rec_keep(struct log *l)
         return;
     if (l->follow >= l->n || l->follow == l->me)
         return;
-    const uint64_t *head = l->peer[l->me].head[l->follow];
-    if (head[LOG_RUN] != l->follow_ballot || l->peer[l->me].run[l->follow] != l->follow_ballot)
-        return;
-    uint64_t from = recover_keep_from(l, head[LOG_START], head[LOG_GUARD]);
-    if (from < l->applied)
-        rec_read(l, l->me, l->follow, from, l->applied, l->chain);
+    uint64_t best = l->applied;
+    uint32_t at = l->me;
+    for (uint32_t i = 0; i < l->n; i++) {
+        uint32_t q = (l->me + i) % l->n; /* our own first */
+        const uint64_t *head = l->peer[q].head[l->follow];
+        if (!(l->rec.quorum >> q & 1) || head[LOG_RUN] != l->follow_ballot ||
+            l->peer[q].run[l->follow] != l->follow_ballot || head[LOG_GUARD] < l->applied)
+            continue;
+        uint64_t from = recover_keep_from(l, head[LOG_START], head[LOG_GUARD]);
+        if (from < best) {
+            best = from;
+            at = q;
+        }
+    }
+    if (best < l->applied)
+        rec_read(l, at, l->follow, best, l->applied, l->chain);
 }
 
 /* A lane of the quorum that holds decided entries from pos on; returns how far. */

@@ -638,6 +638,37 @@ static void log__row_from_before_is_not_taken_for_lateness(void **state)
     assert_clean(g);
 }
 
+/* Rank 1 came back by a snapshot, so what it has of the log begins there; rank 2 is slower and has not
+ * come so far when the leader dies and rank 1 takes over. What rank 2 lacks stands in its own memory, and
+ * it goes on without a snapshot. */
+static void log__what_a_slow_follower_lacks_is_found_at_it(void **state)
+{
+    (void)state;
+    struct group *g = group_open(&(struct group_options){.replicas = 3, .seed = 1});
+    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
+    group_send(g, 0, 40);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    group_crash(g, 1, false); /* so that its lanes begin anew */
+    group_hold(g, 2, true);
+    for (uint32_t i = 0; i < 5; i++)
+        group_send(g, 0, 100);
+    GROUP_WAIT(g, g->client[0].done_count == 6, GROUP_ELECT_NS);
+    group_start(g, 1);
+    GROUP_WAIT(g, group_stats(g, 0).live == 3 && group_even(g), GROUP_ELECT_NS);
+    group_send(g, 0, 40);
+    GROUP_WAIT(g, group_stats(g, 1).messages == 1, GROUP_HEARTBEAT_NS);
+    group_crash(g, 0, true);
+    group_lie(g, 1, 0, true); /* that is: it hears of it at once */
+    GROUP_WAIT(g, sim_promised(g->sim, 2, GROUP_REGION) % 3 == 1, GROUP_HEARTBEAT_NS);
+    GROUP_SETUP(g, group_stats(g, 2).applied < group_stats(g, 1).applied);
+    group_hold(g, 2, false);
+    GROUP_WAIT(g, group_leader(g) == 1 && group_even(g), GROUP_HEARTBEAT_NS);
+    GROUP_MUST(g, "no snapshot", offer_word(g, 1, 2, SNAP_ID) == 0);
+    GROUP_MUST(g, "no snapshot", group_stats(g, 2).snapshots_loaded == 0);
+    assert_clean(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -656,6 +687,7 @@ int main(void)
         cmocka_unit_test(log__knows_what_was_taken),
         cmocka_unit_test(log__offer_to_a_past_life_is_withdrawn),
         cmocka_unit_test(log__row_from_before_is_not_taken_for_lateness),
+        cmocka_unit_test(log__what_a_slow_follower_lacks_is_found_at_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
