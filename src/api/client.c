@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "check/trace.h"
-#include "host/crowd.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,6 @@ struct tram_client {
     uint64_t finished;             /* messages */
     const struct api_world *world; /* NULL: shared memory */
     void *world_ctx;
-    struct crowd crowd;
 };
 
 static uint64_t now_ns(const struct tram_client *c)
@@ -105,7 +104,6 @@ static int take_place(struct tram_client *c, struct err *e)
 
 static int caster_make(struct tram_client *c, struct err *e)
 {
-    c->crowd.mem = c->mem;
     struct caster_options o = {
         .mem = c->mem,
         .protocol = c->cluster->protocol,
@@ -290,9 +288,11 @@ static int wait_here(struct tram_client *c, uint64_t timeout_ns)
         now = clock_now_ns();
         if (now - start >= timeout_ns)
             return 0;
-        if (now - start < SPIN_NS &&
-            (rounds % ROUNDS_PER_YIELD != 0 || crowd_yield(&c->crowd, now)))
+        if (now - start < SPIN_NS) {
+            if (rounds % ROUNDS_PER_YIELD == 0)
+                sched_yield();
             continue;
+        }
         mem_doze(c->mem);
         done = tram_client_poll(c);
         if (done > 0) {
