@@ -268,8 +268,14 @@ static void copy_past(const struct shm *s, const struct segment *g, const struct
     for (const struct part *past = s->past_parts; past; past = past->next)
         for (uint32_t i = 0; i < past->lanes; i++, to++) {
             const struct segment_lane *from = &past->dir[i];
-            memcpy(g->at + to->ctl_at, past->segment->at + from->ctl_at, to->spec.ctl_words * 8ul);
-            if (to->spec.ring_bytes)
+            const uint64_t *words = (const uint64_t *)(past->segment->at + from->ctl_at);
+            uint64_t used = 0;
+            for (uint32_t k = 0; k < to->spec.ctl_words; k++)
+                used |= words[k];
+            memcpy(g->at + to->ctl_at, words, to->spec.ctl_words * 8ul);
+            /* Without a word that speaks of it nothing in a ring counts, and most lanes are of those who
+             * never led. */
+            if (used && to->spec.ring_bytes)
                 memcpy(g->at + to->ring_at, past->segment->at + from->ring_at, to->spec.ring_bytes);
         }
 }
