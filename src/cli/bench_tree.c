@@ -358,30 +358,45 @@ static void serve_timed(struct bench *b, uint64_t now_ns)
         b->served_ns += clock_thread_ns() - cpu;
 }
 
+/* Looks for replies, and now and then at the clock; false after the deadline. */
+static bool look(struct bench *b, struct user *u, uint64_t *now, uint64_t deadline_ns)
+{
+    if (b->args.layout == BENCH_SINGLE)
+        serve_round(b, *now);
+    b->looks++;
+    if (caster_poll(u->caster, *now) > 0)
+        return true;
+    if (b->args.layout == BENCH_PROCS && b->looks % IDLE_POLLS == 0)
+        sched_yield();
+    if (b->looks % LOOK_EVERY != 0)
+        return true;
+    *now = clock_now_ns();
+    mem_poll(u->mem);
+    return *now <= deadline_ns;
+}
+
 /* Waits until the client has nothing under way; false if that is not so at the deadline. */
 static bool await(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
 {
-    for (uint32_t polls = 1; caster_outstanding(u->caster) > 0; polls++) {
-        if (b->args.layout == BENCH_SINGLE)
-            serve_round(b, now);
-        b->looks++;
-        if (caster_poll(u->caster, now) > 0)
-            continue;
-        if (b->args.layout == BENCH_PROCS && polls % IDLE_POLLS == 0)
-            sched_yield();
-        if (polls % LOOK_EVERY == 0) {
-            now = clock_now_ns();
-            mem_poll(u->mem);
-            if (now > deadline_ns)
-                return false;
-        }
-    }
+    while (caster_outstanding(u->caster) > 0)
+        if (!look(b, u, &now, deadline_ns))
+            return false;
+    return true;
+}
+
+/* Casts the next message as soon as there is room for it. The first replies may come before the client has all of
+ * its leader's memory, where it is told what was taken. */
+static bool cast_one(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
+{
+    while (cast_next(b, u) != 0)
+        if (!look(b, u, &now, deadline_ns))
+            return false;
     return true;
 }
 
 static bool send_one(struct bench *b, struct user *u, uint64_t now, uint64_t deadline_ns)
 {
-    if (cast_next(b, u) != 0)
+    if (!cast_one(b, u, now, deadline_ns))
         return false;
     caster_flush(u->caster);
     return await(b, u, now, deadline_ns);
@@ -697,7 +712,8 @@ static bool measure_turn(struct bench *b, enum bench_part part, struct model_wor
     struct model_work before[2] = {{{0}, 0}};
     memset(work, 0, 2 * sizeof(*work));
     /* Who looks for replies looks differently if none is due. */
-    if (part == BENCH_LOOK && cast_next(b, &b->user[0]) != 0)
+    uint64_t give_up = now + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+    if (part == BENCH_LOOK && !cast_one(b, &b->user[0], now, give_up))
         return false;
     add_hosts(b, &before[HOSTS]);
     add_clients(b, &before[apart]);
@@ -719,7 +735,7 @@ static bool measure_turn(struct bench *b, enum bench_part part, struct model_wor
         work[CLIENTS].count[MODEL_COST_clock_ns] = laps; /* measure_throughput has it */
     if (part == BENCH_LOOK) {
         caster_flush(b->user[0].caster);
-        done &= await(b, &b->user[0], now, now + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000));
+        done &= await(b, &b->user[0], now, give_up);
     }
     return done;
 }
