@@ -222,9 +222,9 @@ static void ambush_event(void *ctx, uint64_t arg)
     if (c->calm || c->life[host] != arg >> 8 || !c->calls->is_up(c->ctx, host))
         return;
     uint64_t pick = rng_below(c->rng, 4);
-    if (pick < 2)
+    if (pick < (c->duels ? 1 : 2))
         fault_crash(c, host);
-    else if (pick == 2)
+    else if (pick < 3)
         fault_isolate(c, host);
     else
         fault_pause(c, host);
@@ -232,9 +232,10 @@ static void ambush_event(void *ctx, uint64_t arg)
 
 void chaos_ambush(struct chaos *c, uint32_t host)
 {
-    if (c->every_ns != 0 && !c->calm && rng_below(c->rng, 8) == 0)
-        sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, 6 * c->unit_ns), ambush_event, c,
-               c->life[host] << 8 | host);
+    uint64_t spared = c->duels ? 2 : 8;
+    if (c->every_ns != 0 && !c->calm && rng_below(c->rng, spared) == 0)
+        sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, (c->duels ? 3 : 6) * c->unit_ns),
+               ambush_event, c, c->life[host] << 8 | host);
 }
 
 void chaos_draw(struct chaos *c)

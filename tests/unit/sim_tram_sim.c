@@ -568,6 +568,7 @@ static void tram_sim__chaos_strikes_and_breaks_nothing(void **state)
         MUST(&t, tram_sim_check(t.sim, NULL, &t.error));
         tram_sim_heal(t.sim);
         all_have(&t, RED, sum);
+        MUST(&t, tram_sim_run(t.sim, 100 * MS, &t.error)); /* all have tried again */
         uint64_t before = tram_sim_now(t.sim);
         add(&t, RED, 1, 0);
         assert_true(tram_sim_now(t.sim) - before < MS); /* as quick as before */
