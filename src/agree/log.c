@@ -170,6 +170,8 @@ static int settle_options(struct log_options *o, struct err *e)
     }
     if (o->window_bytes > o->log_bytes / 2)
         return bad_option(e, "window_bytes is at most half of log_bytes");
+    if (o->window_bytes < entry_size(o->payload_max))
+        return bad_option(e, "window_bytes is smaller than the largest message");
     o->heartbeat_ns = o->heartbeat_ns ? o->heartbeat_ns : 15 * UINT64_C(1000000);
     o->suspect_ns = o->suspect_ns ? o->suspect_ns : 60 * UINT64_C(1000000);
     o->stagger_ns = o->stagger_ns ? o->stagger_ns : 200 * UINT64_C(1000);

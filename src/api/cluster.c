@@ -60,8 +60,13 @@ static int settle(struct tram_cluster *c, struct err *e)
         .client_node = f->hosts,
         .body_max = f->payload_max ? f->payload_max : 8, /* 0 would mean the default */
         .reply_max = f->reply_max,
+        .reply_bytes = f->reply_bytes,
         .source_bytes = f->source_bytes,
+        .edge_bytes = f->edge_bytes,
         .log_bytes = f->log_bytes,
+        .batch_bytes = f->batch_bytes,
+        .window_bytes = f->window_bytes,
+        .snap_bytes = f->snap_bytes,
     };
     /* Without a tree the file need not have one: parents may form anything, and are not used. */
     if (c->protocol == MCAST_GENUINE)

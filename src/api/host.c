@@ -11,11 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
     PAGE_EVERY_NS = 2000000, /* how often the page is filled while there is work, */
     PAGE_IDLE_NS = 50000000, /* and while there is none: it costs more than the heartbeats */
+    FDS_OF_CLIENT = 2,       /* its connection, and what we write to it */
+    FDS_OF_HOST = 16,        /* the same, and what is held of it for the time after it is killed */
+    FDS_OWN = 64,
 };
 
 /* A replica of one group on this host. */
@@ -95,10 +99,11 @@ void api_page_close(struct api_page *p, struct mem *m, const char *host, uint32_
     munmap(p, page_bytes(replicas));
 }
 
-static void page_fill(struct tram_host *h, uint64_t now_ns)
+/* Now and then; false: not yet. */
+static bool page_fill(struct tram_host *h, uint64_t now_ns)
 {
     if (now_ns - h->page_ns < (h->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS))
-        return;
+        return false;
     h->page_ns = now_ns;
     h->page_old = false;
     struct api_page *p = h->page;
@@ -122,6 +127,7 @@ static void page_fill(struct tram_host *h, uint64_t now_ns)
 #undef SHOW
     }
     atomic_store_explicit(&p->updated_ns, now_ns, memory_order_release);
+    return true;
 }
 
 /* ---- the machine ---- */
@@ -195,10 +201,38 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
     return 0;
 }
 
+/* Better refused now than when the thousandth client comes. */
+static int check_descriptors(const struct tram_host *h, const char *trace_dir, struct err *e)
+{
+    const struct tram_cluster *c = h->cluster;
+    struct rlimit limit;
+    uint64_t rest = FDS_OWN + FDS_OF_HOST * (uint64_t)c->conf->hosts;
+    for (uint32_t g = 0; trace_dir && g < c->conf->groups; g++)
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            rest += c->group[g].nodes[q] == h->index;
+    uint64_t needed = rest + FDS_OF_CLIENT * (uint64_t)c->sizes.clients;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+        return 0;
+    if (limit.rlim_cur < rest + FDS_OF_CLIENT)
+        return err_set(e, ERR_SYSTEM,
+                       "host %s needs %llu descriptors and may have %llu; raise the limit (ulimit "
+                       "-n)",
+                       c->conf->host[h->index].name, (unsigned long long)needed,
+                       (unsigned long long)limit.rlim_cur);
+    return err_set(e, ERR_SYSTEM,
+                   "host %s needs %llu descriptors for %u clients and may have %llu; raise the "
+                   "limit (ulimit -n), or set clients in the cluster file to %llu or less",
+                   c->conf->host[h->index].name, (unsigned long long)needed, c->sizes.clients,
+                   (unsigned long long)limit.rlim_cur,
+                   (unsigned long long)((limit.rlim_cur - rest) / FDS_OF_CLIENT));
+}
+
 static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
-    int rc = api_join(c, &c->host[h->index], &h->mem, e);
+    int rc = check_descriptors(h, trace_dir, e);
+    if (rc == 0)
+        rc = api_join(c, &c->host[h->index], &h->mem, e);
     if (rc != 0)
         return rc;
     static const enum host_wait waits[] = {
@@ -270,7 +304,9 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
     h->page_old |= work > 0;
-    page_fill(h, h->loop.round_ns);
+    /* There may be a thousand replicas, and nothing is wrong with them nearly always. */
+    if (!page_fill(h, h->loop.round_ns))
+        return work;
     for (uint32_t i = 0; i < h->places; i++) {
         if (h->place[i].machine.failure)
             return api_error(error,

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 struct command {
     const char *name;
@@ -56,6 +57,12 @@ int main(int argc, char **argv)
     }
     /* A limit on file sizes (ulimit -f), which holds for shared memory too, is to be an error with a text. */
     signal(SIGXFSZ, SIG_IGN);
+    /* A host has descriptors for every client, and we do nothing (select) that would not bear many. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";

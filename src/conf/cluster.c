@@ -35,11 +35,29 @@ uint32_t setting_get(const struct cluster *c, enum setting s)
     return value;
 }
 
-uint32_t source_bytes_default(uint32_t payload_max)
+uint32_t setting_standard(const struct cluster *c, enum setting s)
 {
-    uint64_t fits = value_power_from((uint64_t)payload_max * SOURCE_MESSAGES);
+    uint64_t fits = 0;
 
-    return fits > 64 << 10 ? (uint32_t)fits : 64 << 10;
+    switch (s) {
+    case SETTING_batch_bytes: /* a sixteenth, but the log is 16 KiB or more: 4 KiB */
+        return c->log_bytes / 16 > 4 << 10 ? c->log_bytes / 16 : 4 << 10;
+    case SETTING_window_bytes:
+        return c->log_bytes / 2;
+    case SETTING_source_bytes:
+        fits = value_power_from((uint64_t)c->payload_max * SOURCE_MESSAGES);
+        return fits > 64 << 10 ? (uint32_t)fits : 64 << 10;
+    case SETTING_edge_bytes:
+        return c->source_bytes;
+    case SETTING_reply_bytes: /* 16 of the largest, or 4 if they are large */
+        fits = (uint64_t)REPLY_ROOM(c) * REPLIES;
+        if (fits > 256 << 10)
+            fits = (uint64_t)REPLY_ROOM(c) * REPLIES_LARGE;
+        fits = value_power_from(fits);
+        return fits > 16 << 10 ? (uint32_t)fits : 16 << 10;
+    default:
+        return setting_info[s].value;
+    }
 }
 
 struct cluster *cluster_blank(void)
@@ -48,9 +66,9 @@ struct cluster *cluster_blank(void)
 
     if (c == NULL)
         return NULL;
+    /* In the order of the list: what follows from others stands after them. */
     for (enum setting s = 0; s < SETTING_COUNT; s++)
-        *setting_at(c, s) = setting_info[s].value;
-    c->source_bytes = source_bytes_default(c->payload_max);
+        *setting_at(c, s) = setting_standard(c, s);
     return c;
 }
 

@@ -59,8 +59,13 @@ struct cluster {
     uint32_t clients;      /* that may be open at the same time */
     uint32_t payload_max;  /* bytes of a message */
     uint32_t log_bytes;    /* a replica's copy of its group's log; holds 16 largest messages */
-    uint32_t source_bytes; /* a client's or parent's ring at a replica; holds 4 largest messages */
+    uint32_t batch_bytes;  /* most that a leader writes at once */
+    uint32_t window_bytes; /* most that it has written and is not decided */
+    uint32_t snap_bytes;   /* ring for snapshots between two replicas */
+    uint32_t source_bytes; /* a client's ring at a replica; holds 4 largest messages */
+    uint32_t edge_bytes;   /* a group's ring at a replica of another; the same */
     uint32_t reply_max;    /* bytes of a reply */
+    uint32_t reply_bytes;  /* ring for replies of a replica to a client; holds 1 largest or more */
     uint32_t heartbeat_ms;
     uint32_t suspect_ms;
     uint32_t detach_ms;

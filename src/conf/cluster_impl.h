@@ -8,21 +8,36 @@
 enum {
     LOG_MESSAGES = 16,   /* largest messages that a log must hold: batches and recovery need room */
     SOURCE_MESSAGES = 4, /* and a source's ring: or each message waits for the one before */
+    MESSAGE_ROOM = 4 << 10, /* what the largest message takes beside its bytes, at most */
+    REPLIES = 16,
+    REPLIES_LARGE = 4,
     PORT_DEFAULT = 7101,
 };
 
+#define REPLY_ROOM(c) ((c)->reply_max + 64u) /* of a ring of replies, for the largest */
+
 enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is a size, too */
 
-/* key, kind, least, most, default, what the written file says about it. 0 as the default of
- * source_bytes stands for what fits payload_max. */
+/* key, kind, least, most, default, what the written file says about it. 0 as the default of a size of at
+ * least 4 KiB stands for what fits other settings: see setting_standard. */
 #define SETTING_LIST(X)                                                                            \
     X(clients, NUMBER, 1, 4096, 64, "clients that may be open at the same time")                   \
     X(payload_max, SIZE, 0, 1 << 20, 16 << 10, "largest message")                                  \
     X(log_bytes, POWER, 16 << 10, 1 << 30, 256 << 10,                                              \
       "each replica's copy of the log: a power of two, 16 largest messages or more")               \
+    X(batch_bytes, SIZE, 4 << 10, 256 << 20, 0,                                                    \
+      "what a leader writes at once, at most a quarter of log_bytes")                              \
+    X(window_bytes, SIZE, 4 << 10, 512 << 20, 0,                                                   \
+      "what may be written and not decided, at most half of log_bytes")                            \
+    X(snap_bytes, POWER, 4 << 10, 256 << 20, 64 << 10,                                             \
+      "ring for snapshots between replicas: a power of two")                                       \
     X(source_bytes, POWER, 4 << 10, 256 << 20, 0,                                                  \
       "each client's ring at a replica: a power of two, 4 largest messages or more")               \
-    X(reply_max, SIZE, 0, 64 << 10, 64, "largest reply of the state machine")                      \
+    X(edge_bytes, POWER, 4 << 10, 256 << 20, 0,                                                    \
+      "each group's ring at a replica of another: the same")                                       \
+    X(reply_max, SIZE, 0, 1 << 20, 64, "largest reply of the state machine")                       \
+    X(reply_bytes, POWER, 4 << 10, 256 << 20, 0,                                                   \
+      "ring for replies to a client: a power of two; as many may be under way as it holds")        \
     X(heartbeat_ms, NUMBER, 1, 10000, 15, "how often replicas show that they live")                \
     X(suspect_ms, NUMBER, 2, 60000, 60, "silence after which a leader counts as hung")             \
     X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")
@@ -56,8 +71,8 @@ bool word_index(const char *const *list, const char *word, unsigned *index);
 /* A cluster with all defaults and nothing in it; NULL: no memory. */
 struct cluster *cluster_blank(void);
 
-/* What source_bytes is if it is not given: 64 KiB, or more if payload_max needs it. */
-uint32_t source_bytes_default(uint32_t payload_max);
+/* What a setting is if it is not given, which may follow from those that are. */
+uint32_t setting_standard(const struct cluster *, enum setting);
 
 /* Adds "FILE:LINE: warning: ..." to the cluster's list. */
 void cluster_warn(struct cluster *, const struct doc *, uint32_t line, const char *fmt, ...)

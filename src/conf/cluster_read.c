@@ -213,6 +213,41 @@ static int check_room(struct reader *r, enum setting ring, uint32_t messages,
                    key, value_size_shown(needed).s, value_size_shown(have / messages).s);
 }
 
+/* What is not right is what is given: the defaults follow the rest. */
+static int check_log_parts(struct reader *r, const struct node *const *given)
+{
+    const struct cluster *c = r->c;
+    const struct node *batch = given[TOP_SETTINGS + SETTING_batch_bytes];
+    const struct node *window = given[TOP_SETTINGS + SETTING_window_bytes];
+    const struct node *replies = given[TOP_SETTINGS + SETTING_reply_bytes];
+    uint64_t window_least = (uint64_t)c->payload_max + MESSAGE_ROOM;
+
+    if (batch && c->batch_bytes > c->log_bytes / 4)
+        return doc_bad(r->d, batch->line, r->e,
+                       "batch_bytes (%s) is more than a quarter of log_bytes (%s); set it to %s or"
+                       " less",
+                       value_size_shown(c->batch_bytes).s, value_size_shown(c->log_bytes).s,
+                       value_size_shown(c->log_bytes / 4).s);
+    if (window && c->window_bytes > c->log_bytes / 2)
+        return doc_bad(
+            r->d, window->line, r->e,
+            "window_bytes (%s) is more than half of log_bytes (%s); set it to %s or less",
+            value_size_shown(c->window_bytes).s, value_size_shown(c->log_bytes).s,
+            value_size_shown(c->log_bytes / 2).s);
+    if (window && c->window_bytes < window_least)
+        return doc_bad(r->d, window->line, r->e,
+                       "window_bytes (%s) must hold a message of payload_max (%s) and %s; set it to"
+                       " %s or more",
+                       value_size_shown(c->window_bytes).s, value_size_shown(c->payload_max).s,
+                       value_size_shown(MESSAGE_ROOM).s, value_size_shown(window_least).s);
+    if (replies && c->reply_bytes < REPLY_ROOM(c))
+        return doc_bad(r->d, replies->line, r->e,
+                       "reply_bytes (%s) must hold a reply of reply_max (%s); set it to %s or more",
+                       value_size_shown(c->reply_bytes).s, value_size_shown(c->reply_max).s,
+                       value_size_shown(value_power_from(REPLY_ROOM(c))).s);
+    return 0;
+}
+
 static int take_settings(struct reader *r, const struct node *const *given)
 {
     struct cluster *c = r->c;
@@ -222,11 +257,16 @@ static int take_settings(struct reader *r, const struct node *const *given)
         rc = take_setting(r, given[TOP_SETTINGS + s], s);
     if (rc < 0)
         return rc;
-    if (given[TOP_SETTINGS + SETTING_source_bytes] == NULL)
-        c->source_bytes = source_bytes_default(c->payload_max);
+    for (enum setting s = 0; s < SETTING_COUNT; s++)
+        if (given[TOP_SETTINGS + s] == NULL)
+            *setting_at(c, s) = setting_standard(c, s);
     rc = check_room(r, SETTING_log_bytes, LOG_MESSAGES, given);
     if (rc == 0)
         rc = check_room(r, SETTING_source_bytes, SOURCE_MESSAGES, given);
+    if (rc == 0)
+        rc = check_room(r, SETTING_edge_bytes, SOURCE_MESSAGES, given);
+    if (rc == 0)
+        rc = check_log_parts(r, given);
     if (rc < 0)
         return rc;
     if (c->suspect_ms < 2 * c->heartbeat_ms) {

@@ -20,8 +20,7 @@ static void write_settings(FILE *f, const struct cluster *c)
     for (enum setting s = 0; s < SETTING_COUNT; s++) {
         const struct setting_info *i = &setting_info[s];
         uint32_t value = setting_get(c, s);
-        uint32_t standard =
-            s == SETTING_source_bytes ? source_bytes_default(c->payload_max) : i->value;
+        uint32_t standard = setting_standard(c, s);
         struct value_shown shown;
 
         if (i->kind == SETTING_NUMBER)

@@ -11,6 +11,7 @@ enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
     CLIENTS_PER_ROUND = 16,
+    MANY_UNITS = 64,
 };
 
 void host_init(struct host *h, const struct host_options *o)
@@ -161,6 +162,9 @@ static uint64_t sleep_until(const struct host *h)
         uint64_t next = h->unit[i].next_ns(h->unit[i].of);
         until = next < until ? next : until;
     }
+    /* With many groups there is a heartbeat due all the time: they go out together. */
+    if (h->units >= MANY_UNITS && until < h->round_ns + h->opt.active_ns)
+        until = h->round_ns + h->opt.active_ns;
     bool active = h->round_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
     uint64_t soon = h->round_ns + h->opt.active_ns;
     return active && soon < until ? soon : until;

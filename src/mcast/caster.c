@@ -53,7 +53,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
         return rc;
     if (o.slot >= o.sizes.clients)
         return err_set(e, ERR_INVALID, "client slot %u of %u", o.slot, o.sizes.clients);
-    if (o.mem->incarnation >= UINT16_MAX)
+    if (o.mem->incarnation >= CASTER_LIVES_MAX)
         return err_set(e, ERR_INVALID, "client slot %u was used too often", o.slot);
     struct caster *c = calloc(1, sizeof(*c));
     if (c == NULL)

@@ -11,6 +11,8 @@
 #include "mcast/mcast.h"
 #include "mcast/overlay.h"
 
+enum { CASTER_LIVES_MAX = UINT16_MAX }; /* of a slot */
+
 struct caster_options {
     struct mem *mem; /* node sizes.client_node + slot */
     enum mcast_protocol protocol;

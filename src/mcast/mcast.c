@@ -8,6 +8,7 @@ enum {
     BODY_MAX_DEFAULT = 4 << 10,
     BODY_MAX_LIMIT = 1 << 20,
     REPLY_MAX_DEFAULT = 64,
+    REPLY_MAX_LIMIT = 1 << 20,
     SOURCE_BYTES_DEFAULT = 64 << 10,
     REPLY_BYTES_DEFAULT = 16 << 10,
     LOG_BYTES_DEFAULT = 256 << 10,
@@ -38,6 +39,9 @@ int mcast_sizes_settle(struct mcast_sizes *s, struct err *e)
     if (s->body_max > BODY_MAX_LIMIT)
         return err_set(e, ERR_INVALID, "messages of %u bytes; at most %d", s->body_max,
                        BODY_MAX_LIMIT);
+    if (s->reply_max > REPLY_MAX_LIMIT)
+        return err_set(e, ERR_INVALID, "replies of %u bytes; at most %d", s->reply_max,
+                       REPLY_MAX_LIMIT);
     uint64_t frame = frame_size(message_bytes(DST_GROUPS_MAX, s->body_max));
     if (s->source_bytes == 0)
         s->source_bytes =

@@ -54,6 +54,7 @@ struct mcast_sizes {
     uint32_t reply_bytes;  /* ring of replies to one client */
     uint32_t edge_bytes;   /* a group's ring at a replica of another */
     uint32_t log_bytes;
+    uint32_t batch_bytes, window_bytes, snap_bytes; /* as in log_options */
 };
 
 /* How many messages a client may have under way: the replies of one group to all of them must fit its

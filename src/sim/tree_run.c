@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOSTS_MAX = 9, BODY_MAX = 300, SNAP_PAD_MAX = 6000, LIVENESS_MS = 30 };
+enum { HOSTS_MAX = 9, BODY_USUAL = 300, BODY_MAX = 6000, SNAP_PAD_MAX = 6000, LIVENESS_MS = 30 };
 
 struct run;
 
@@ -297,11 +297,22 @@ static void draw_options(struct run *r, struct sim_options *so)
         .client_node = r->fleet.hosts,
         .reply_bytes = 4096,
     };
-    r->sizes.body_max = (uint32_t)rng_range(g, 8, BODY_MAX);
+    r->sizes.body_max = (uint32_t)rng_range(g, 8, BODY_USUAL);
     r->sizes.reply_max = (uint32_t)rng_range(g, 8, 64);
     r->sizes.source_bytes = 4096u << rng_below(g, 2);
     r->sizes.edge_bytes = 4096u << rng_below(g, 2);
     r->sizes.log_bytes = 16384u << rng_below(g, 2);
+    if (rng_below(g, 12) ==
+        0) { /* messages of which few fit the rings, which go over their ends often */
+        r->sizes.body_max = (uint32_t)rng_range(g, BODY_USUAL, BODY_MAX);
+        r->sizes.reply_max = (uint32_t)rng_range(g, 64, 1500);
+        r->sizes.source_bytes *= 4;
+        r->sizes.edge_bytes *= 4;
+        r->sizes.log_bytes *= 4;
+    }
+    r->sizes.snap_bytes = 4096u << rng_below(g, 5);
+    r->sizes.batch_bytes = (uint32_t)rng_range(g, 256, r->sizes.log_bytes / 4);
+    r->sizes.window_bytes = (uint32_t)rng_range(g, r->sizes.log_bytes / 4, r->sizes.log_bytes / 2);
     r->replica_opt = (struct replica_options){
         .overlay = r->overlay,
         .groups = r->group,

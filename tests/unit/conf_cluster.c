@@ -107,7 +107,9 @@ static void cluster__reads_the_file_of_the_design(void **state)
 static void has_defaults(const struct cluster *c)
 {
     assert_true(c->clients == 64 && c->payload_max == 16384 && c->log_bytes == 262144);
-    assert_true(c->source_bytes == 65536 && c->reply_max == 64);
+    assert_true(c->source_bytes == 65536 && c->edge_bytes == 65536 && c->snap_bytes == 65536);
+    assert_true(c->batch_bytes == 16384 && c->window_bytes == 131072);
+    assert_true(c->reply_max == 64 && c->reply_bytes == 16384);
     assert_true(c->heartbeat_ms == 15 && c->suspect_ms == 60 && c->detach_ms == 50);
     assert_true(c->wait == CLUSTER_WAIT_AUTO && !c->durable && c->runtime_dir[0] == '\0');
 }
@@ -154,7 +156,17 @@ static void cluster__sizes_have_suffixes(void **state)
     cluster_free(c);
     c = accepted("payload_max: 1M\nlog_bytes: 16mib\n" HOSTS GROUPS);
     assert_true(c->payload_max == 1 << 20 && c->log_bytes == 16 << 20);
-    assert_true(c->source_bytes == 4 << 20); /* not given: as much as payload_max needs */
+    assert_true(c->source_bytes == 4 << 20); /* not given: as much as payload_max needs, */
+    assert_true(c->edge_bytes == 4 << 20 && c->batch_bytes == 1 << 20 && /* and as log_bytes has */
+                c->window_bytes == 8 << 20);
+    cluster_free(c);
+    c = accepted(
+        "reply_max: 2k\nedge_bytes: 128k\nbatch_bytes: 5000\nwindow_bytes: 40000\n" HOSTS GROUPS);
+    assert_true(c->reply_bytes == 64 << 10 && c->edge_bytes == 128 << 10);
+    assert_true(c->batch_bytes == 5000 && c->window_bytes == 40000);
+    cluster_free(c);
+    c = accepted("reply_max: 1 MiB\n" HOSTS GROUPS);
+    assert_true(c->reply_max == 1 << 20 && c->reply_bytes == 8 << 20); /* holds 4 of them */
     cluster_free(c);
     c = accepted("payload_max: 0\n" HOSTS GROUPS);
     assert_true(c->payload_max == 0);
@@ -678,7 +690,8 @@ static void cluster__refuses_numbers_out_of_range(void **state)
     refused("payload_max: 17592186044416M\n" HOSTS GROUPS, 1, "from 0 to 1 MiB", NULL);
     refused("payload_max: 1 GiB\n" HOSTS GROUPS, 1, "64 KiB or 1 MiB, not '1 GiB'", NULL);
     refused("payload_max: 1.5k\n" HOSTS GROUPS, 1, "like 65536", NULL);
-    refused("reply_max: 65537\n" HOSTS GROUPS, 1, "reply_max", "from 0 to 64 KiB", NULL);
+    refused("reply_max: 1048577\n" HOSTS GROUPS, 1, "reply_max", "from 0 to 1 MiB", NULL);
+    refused("clients: 4097\n" HOSTS GROUPS, 1, "clients", "from 1 to 4096", NULL);
     refused("heartbeat_ms: 0\n" HOSTS GROUPS, 1, "heartbeat_ms", "from 1 to 10000", NULL);
     refused("detach_ms: soon\n" HOSTS GROUPS, 1, "detach_ms", "not 'soon'", NULL);
 }
@@ -703,6 +716,23 @@ static void cluster__refuses_a_payload_too_large_for_the_log(void **state)
             "set log_bytes to 512 KiB or more, or payload_max to 8 KiB or less", NULL);
     refused("source_bytes: 32k\n" HOSTS GROUPS, 1, "source_bytes (32 KiB) must hold 4 messages",
             "set source_bytes to 64 KiB", NULL);
+    refused("wait: auto\nedge_bytes: 32k\n" HOSTS GROUPS, 2,
+            "edge_bytes (32 KiB) must hold 4 messages", "set edge_bytes to 64 KiB", NULL);
+}
+
+static void cluster__refuses_what_does_not_fit_the_log_or_a_reply(void **state)
+{
+    (void)state;
+    refused("log_bytes: 1M\nbatch_bytes: 300k\n" HOSTS GROUPS, 2,
+            "batch_bytes (300 KiB) is more than a quarter of log_bytes (1 MiB)",
+            "set it to 256 KiB or less", NULL);
+    refused("window_bytes: 129k\n" HOSTS GROUPS, 1, "more than half of log_bytes (256 KiB)",
+            "set it to 128 KiB or less", NULL);
+    refused("window_bytes: 16k\n" HOSTS GROUPS, 1, "must hold a message of payload_max (16 KiB)",
+            "set it to 20 KiB or more", NULL);
+    refused("reply_max: 5000\nreply_bytes: 4k\n" HOSTS GROUPS, 2,
+            "reply_bytes (4 KiB) must hold a reply of reply_max (5000)", "set it to 8 KiB", NULL);
+    refused("snap_bytes: 5000\n" HOSTS GROUPS, 1, "snap_bytes must be a power of two", NULL);
 }
 
 static void cluster__refuses_a_hasty_suspicion(void **state)
@@ -934,6 +964,7 @@ int main(void)
         cmocka_unit_test(cluster__refuses_numbers_out_of_range),
         cmocka_unit_test(cluster__refuses_rings_that_are_no_power_of_two),
         cmocka_unit_test(cluster__refuses_a_payload_too_large_for_the_log),
+        cmocka_unit_test(cluster__refuses_what_does_not_fit_the_log_or_a_reply),
         cmocka_unit_test(cluster__refuses_a_hasty_suspicion),
         cmocka_unit_test(cluster__refuses_a_bad_runtime_dir),
         cmocka_unit_test(cluster__refuses_an_empty_file),

@@ -269,6 +269,104 @@ static void shm__clients_have_lanes_but_no_promises(void **state)
     close_all_nodes(2);
 }
 
+/* A client writes a lane that the host has not opened: the host is told of it, once, and when it opens it, it
+ * is connected. The next process in the client's place is offered again if its lane is still not open. */
+static void shm__a_clients_lane_is_offered_to_its_owner(void **state)
+{
+    struct shm_options o = client_options();
+    struct mem_lane_spec spec = fixture_spec(0, CLIENT), told;
+    struct mem_lane *lane;
+    struct err e;
+
+    (void)state;
+    open_all(1);
+    for (int life = 0; life < 3; life++) {
+        struct mem *client;
+        assert_int_equal(shm_open_node(&o, &client, &e), 0);
+        spec.kind = 40;
+        assert_int_equal(mem_lanes_open(client, &spec, 1, &lane, &e), 0);
+        uint64_t until = clock_now_ns() + 5000000000u;
+        while (!nodes[0].mem->offered && clock_now_ns() < until)
+            mem_poll(nodes[0].mem);
+        assert_true(mem_offer(nodes[0].mem, &told));
+        assert_memory_equal(&told, &spec, sizeof spec);
+        assert_false(mem_offer(nodes[0].mem, &told));
+        if (life == 2) {
+            assert_int_equal(mem_lanes_open(nodes[0].mem, &spec, 1, &lane, &e), 0);
+            assert_non_null(lane->ctl);
+        }
+        shm_close_node(client);
+        while (!mem_dead(nodes[0].mem, CLIENT) && clock_now_ns() < until)
+            mem_poll(nodes[0].mem);
+    }
+    /* It has let go of what the client wrote. */
+    uint64_t until = clock_now_ns() + 5000000000u;
+    while (lane->ctl && clock_now_ns() < until)
+        mem_poll(nodes[0].mem);
+    assert_null(lane->ctl);
+    close_all_nodes(1);
+}
+
+static unsigned lines_of(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    unsigned lines = 0;
+
+    for (int c; (c = getc(f)) != EOF;)
+        lines += c == '\n';
+    fclose(f);
+    return lines;
+}
+
+/* 2,048 regions and 20,000 lanes, opened a few at a time: all are found again by number, one region more is
+ * refused, and neither descriptors nor mappings grow with them. */
+static void shm__many_regions_and_lanes_take_few_mappings(void **state)
+{
+    enum { MANY = 2047, LANES = 10 };
+    struct mem_lane_spec specs[LANES];
+    struct mem_lane *theirs[LANES], *ours[LANES];
+    enum mem_birth birth;
+    struct mem_flow f;
+    struct err e = {""};
+
+    (void)state;
+    open_all(2);
+    unsigned before = lines_of("/proc/self/maps");
+    for (uint32_t r = 1; r <= MANY; r++) {
+        uint32_t region = r % 2 ? r : r | 1u << 30;
+        assert_int_equal(mem_region_open(nodes[1].mem, REGION + region, &birth, &e), 0);
+        for (uint32_t i = 0; i < LANES; i++) {
+            specs[i] = fixture_spec(1, 0);
+            specs[i].region = REGION + region;
+            specs[i].kind = i;
+            specs[i].ring_bytes = i == 0 ? 4096 : 0;
+        }
+        assert_int_equal(mem_lanes_open(nodes[0].mem, specs, LANES, theirs, &e), 0);
+        assert_int_equal(mem_lanes_open(nodes[1].mem, specs, LANES, ours, &e), 0);
+    }
+    assert_true(lines_of("/proc/self/maps") < before + 40);
+    assert_int_equal(mem_region_open(nodes[1].mem, 5000, &birth, &e), ERR_TOOBIG);
+    assert_non_null(strstr(e.text, "2048 regions, the maximum"));
+
+    mem_flow_open(nodes[0].mem, &f, 1, specs[0].region, 0);
+    mem_set1(nodes[0].mem, &f, theirs[3], 0, 77);
+    mem_mark(nodes[0].mem, &f, 1);
+    uint64_t until = clock_now_ns() + 10000000000u;
+    while (!(f.done && ours[3]->ctl) && clock_now_ns() < until) {
+        mem_poll(nodes[0].mem);
+        mem_poll(nodes[1].mem);
+    }
+    assert_int_equal(f.done, 1);
+    assert_int_equal(mem_word(ours[3], 0), 77);
+    assert_int_equal(raise_to(nodes[0].mem, 1, 3, NULL), MEM_DONE);
+    struct mem_op op;
+    mem_raise(nodes[0].mem, &op, 1, specs[0].region, 9);
+    assert_int_equal(finish(nodes[0].mem, &op), MEM_DONE);
+    assert_int_equal(mem_promised(nodes[1].mem, specs[0].region), 9);
+    assert_int_equal(mem_promised(nodes[1].mem, REGION), 3);
+    close_all_nodes(2);
+}
+
 static void expect_lane_error(struct mem *m, struct mem_lane_spec spec, int code, const char *says)
 {
     struct mem_lane *out;
@@ -632,6 +730,8 @@ int main(void)
         CASE(shm__who_is_not_there_is_lost_or_blank),
         CASE(shm__lanes_opened_later_connect_too),
         CASE(shm__clients_have_lanes_but_no_promises),
+        CASE(shm__a_clients_lane_is_offered_to_its_owner),
+        CASE(shm__many_regions_and_lanes_take_few_mappings),
         CASE(shm__a_wrong_lane_is_refused_with_what_would_be_right),
         CASE(shm__sizes_that_differ_never_connect_and_are_told_on_both_sides),
         CASE(shm__a_second_owner_is_refused_by_name_and_process),

@@ -736,6 +736,47 @@ static void sim__reads_may_be_torn(void **state)
     sim_close(w);
 }
 
+/* A lane that a client writes is offered to its owner, once in each life of either, until it is opened; and what
+ * the client wrote is there or blank when it begins anew, as the draw says. */
+static void sim__a_clients_lane_is_offered_and_may_be_forgotten(void **state)
+{
+    (void)state;
+    uint32_t kept = 0, blank = 0;
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct sim_options o = usual(seed, 2);
+        o.clients_from = 1;
+        o.clients_forgotten = true;
+        struct sim *w = world(&o);
+        struct mem_lane_spec told;
+        struct mem *client = sim_node_start(w, 1);
+        lane_open(client, &lane_0_1);
+        struct mem *owner = start(w, 0, 0, MEM_BIRTH_NEW);
+        assert_int_equal(owner->offered, 1); /* it came first */
+        assert_true(mem_offer(owner, &told));
+        assert_memory_equal(&told, &lane_0_1, sizeof told);
+        assert_false(mem_offer(owner, &told));
+        sim_node_crash(w, 0, true);
+        owner = start(w, 0, 0, MEM_BIRTH_KEPT);
+        assert_true(mem_offer(owner, &told));
+        const struct mem_lane *l = lane_open(owner, &lane_0_1);
+        struct mem_lane *out = lane_open(client, &lane_0_1);
+        assert_false(mem_offer(owner, &told));
+
+        struct mem_flow f;
+        mem_flow_open(client, &f, 0, 0, 0);
+        mem_set1(client, &f, out, 0, 5);
+        while (mem_word(l, 0) != 5)
+            assert_true(sim_step(w));
+        sim_node_crash(w, 1, true);
+        sim_node_start(w, 1);
+        kept += mem_word(l, 0) == 5;
+        blank += mem_word(l, 0) == 0;
+        sim_close(w);
+    }
+    assert_true(kept > 0 && blank > 0 && kept + blank == 20);
+}
+
 static void sim__birth_is_zero_words_and_garbage_rings(void **state)
 {
     (void)state;
@@ -1192,6 +1233,7 @@ int main(void)
         cmocka_unit_test(sim__lost_raise_may_take_effect),
         cmocka_unit_test(sim__reads_may_be_torn),
         cmocka_unit_test(sim__birth_is_zero_words_and_garbage_rings),
+        cmocka_unit_test(sim__a_clients_lane_is_offered_and_may_be_forgotten),
         cmocka_unit_test(sim__lane_sizes_must_agree),
         cmocka_unit_test(sim__death_is_seen_late_and_lied_about),
         cmocka_unit_test(sim__bell_comes_after_the_writes),
