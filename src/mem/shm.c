@@ -16,6 +16,8 @@ struct flow_impl {
 } __attribute__((may_alias));
 _Static_assert(sizeof(struct flow_impl) <= sizeof(((struct mem_flow *)0)->impl), "fits");
 
+enum { CACHE_LINE = 64 };
+
 enum op_kind { OP_RAISE, OP_READ_CTL, OP_READ_RING };
 
 struct op_impl {
@@ -212,6 +214,11 @@ static void shm_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
     if (impl->needs < lane->version)
         impl->needs = lane->version;
     atomic_thread_fence(memory_order_release); /* after all earlier writes; pairs as set does */
+    /* The ring's next lines have left the cache a lap ago. Whoever writes them next time would wait for them: not the
+     * store itself, but all that comes after it once too many stores wait. */
+    const unsigned char *next = lane->wring + ((pos + bytes) & (ring_bytes - 1));
+    __builtin_prefetch(next + CACHE_LINE - 1, 1);
+    __builtin_prefetch(next + 2 * CACHE_LINE - 1, 1);
     uint32_t straight = (uint32_t)ring_straight(ring_bytes, pos);
     uint32_t first = bytes < straight ? bytes : straight;
     copy_in(lane->wring + (pos & (ring_bytes - 1)), data, first);
