@@ -38,6 +38,7 @@ struct ofi_options {
         *hosts; /* all hosts of the cluster; their node numbers are their places */
     uint32_t hosts_count;
     uint32_t clients;    /* that there may be; their node numbers begin at hosts_count */
+    uint32_t lives_max;  /* of each of their places; 0: any number */
     uint32_t self;       /* a node number; or OFI_ANY: a client in any place */
     const char *state;   /* host: directory in which its lives are counted */
     uint64_t timeout_ns; /* client: how long opening waits for a place; 0: five seconds */

@@ -299,6 +299,7 @@ struct ofi {
     char cluster[OFI_NAME_BYTES];
     char name[OFI_NAME_BYTES];
     uint32_t hosts_count, clients;
+    uint32_t lives_max; /* of a client's place */
     struct ofi_auth auth;
     uint64_t birth;
     uint64_t silent_ns, linger_ns;
@@ -422,6 +423,7 @@ const char *link_name(const struct link *);
 
 /* ofi_peer.c: who is connected */
 struct peer *ofi_peer_add(struct ofi *, uint32_t node, const char *name);
+void ofi_events_take(struct ofi *);
 void ofi_peers_look_after(struct ofi *);
 void ofi_peer_link_ended(struct link *, bool by_other, const char *why);
 void ofi_peer_say(struct ofi *, struct peer *, bool warn, const char *fmt, ...)
@@ -449,6 +451,7 @@ int net_self_check(struct net *, struct err *);
 /* ofi_life.c */
 int life_open(struct life_file *, const char *dir, const char *host, uint32_t places,
               uint32_t *lives, struct err *);
+uint32_t life_place(const struct life_file *, uint32_t place); /* lives so far */
 uint32_t life_place_next(struct life_file *, uint32_t place);
 void life_at_least(struct life_file *, uint32_t lives);
 void life_close(struct life_file *, bool forget);

@@ -163,6 +163,11 @@ int life_open(struct life_file *f, const char *dir, const char *host, uint32_t p
     return rc;
 }
 
+uint32_t life_place(const struct life_file *f, uint32_t place)
+{
+    return f->page->place[place];
+}
+
 uint32_t life_place_next(struct life_file *f, uint32_t place)
 {
     uint32_t life = f->page->place[place]++;

@@ -688,6 +688,8 @@ static void completion_failed(struct ofi *o)
     if (fi_cq_readerr(o->net.cq, &e, 0) <= 0)
         return;
     struct slot *s = e.op_context;
+    if (s && s->link->state != LINK_UP)
+        ofi_events_take(o); /* these say why there was no connection */
     if (!s || s->link->state == LINK_CLOSED)
         return;
     const char *more = fi_cq_strerror(o->net.cq, e.prov_errno, e.err_data, text, sizeof text);

@@ -163,7 +163,8 @@ static bool place_free(const struct ofi *o, uint32_t index)
     const struct place *p = &o->place[index];
     uint64_t rest = p->ended ? PLACE_REST_NS : PLACE_SILENT_NS;
 
-    return p->birth == 0 && (p->freed_ns == 0 || o->now_ns - p->freed_ns >= rest);
+    return p->birth == 0 && (p->freed_ns == 0 || o->now_ns - p->freed_ns >= rest) &&
+           life_place(&o->life, index) < o->lives_max;
 }
 
 /* The place that has not been used for longest; UINT32_MAX: none is free. */
@@ -190,7 +191,7 @@ static bool on_place_want(struct link *l, uint32_t wanted)
         index = place_any(o);
     } else {
         struct place *p = own_place(o, wanted, &index);
-        if (!p || p->birth)
+        if (!p || p->birth || life_place(&o->life, index) >= o->lives_max)
             index = UINT32_MAX;
     }
     if (index == UINT32_MAX) {

@@ -186,10 +186,11 @@ uint64_t net_address(const struct net *n, const void *base, const void *at)
 
 bool net_arm(struct net *n)
 {
-    struct fid *wait_for[] = {&n->cq->fid, &n->eq->fid};
+    struct fid *wait_for[] = {&n->eq->fid, &n->cq->fid};
 
-    /* tcp's descriptors are always right, and its fi_trywait lands what has come without telling. */
-    return n->data_wakes || fi_trywait(n->fabric, wait_for, 2) == 0;
+    /* On tcp, data lands inside fi_trywait of the completion queue, and nothing tells; its descriptor is
+     * right without. That of the event queue stays readable after an event until it is called. */
+    return fi_trywait(n->fabric, wait_for, n->data_wakes ? 1 : 2) == 0;
 }
 
 bool net_wait(struct net *n, uint64_t until_ns)

@@ -183,6 +183,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     o->life.fd = -1;
     o->hosts_count = p->hosts_count;
     o->clients = p->clients;
+    o->lives_max = p->lives_max ? p->lives_max : UINT32_MAX;
     o->silent_ns = p->silent_ns ? p->silent_ns : SILENT_NS;
     o->linger_ns = p->linger_ns ? p->linger_ns : LINGER_NS;
     o->now_ns = clock_now_ns();

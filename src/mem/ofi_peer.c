@@ -276,11 +276,16 @@ static void link_look_after(struct ofi *o, struct link *l)
         link_fault(l, -FI_EAGAIN);
 }
 
+void ofi_events_take(struct ofi *o)
+{
+    for (int i = 0; i < EVENTS_A_TURN && event_next(o); i++)
+        ;
+}
+
 void ofi_peers_look_after(struct ofi *o)
 {
     o->chores_ns = o->now_ns + CHORES_NS;
-    for (int i = 0; i < EVENTS_A_TURN && event_next(o); i++)
-        ;
+    ofi_events_take(o);
     for (struct link *l = o->links, *next; l; l = next) {
         next = l->next;
         link_look_after(o, l);

@@ -239,6 +239,29 @@ static void ofi__a_host_listens_on_its_address_alone(void **state)
     assert_int_equal(errno, ECONNREFUSED);
 }
 
+/* An event of a connection must not keep everybody awake for ever after. */
+static void ofi__who_has_nothing_to_do_sleeps(void **state)
+{
+    (void)state;
+    struct mem *a = open_node(0), *b = open_node(1);
+    wait_connected(a, b);
+    for (int i = 0; i < 2; i++) {
+        struct mem *m = i == 0 ? a : b;
+        bool slept = false;
+        for (int tries = 0; !slept && tries < 100; tries++) {
+            mem_doze(m);
+            if (mem_poll(m) > 0) {
+                mem_rouse(m);
+                continue;
+            }
+            uint64_t from = clock_now_ns();
+            mem_sleep(m, from + 20000000);
+            slept = clock_now_ns() - from >= 20000000;
+        }
+        assert_true(slept);
+    }
+}
+
 /* Strangers that say nothing, half a word, or nonsense: nobody waits for them. */
 static void ofi__strangers_do_no_harm(void **state)
 {
@@ -877,6 +900,7 @@ int main(void)
         CASE(ofi__another_cluster_is_refused),
         CASE(ofi__a_client_is_told_why_it_is_refused),
         CASE(ofi__a_host_listens_on_its_address_alone),
+        CASE(ofi__who_has_nothing_to_do_sleeps),
         CASE(ofi__strangers_do_no_harm),
         CASE(ofi__a_hello_that_is_none_is_refused),
         CASE(ofi__an_old_life_is_refused_and_learns),
