@@ -129,6 +129,24 @@ void cluster_name_from_file(const char *file, char out[CLUSTER_NAME_BYTES])
         snprintf(out, CLUSTER_NAME_BYTES, "cluster");
 }
 
+int cluster_key_path(const struct cluster *c, const char *file, char *out, size_t bytes,
+                     struct err *e)
+{
+    const char *slash = strrchr(file, '/');
+    const char *base = slash != NULL ? slash + 1 : file;
+    const char *dot = strrchr(base, '.');
+    bool yaml = dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+    int dir = c->key[0] == '/' ? 0 : (int)(base - file);
+    int stem = yaml ? (int)(dot - base) : (int)strlen(base);
+    int n = c->key[0] != '\0' ? snprintf(out, bytes, "%.*s%s", dir, file, c->key)
+                              : snprintf(out, bytes, "%.*s%.*s.key", dir, file, stem, base);
+
+    if (n >= 0 && (size_t)n < bytes)
+        return 0;
+    return err_set(e, ERR_TOOBIG, "the path of the key of cluster %s is longer than %zu bytes",
+                   c->name, bytes - 1);
+}
+
 void cluster_warn(struct cluster *c, const struct doc *d, uint32_t line, const char *fmt, ...)
 {
     char text[ERR_TEXT_BYTES - DOC_FILE_BYTES - 32]; /* so that the whole fits */

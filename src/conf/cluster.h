@@ -21,7 +21,7 @@ enum {
     CLUSTER_REPLICAS_MAX = 9, /* of one group */
     CLUSTER_NAME_BYTES = 32,  /* of any name: 30 characters and the final 0, to a multiple of 8 */
     CLUSTER_ADDRESS_BYTES = 256, /* DNS allows 253 characters */
-    CLUSTER_DIR_BYTES = 200,     /* of runtime_dir */
+    CLUSTER_DIR_BYTES = 200,     /* of runtime_dir and key */
     CLUSTER_FILE_BYTES_MAX = 4 << 20,
     CLUSTER_WARNINGS_MAX = 16, /* those after them are only counted */
     CLUSTER_NONE = -1,         /* no such group or host; the parent of a root */
@@ -55,6 +55,9 @@ struct cluster {
     enum cluster_wait wait;
     bool durable;                        /* false until there is a log on disk */
     char runtime_dir[CLUSTER_DIR_BYTES]; /* "": left to the transport */
+    char key
+        [CLUSTER_DIR_BYTES]; /* file of the cluster's key, from where the cluster file is; "": the
+                                  * cluster file's name with .key. shm needs none */
 
     uint32_t clients;      /* that may be open at the same time */
     uint32_t payload_max;  /* bytes of a message */
@@ -121,6 +124,10 @@ struct cluster_plan {
 
 /* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */
 int cluster_make(const struct cluster_plan *, struct cluster **, struct err *);
+
+/* The path of the key of a cluster that was read from `file`. ERR_TOOBIG if it does not fit. */
+int cluster_key_path(const struct cluster *, const char *file, char *out, size_t bytes,
+                     struct err *);
 
 /* The name that a cluster gets from its file: the last part of the path without .yaml, with '-' for
  * what a name may not have. */

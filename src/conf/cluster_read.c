@@ -12,6 +12,7 @@ enum top_key {
     TOP_WAIT,
     TOP_DURABLE,
     TOP_RUNTIME_DIR,
+    TOP_KEY,
     TOP_HOSTS,
     TOP_GROUPS,
     TOP_SETTINGS,
@@ -21,9 +22,9 @@ enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",  "transport", "protocol",
-                                       "wait",  "durable",   "runtime_dir",
-                                       "hosts", "groups",    SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {
+    "name",        "transport", "protocol", "wait",   "durable",
+    "runtime_dir", "key",       "hosts",    "groups", SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
@@ -136,30 +137,42 @@ static int take_durable(struct reader *r, const struct node *n)
                    " `durable: false` or leave the line out");
 }
 
-static int take_runtime_dir(struct reader *r, const struct node *n)
+/* A path, in the room for one. */
+static int take_path(struct reader *r, const struct node *n, const char *what, const char *right,
+                     char *out)
 {
     const char *text = NULL;
 
-    if (n == NULL)
-        return 0;
-    int rc = take_text(r, n, "runtime_dir", "an absolute path", &text);
+    int rc = take_text(r, n, what, right, &text);
     if (rc < 0)
         return rc;
-    if (text[0] != '/')
-        return doc_bad(r->d, n->line, r->e,
-                       "runtime_dir '%s' is relative; write an absolute path like /run/tram",
-                       doc_shown(text).s);
     size_t bytes = strlen(text);
-    if (bytes >= sizeof r->c->runtime_dir)
-        return doc_bad(r->d, n->line, r->e, "runtime_dir has %zu bytes; it may have %zu", bytes,
-                       sizeof r->c->runtime_dir - 1);
+    if (bytes >= CLUSTER_DIR_BYTES)
+        return doc_bad(r->d, n->line, r->e, "%s has %zu bytes; it may have %d", what, bytes,
+                       CLUSTER_DIR_BYTES - 1);
     for (size_t i = 0; i < bytes; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return doc_bad(r->d, n->line, r->e,
-                           "runtime_dir '%s' has a control character; leave it out",
-                           doc_shown(text).s);
-    memcpy(r->c->runtime_dir, text, bytes + 1);
+            return doc_bad(r->d, n->line, r->e, "%s '%s' has a control character; leave it out",
+                           what, doc_shown(text).s);
+    memcpy(out, text, bytes + 1);
     return 0;
+}
+
+static int take_runtime_dir(struct reader *r, const struct node *n)
+{
+    if (n == NULL)
+        return 0;
+    int rc = take_path(r, n, "runtime_dir", "an absolute path", r->c->runtime_dir);
+    if (rc == 0 && r->c->runtime_dir[0] != '/')
+        return doc_bad(r->d, n->line, r->e,
+                       "runtime_dir '%s' is relative; write an absolute path like /run/tram",
+                       doc_shown(r->c->runtime_dir).s);
+    return rc;
+}
+
+static int take_key(struct reader *r, const struct node *n)
+{
+    return n == NULL ? 0 : take_path(r, n, "key", "the path of a file", r->c->key);
 }
 
 /* ---- numbers ---- */
@@ -563,6 +576,7 @@ static int take_file(struct reader *r, const char *file)
     rc = rc < 0 ? rc : take_word(r, value[TOP_WAIT], "wait", wait_names, &wait);
     rc = rc < 0 ? rc : take_durable(r, value[TOP_DURABLE]);
     rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);
+    rc = rc < 0 ? rc : take_key(r, value[TOP_KEY]);
     rc = rc < 0 ? rc : take_settings(r, value);
     c->transport = (enum cluster_transport)transport;
     c->protocol = (enum cluster_protocol)protocol;

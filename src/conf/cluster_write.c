@@ -56,6 +56,19 @@ static void write_runtime_dir(FILE *f, const struct cluster *c)
     fputc('\n', f);
 }
 
+static void write_key(FILE *f, const struct cluster *c)
+{
+    if (c->key[0] == '\0') {
+        if (c->transport != CLUSTER_SHM)
+            write_line(f, "key", "cluster.key", true,
+                       "shared by all machines; default: this file's name with .key");
+        return;
+    }
+    fputs("key: ", f);
+    write_quoted(f, c->key);
+    fputs("  # a file of mode 0600, the same on every machine\n", f);
+}
+
 static void write_hosts(FILE *f, const struct cluster *c)
 {
     fputs("\n# A host is a process; its replicas share one thread.\nhosts:\n", f);
@@ -104,6 +117,7 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
     fputc('\n', f);
     write_settings(f, c);
     write_runtime_dir(f, c);
+    write_key(f, c);
     write_hosts(f, c);
     write_groups(f, c);
     if (fflush(f) != 0 || ferror(f))

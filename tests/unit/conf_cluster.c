@@ -221,6 +221,35 @@ static void cluster__takes_names_and_ipv6_as_addresses(void **state)
     cluster_free(c);
 }
 
+static void cluster__a_key_is_found_from_the_file(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(HOSTS GROUPS);
+    struct err e;
+    char path[64];
+
+    assert_int_equal(cluster_key_path(c, "/a/b.c/d.yaml", path, sizeof path, &e), 0);
+    assert_string_equal(path, "/a/b.c/d.key");
+    assert_int_equal(cluster_key_path(c, "d.yml", path, sizeof path, &e), 0);
+    assert_string_equal(path, "d.key");
+    assert_int_equal(cluster_key_path(c, "../d", path, sizeof path, &e), 0);
+    assert_string_equal(path, "../d.key");
+    cluster_free(c);
+    c = accepted("key: secret/k\n" HOSTS GROUPS);
+    assert_int_equal(cluster_key_path(c, "/a/d.yaml", path, sizeof path, &e), 0);
+    assert_string_equal(path, "/a/secret/k");
+    assert_int_equal(cluster_key_path(c, "d.yaml", path, sizeof path, &e), 0);
+    assert_string_equal(path, "secret/k");
+    assert_int_equal(cluster_key_path(c, "/a/d.yaml", path, 8, &e), ERR_TOOBIG);
+    cluster_free(c);
+    c = accepted("key: /k\n" HOSTS GROUPS);
+    assert_int_equal(cluster_key_path(c, "/a/d.yaml", path, sizeof path, &e), 0);
+    assert_string_equal(path, "/k");
+    cluster_free(c);
+    refused("key: [a]\n" HOSTS GROUPS, 1, "key must be the path of a file", "list", NULL);
+    refused("key: \"a\\tb\"\n" HOSTS GROUPS, 1, "control character", NULL);
+}
+
 static void cluster__parent_may_stand_below_its_child(void **state)
 {
     (void)state;
@@ -255,7 +284,7 @@ static void cluster__written_file_loads_back_equal(void **state)
         HOSTS GROUPS,
         "name: n\ntransport: tcp\nprotocol: genuine\nwait: spin\nclients: 4096\npayload_max: 1M\n"
         "log_bytes: 32M\nsource_bytes: 8M\nreply_max: 0\nheartbeat_ms: 1\nsuspect_ms: 2\n"
-        "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\n" HOSTS GROUPS,
+        "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\nkey: 'k \"y\\'\n" HOSTS GROUPS,
         "wait: sleep\npayload_max: 100\nlog_bytes: 16k\nsource_bytes: 4k\n" HOSTS GROUPS,
         HOSTS "groups: [{name: g1, replicas: [h1, h2]}]\n",
     };
@@ -276,6 +305,7 @@ static void cluster__equal_sees_every_difference(void **state)
         "protocol: genuine\n" HOSTS GROUPS,
         "wait: spin\n" HOSTS GROUPS,
         "runtime_dir: /x\n" HOSTS GROUPS,
+        "key: x\n" HOSTS GROUPS,
         "clients: 65\n" HOSTS GROUPS,
         "detach_ms: 51\n" HOSTS GROUPS,
         HOSTS "  - {name: h4}\n" GROUPS,
@@ -929,6 +959,7 @@ int main(void)
         cmocka_unit_test(cluster__name_comes_from_the_key_or_the_file),
         cmocka_unit_test(cluster__shm_needs_no_address),
         cmocka_unit_test(cluster__takes_names_and_ipv6_as_addresses),
+        cmocka_unit_test(cluster__a_key_is_found_from_the_file),
         cmocka_unit_test(cluster__parent_may_stand_below_its_child),
         cmocka_unit_test(cluster__groups_may_stand_above_hosts),
         cmocka_unit_test(cluster__genuine_may_have_a_tree_or_none),
