@@ -6,7 +6,6 @@
 #include "conf/cluster.h"
 #include "mcast/caster.h"
 #include "mcast/replica.h"
-#include "mem/shm.h"
 #include "tram.h"
 
 struct trace_writer;
@@ -18,7 +17,7 @@ struct tram_cluster {
     struct overlay *overlay;
     struct mcast_group group[CLUSTER_GROUPS_MAX];
     struct mcast_sizes sizes;
-    struct shm_node host[CLUSTER_HOSTS_MAX];
+    char key_path[512]; /* of the cluster's key; shm needs none */
 };
 
 /* An error of the layers below as one of the API's: the text is copied. */
@@ -31,8 +30,26 @@ struct replica_options api_replica_options(const struct tram_cluster *, uint16_t
 void api_replica_stats(const struct replica *, uint16_t group, uint32_t rank,
                        struct tram_replica_stats *);
 
-/* Joins the cluster's memory as a host or client. */
-int api_join(const struct tram_cluster *, const struct shm_node *self, struct mem **, struct err *);
+/* The runtime directory of the cluster on this machine. */
+int api_directory(const struct tram_cluster *, char *out, size_t bytes, struct err *);
+
+/* A host's place in it. On shared memory it is the memory's business. */
+struct api_home {
+    char dir[512];
+    char lock[CLUSTER_NAME_BYTES + 8];
+    int dir_fd, lock_fd;
+};
+
+/* Joins the cluster's memory as a host, or as a client in any place that is free. */
+int api_join_host(const struct tram_cluster *, uint32_t host, struct api_home *, struct mem **,
+                  struct err *);
+int api_join_client(const struct tram_cluster *, struct mem **, struct err *);
+
+/* After mem_close, or if joining has failed. */
+void api_home_close(struct api_home *);
+
+/* Why the memory will never be connected again, if so; else NULL. */
+const char *api_mem_failure(const struct tram_cluster *, struct mem *);
 
 /* Opens a trace file of that name in the directory. */
 int api_trace(const struct tram_cluster *, const char *dir, const char *name,
@@ -77,7 +94,8 @@ struct api_page {
     struct api_page_replica replica[];
 };
 
-struct api_page *api_page_open(struct mem *, const char *host, uint32_t replicas, struct err *);
-void api_page_close(struct api_page *, struct mem *, const char *host, uint32_t replicas);
+struct api_page *api_page_open(const char *dir, const char *host, uint32_t life, uint32_t replicas,
+                               struct err *);
+void api_page_close(struct api_page *, const char *dir, const char *host, uint32_t replicas);
 
 #endif

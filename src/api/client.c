@@ -12,8 +12,6 @@ enum {
     SPIN_NS = 50000,        /* how long a waiting client spins before it sleeps */
     ROUNDS_PER_YIELD = 64,  /* how often it lets others have the core meanwhile */
     SLEEP_NS_MAX = 5000000, /* and how long it sleeps at most before it looks after its rings */
-    PLACES_IN_ORDER =
-        4, /* tried first, so that the few who come one after the other have low ones */
 };
 
 /* A call that waits for its replies. */
@@ -86,41 +84,6 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
         c->opt.done(c->opt.ctx, seq);
 }
 
-static int join_at(struct tram_client *c, uint32_t place, struct err *e)
-{
-    const struct tram_cluster *k = c->cluster;
-    char name[32];
-    snprintf(name, sizeof(name), "client-%u", place);
-    struct shm_node self = {.name = name, .node = k->sizes.client_node + place, .role = SHM_CLIENT};
-    int rc = api_join(k, &self, &c->mem, e);
-    if (rc == 0 && c->mem->incarnation >= CASTER_LIVES_MAX) {
-        mem_close(c->mem); /* no stream could begin there any more */
-        c->mem = NULL;
-        rc = ERR_EXISTS;
-    }
-    if (rc == 0)
-        c->place = place;
-    return rc;
-}
-
-/* A place that no live process has: one of the first few, or the next free one from anywhere on, so that
- * thousands who come together do not all try the same. */
-static int take_place(struct tram_client *c, struct err *e)
-{
-    const uint32_t places = c->cluster->sizes.clients;
-    uint32_t first = places < PLACES_IN_ORDER ? places : PLACES_IN_ORDER;
-    uint64_t from = clock_now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
-    int rc = ERR_EXISTS;
-    for (uint32_t i = 0; rc == ERR_EXISTS && i < first; i++)
-        rc = join_at(c, i, e);
-    for (uint32_t i = 0; rc == ERR_EXISTS && i < places; i++)
-        rc = join_at(c, (uint32_t)((from + i) % places), e);
-    if (rc == ERR_EXISTS)
-        return err_set(e, rc, "all %u places for clients of cluster %s are taken", places,
-                       c->cluster->conf->name);
-    return rc;
-}
-
 static int caster_make(struct tram_client *c, struct err *e)
 {
     struct caster_options o = {
@@ -139,9 +102,11 @@ static int caster_make(struct tram_client *c, struct err *e)
 
 static int open_all(struct tram_client *c, struct err *e)
 {
-    int rc = take_place(c, e);
-    if (rc == 0)
-        rc = caster_make(c, e);
+    int rc = api_join_client(c->cluster, &c->mem, e);
+    if (rc != 0)
+        return rc;
+    c->place = c->mem->self - c->cluster->sizes.client_node;
+    rc = caster_make(c, e);
     if (rc != 0 || c->opt.trace_dir == NULL)
         return rc;
     char name[48];

@@ -42,9 +42,6 @@ static int settle(struct tram_cluster *c, struct err *e)
 {
     const struct cluster *f = c->conf;
     uint16_t parent[CLUSTER_GROUPS_MAX];
-    if (f->transport != CLUSTER_SHM)
-        return err_set(e, ERR_INVALID, "transport %s is not there yet; shm is",
-                       cluster_transport_name(f->transport));
     c->protocol = f->protocol == CLUSTER_GENUINE ? MCAST_GENUINE : MCAST_TREE;
     for (uint32_t g = 0; g < f->groups; g++) {
         parent[g] =
@@ -53,8 +50,6 @@ static int settle(struct tram_cluster *c, struct err *e)
         for (uint32_t q = 0; q < f->group[g].replicas; q++)
             c->group[g].nodes[q] = f->group[g].replica[q];
     }
-    for (uint32_t h = 0; h < f->hosts; h++)
-        c->host[h] = (struct shm_node){.name = f->host[h].name, .node = h, .role = SHM_HOST};
     c->sizes = (struct mcast_sizes){
         .clients = f->clients,
         .client_node = f->hosts,
@@ -76,8 +71,8 @@ static int settle(struct tram_cluster *c, struct err *e)
 }
 
 /* Takes over what was read. */
-static int finish(int rc, struct cluster *conf, struct tram_cluster **out, struct err *e,
-                  struct tram_error *error)
+static int finish(int rc, struct cluster *conf, const char *file, struct tram_cluster **out,
+                  struct err *e, struct tram_error *error)
 {
     struct tram_cluster *c = rc == 0 ? calloc(1, sizeof(*c)) : NULL;
     if (c == NULL) {
@@ -85,7 +80,9 @@ static int finish(int rc, struct cluster *conf, struct tram_cluster **out, struc
         return api_error(error, rc ? rc : ERR_NOMEM, e);
     }
     c->conf = conf;
-    rc = settle(c, e);
+    rc = cluster_key_path(conf, file, c->key_path, sizeof(c->key_path), e);
+    if (rc == 0)
+        rc = settle(c, e);
     if (rc != 0) {
         tram_cluster_free(c);
         return api_error(error, rc, e);
@@ -99,7 +96,7 @@ int tram_cluster_load(const char *path, struct tram_cluster **out, struct tram_e
     struct err e = {""};
     struct cluster *conf = NULL;
     int rc = cluster_load(path, &conf, &e);
-    return finish(rc, conf, out, &e, error);
+    return finish(rc, conf, path, out, &e, error);
 }
 
 int tram_cluster_parse(const char *text, const char *name, struct tram_cluster **out,
@@ -107,8 +104,9 @@ int tram_cluster_parse(const char *text, const char *name, struct tram_cluster *
 {
     struct err e = {""};
     struct cluster *conf = NULL;
-    int rc = cluster_parse(text, strlen(text), name ? name : "cluster", &conf, &e);
-    return finish(rc, conf, out, &e, error);
+    const char *file = name ? name : "cluster";
+    int rc = cluster_parse(text, strlen(text), file, &conf, &e);
+    return finish(rc, conf, file, out, &e, error);
 }
 
 void tram_cluster_free(struct tram_cluster *c)
@@ -183,19 +181,6 @@ struct replica_options api_replica_options(const struct tram_cluster *c, uint16_
         .suspect_ns = c->conf->suspect_ms * UINT64_C(1000000),
         .detach_ns = c->conf->detach_ms * UINT64_C(1000000),
     };
-}
-
-int api_join(const struct tram_cluster *c, const struct shm_node *self, struct mem **out,
-             struct err *e)
-{
-    struct shm_options o = {
-        .dir = c->conf->runtime_dir[0] ? c->conf->runtime_dir : NULL,
-        .cluster = c->conf->name,
-        .self = *self,
-        .hosts = c->host,
-        .hosts_count = c->conf->hosts,
-    };
-    return shm_open_node(&o, out, e);
 }
 
 int api_trace(const struct tram_cluster *c, const char *dir, const char *name,

@@ -37,6 +37,7 @@ struct tram_host {
     uint32_t index;
     struct tram_machine machine;
     void *ctx;
+    struct api_home home;
     struct mem *mem;
     struct place *place;
     uint32_t places;
@@ -53,15 +54,16 @@ static size_t page_bytes(uint32_t replicas)
     return sizeof(struct api_page) + replicas * sizeof(struct api_page_replica);
 }
 
-static void page_path(struct mem *m, const char *host, char *out, size_t bytes)
+static void page_path(const char *dir, const char *host, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "%s/%s.page", shm_directory(m), host);
+    snprintf(out, bytes, "%s/%s.page", dir, host);
 }
 
-struct api_page *api_page_open(struct mem *m, const char *host, uint32_t replicas, struct err *e)
+struct api_page *api_page_open(const char *dir, const char *host, uint32_t life, uint32_t replicas,
+                               struct err *e)
 {
-    char path[512];
-    page_path(m, host, path, sizeof(path));
+    char path[512 + CLUSTER_NAME_BYTES + 8];
+    page_path(dir, host, path, sizeof(path));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         err_sys(e, "open %s", path);
@@ -83,18 +85,18 @@ struct api_page *api_page_open(struct mem *m, const char *host, uint32_t replica
         return NULL;
     }
     p->pid = (uint64_t)getpid();
-    p->life = m->incarnation;
+    p->life = life;
     p->replicas = replicas;
     p->magic = PAGE_MAGIC;
     return p;
 }
 
-void api_page_close(struct api_page *p, struct mem *m, const char *host, uint32_t replicas)
+void api_page_close(struct api_page *p, const char *dir, const char *host, uint32_t replicas)
 {
-    char path[512];
+    char path[512 + CLUSTER_NAME_BYTES + 8];
     if (p == NULL)
         return;
-    page_path(m, host, path, sizeof(path));
+    page_path(dir, host, path, sizeof(path));
     unlink(path);
     munmap(p, page_bytes(replicas));
 }
@@ -232,7 +234,7 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     const struct tram_cluster *c = h->cluster;
     int rc = check_descriptors(h, trace_dir, e);
     if (rc == 0)
-        rc = api_join(c, &c->host[h->index], &h->mem, e);
+        rc = api_join_host(c, h->index, &h->home, &h->mem, e);
     if (rc != 0)
         return rc;
     static const enum host_wait waits[] = {
@@ -251,7 +253,8 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
                 if (rc != 0)
                     return rc;
             }
-    h->page = api_page_open(h->mem, c->conf->host[h->index].name, h->places, e);
+    h->page =
+        api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->incarnation, h->places, e);
     return h->page ? 0 : ERR_SYSTEM;
 }
 
@@ -270,6 +273,7 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
         return api_error(error, ERR_NOMEM, NULL);
     h->cluster = c;
     h->index = (uint32_t)index;
+    h->home = (struct api_home){.dir_fd = -1, .lock_fd = -1};
     h->machine = o->machine;
     h->ctx = o->ctx;
     int rc = open_all(h, o->trace_dir, &e);
@@ -291,9 +295,10 @@ void tram_host_close(struct tram_host *h)
         api_machine_fini(&h->place[i].machine);
     }
     if (h->mem) {
-        api_page_close(h->page, h->mem, h->cluster->conf->host[h->index].name, h->places);
+        api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->places);
         mem_close(h->mem);
     }
+    api_home_close(&h->home);
     free(h->place);
     free(h);
 }
@@ -307,6 +312,12 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
     /* There may be a thousand replicas, and nothing is wrong with them nearly always. */
     if (!page_fill(h, h->loop.round_ns))
         return work;
+    const char *cut_off = api_mem_failure(h->cluster, h->mem);
+    if (cut_off)
+        return api_error(
+            error,
+            err_set(&e, ERR_REFUSED, "host %s: %s", h->cluster->conf->host[h->index].name, cut_off),
+            &e);
     for (uint32_t i = 0; i < h->places; i++) {
         if (h->place[i].machine.failure)
             return api_error(error,

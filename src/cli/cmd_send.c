@@ -283,15 +283,18 @@ static int parse_groups(struct sender *s)
     return CMD_DONE;
 }
 
-/* Joining a cluster that does not run would only make its directory. */
+/* Joining a cluster that does not run would only make its directory. The hosts of a network may run
+ * anywhere. */
 static int check_running(const struct sender *s)
 {
     struct running now = {0};
 
+    if (s->cluster->conf->transport != CLUSTER_SHM)
+        return CMD_DONE;
     int code = running_open(&now, s->cluster, "send");
     if (code == CMD_DONE && running_hosts_alive(&now) == 0) {
-        fprintf(stderr, "tram send: no host of cluster '%s' is running; `tram up` starts them\n",
-                s->cluster->conf->name);
+        fprintf(stderr, "tram send: no host of cluster '%s' %s\n", s->cluster->conf->name,
+                running_not(s->cluster));
         code = CMD_FAILED;
     }
     running_close(&now);

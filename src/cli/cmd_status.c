@@ -41,7 +41,7 @@ static int show(const struct status_args *a, struct running *r, const char *clus
     bool well = a->wait_s == 0 || wait_all(r, a->wait_s);
 
     if (running_hosts_alive(r) == 0 && !a->json) {
-        fprintf(stderr, "tram status: no host of %s is running; `tram up` starts them\n", cluster);
+        fprintf(stderr, "tram status: no host of %s %s\n", cluster, running_not(r->cluster));
         return CMD_FAILED;
     }
     if (!status_view_open(&v, r)) {

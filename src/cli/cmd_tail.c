@@ -178,8 +178,7 @@ static int choose_host(struct tail *t, const struct running *r)
         if (r->host[running_host_of(r, t->group, q)].state == RUNNING_UP)
             leader = (int)q;
     if (leader < 0) {
-        fprintf(stderr, "tram tail: no host of %s is running; `tram up` starts them\n",
-                t->args->group);
+        fprintf(stderr, "tram tail: no host of %s %s\n", t->args->group, running_not(t->cluster));
         return CMD_FAILED;
     }
     t->host = tram_cluster_host_name(t->cluster, running_host_of(r, t->group, (uint32_t)leader));

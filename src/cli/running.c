@@ -43,11 +43,9 @@ int running_load(const struct running_args *a, const char *command, struct tram_
 int running_directory(const struct tram_cluster *c, const char *command,
                       char out[RUNNING_DIR_BYTES])
 {
-    const struct cluster *f = c->conf;
     struct err e = {""};
 
-    if (shm_directory_of(f->runtime_dir[0] ? f->runtime_dir : NULL, f->name, out, RUNNING_DIR_BYTES,
-                         &e) == 0)
+    if (api_directory(c, out, RUNNING_DIR_BYTES, &e) == 0)
         return CMD_DONE;
     fprintf(stderr, "tram %s: %s\n", command, e.text);
     return CMD_FAILED;
@@ -206,6 +204,13 @@ int running_leader(const struct running *r, uint32_t group)
             best = (int)q;
     }
     return best;
+}
+
+const char *running_not(const struct tram_cluster *c)
+{
+    return c->conf->transport == CLUSTER_SHM
+               ? "is running; `tram up` starts them"
+               : "is running on this machine; `tram up` or `tram host` starts them";
 }
 
 uint32_t running_hosts_alive(const struct running *r)

@@ -83,6 +83,10 @@ uint32_t running_replicas(const struct running *, uint32_t group);
 /* The rank of the replica that leads, on a host that is up; -1: none does. */
 int running_leader(const struct running *, uint32_t group);
 
+/* "is running; ...": what to say of a cluster none of whose hosts is. Over a network only those of this
+ * machine are seen. */
+const char *running_not(const struct tram_cluster *);
+
 /* Hosts that are not down. */
 uint32_t running_hosts_alive(const struct running *);
 

@@ -1,0 +1,208 @@
+/* Joining the cluster's memory, whatever it is made of. Only this file knows which backends there are. */
+#include "api/api.h"
+
+#include "base/clock.h"
+#include "mem/ofi.h"
+#include "mem/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    HOME_TRIES = 100,
+    PLACES_IN_ORDER =
+        4, /* tried first, so that the few who come one after the other have low ones */
+};
+
+int api_directory(const struct tram_cluster *c, char *out, size_t bytes, struct err *e)
+{
+    return shm_directory_of(c->conf->runtime_dir[0] ? c->conf->runtime_dir : NULL, c->conf->name,
+                            out, bytes, e);
+}
+
+/* ---- shared memory ---- */
+
+static int shm_join(const struct tram_cluster *c, struct shm_node self, struct mem **out,
+                    struct err *e)
+{
+    struct shm_node hosts[CLUSTER_HOSTS_MAX];
+    for (uint32_t h = 0; h < c->conf->hosts; h++)
+        hosts[h] = (struct shm_node){.name = c->conf->host[h].name, .node = h, .role = SHM_HOST};
+    struct shm_options o = {
+        .dir = c->conf->runtime_dir[0] ? c->conf->runtime_dir : NULL,
+        .cluster = c->conf->name,
+        .self = self,
+        .hosts = hosts,
+        .hosts_count = c->conf->hosts,
+    };
+    return shm_open_node(&o, out, e);
+}
+
+static int shm_join_at(const struct tram_cluster *c, uint32_t place, struct mem **out,
+                       struct err *e)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "client-%u", place);
+    struct shm_node self = {.name = name, .node = c->sizes.client_node + place, .role = SHM_CLIENT};
+    int rc = shm_join(c, self, out, e);
+    if (rc == 0 && (*out)->incarnation >= CASTER_LIVES_MAX) {
+        mem_close(*out); /* no stream could begin there any more */
+        *out = NULL;
+        rc = ERR_EXISTS;
+    }
+    return rc;
+}
+
+/* A place that no live process has: one of the first few, or the next free one from anywhere on, so that
+ * thousands who come together do not all try the same. */
+static int shm_join_client(const struct tram_cluster *c, struct mem **out, struct err *e)
+{
+    const uint32_t places = c->sizes.clients;
+    uint32_t first = places < PLACES_IN_ORDER ? places : PLACES_IN_ORDER;
+    uint64_t from = clock_now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    int rc = ERR_EXISTS;
+    for (uint32_t i = 0; rc == ERR_EXISTS && i < first; i++)
+        rc = shm_join_at(c, i, out, e);
+    for (uint32_t i = 0; rc == ERR_EXISTS && i < places; i++)
+        rc = shm_join_at(c, (uint32_t)((from + i) % places), out, e);
+    if (rc == ERR_EXISTS)
+        return err_set(e, rc, "all %u places for clients of cluster %s are taken", places,
+                       c->conf->name);
+    return rc;
+}
+
+/* ---- a network ---- */
+
+static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state,
+                    struct mem **out, struct err *e)
+{
+    struct ofi_host hosts[CLUSTER_HOSTS_MAX];
+    unsigned char key[OFI_KEY_BYTES];
+    for (uint32_t h = 0; h < c->conf->hosts; h++)
+        hosts[h] = (struct ofi_host){.name = c->conf->host[h].name,
+                                     .address = c->conf->host[h].address,
+                                     .port = c->conf->host[h].port};
+    int rc = ofi_key_read(c->key_path, key, e);
+    if (rc != 0)
+        return rc;
+    struct ofi_options o = {
+        .provider = cluster_transport_names[c->conf->transport],
+        .cluster = c->conf->name,
+        .key = key,
+        .hosts = hosts,
+        .hosts_count = c->conf->hosts,
+        .clients = c->sizes.clients,
+        .lives_max = CASTER_LIVES_MAX,
+        .self = self,
+        .state = state,
+    };
+    rc = ofi_open_node(&o, out, e);
+    explicit_bzero(key, sizeof(key));
+    return rc;
+}
+
+/* Opens the directory, makes it if it is not there, and locks it for a moment. */
+static int home_open(struct api_home *h, struct err *e)
+{
+    for (int tries = 0; tries < HOME_TRIES; tries++) {
+        struct stat here, there;
+        if (mkdir(h->dir, 0700) < 0 && errno != EEXIST)
+            return err_sys(e, "make directory %s", h->dir);
+        h->dir_fd = open(h->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (h->dir_fd < 0 && errno == ENOENT)
+            continue; /* the last one out has just removed it */
+        if (h->dir_fd < 0 || fstat(h->dir_fd, &here) < 0)
+            return err_sys(e, "open directory %s", h->dir);
+        if (here.st_uid != geteuid() || (here.st_mode & 077))
+            return err_set(e, ERR_REFUSED,
+                           "directory %s: owned by uid %u with mode %o; it must be ours (uid %u) "
+                           "and closed to others (mode 700)",
+                           h->dir, here.st_uid, here.st_mode & 0777, geteuid());
+        if (flock(h->dir_fd, LOCK_EX) < 0)
+            return err_sys(e, "lock %s", h->dir);
+        if (stat(h->dir, &there) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
+            return 0;
+        close(h->dir_fd);
+        h->dir_fd = -1;
+    }
+    return err_set(e, ERR_AGAIN, "directory %s comes and goes", h->dir);
+}
+
+/* Locks the host's file: by that others on this machine see that it is there. */
+static int home_lock(struct api_home *h, const char *host, struct err *e)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    snprintf(h->lock, sizeof(h->lock), "%s.lock", host);
+    h->lock_fd = openat(h->dir_fd, h->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (h->lock_fd < 0)
+        return err_sys(e, "open %s/%s", h->dir, h->lock);
+    if (fcntl(h->lock_fd, F_OFD_SETLK, &l) == 0) {
+        /* What a process that was killed has left shows a host that is not there yet. */
+        char page[sizeof(h->lock)];
+        snprintf(page, sizeof(page), "%s.page", host);
+        unlinkat(h->dir_fd, page, 0);
+        return 0;
+    }
+    close(h->lock_fd);
+    h->lock_fd = -1;
+    if (errno == EAGAIN || errno == EACCES)
+        return err_set(e, ERR_EXISTS, "host %s is already running (%s/%s is locked)", host, h->dir,
+                       h->lock);
+    return err_sys(e, "lock %s/%s", h->dir, h->lock);
+}
+
+static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
+                         struct mem **out, struct err *e)
+{
+    int rc = home_open(h, e);
+    if (rc == 0)
+        rc = home_lock(h, c->conf->host[host].name, e);
+    if (h->dir_fd >= 0)
+        flock(h->dir_fd, LOCK_UN);
+    /* Lives are counted where the user wants all files, or where they outlive the machine's restart. */
+    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, out, e);
+}
+
+/* ---- either ---- */
+
+int api_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h, struct mem **out,
+                  struct err *e)
+{
+    int rc = api_directory(c, h->dir, sizeof(h->dir), e);
+    if (rc != 0)
+        return rc;
+    if (c->conf->transport != CLUSTER_SHM)
+        return ofi_join_host(c, host, h, out, e);
+    return shm_join(
+        c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST}, out,
+        e);
+}
+
+void api_home_close(struct api_home *h)
+{
+    if (h->dir_fd < 0)
+        return;
+    flock(h->dir_fd, LOCK_EX);
+    if (h->lock_fd >= 0) {
+        unlinkat(h->dir_fd, h->lock, 0);
+        close(h->lock_fd);
+        rmdir(h->dir); /* stays if somebody else is there */
+    }
+    close(h->dir_fd);
+}
+
+int api_join_client(const struct tram_cluster *c, struct mem **out, struct err *e)
+{
+    return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, out, e)
+                                             : ofi_join(c, OFI_ANY, NULL, out, e);
+}
+
+const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)
+{
+    return c->conf->transport == CLUSTER_SHM ? NULL : ofi_failure(m);
+}
