@@ -3,6 +3,7 @@
 #include "cli/cmd.h"
 #include "cli/conf.h"
 #include "mcast/overlay.h"
+#include "mem/ofi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +56,41 @@ static int write_to_file(const struct init_args *a, const struct cluster *c)
     return code;
 }
 
+/* Written into the file, so that who reads it knows that there is one to copy. */
+static void name_key(const struct init_args *a, struct cluster *c)
+{
+    struct err e = {0};
+    char path[CLUSTER_DIR_BYTES];
+
+    if (c->transport == CLUSTER_SHM || cluster_key_path(c, a->file, path, sizeof path, &e) < 0)
+        return;
+    const char *slash = strrchr(path, '/');
+    snprintf(c->key, sizeof c->key, "%s", slash != NULL ? slash + 1 : path);
+}
+
+/* Machines of a network prove to each other that they have the same key. One that is there is kept: other
+ * machines may have it. */
+static int make_key(const struct init_args *a, const struct cluster *c)
+{
+    struct err e = {0};
+    char path[512];
+
+    if (c->transport == CLUSTER_SHM)
+        return CMD_DONE;
+    int rc = cluster_key_path(c, a->file, path, sizeof path, &e);
+    if (rc == 0)
+        rc = ofi_key_make(path, &e);
+    if (rc < 0 && rc != ERR_EXISTS) {
+        fprintf(stderr, "tram init: %s\n", e.text);
+        return CMD_FAILED;
+    }
+    printf(
+        "%s the cluster's key, %s: every machine of the cluster needs a copy that only its owner "
+        "can read\n",
+        rc == 0 ? "made" : "kept", path);
+    return CMD_DONE;
+}
+
 /* Loads what was written as any other command will: it prints the warnings with their lines. */
 static int read_back(const struct init_args *a)
 {
@@ -93,7 +129,11 @@ static int init(struct init_args *a)
         fprintf(stderr, "tram init: %s\n", e.text);
         return rc == ERR_INVALID ? CMD_USAGE : CMD_FAILED;
     }
+    if (!to_stdout)
+        name_key(a, c);
     int code = to_stdout ? write_to_stream(stdout, "standard output", c) : write_to_file(a, c);
+    if (code == CMD_DONE && !to_stdout)
+        code = make_key(a, c);
     cluster_free(c);
     return code == CMD_DONE && !to_stdout ? read_back(a) : code;
 }

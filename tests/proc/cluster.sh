@@ -33,3 +33,8 @@ pid_of() # HOST
 {
     "$TRAM" status --json | sed -nE "s/.*\"host\": \"$1\", \"state\": \"[a-z]+\", \"pid\": ([0-9]+),.*/\1/p" | head -1
 }
+
+own_ports() # FILE...: other addresses than those of `tram init`, below what the kernel takes for connections
+{
+    sed -i -E "s/(127\.0\.0\.1:)71([0-9][0-9])/\1$((200 + $$ % 120))\2/" "$@"
+}

@@ -21,7 +21,7 @@ static int enter(void **state)
 
 static int leave(void **state)
 {
-    static const char *const files[] = {"cluster.yaml", "a.yaml"};
+    static const char *const files[] = {"cluster.yaml", "a.yaml", "a.key"};
 
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         unlink(files[i]);
@@ -87,6 +87,8 @@ static void cmd_init__takes_all_options(void **state)
     struct cluster *c = load("a.yaml");
     assert_true(c->groups == 1 && c->hosts == 7 && c->group[0].replicas == 5);
     assert_true(c->transport == CLUSTER_TCP && c->protocol == CLUSTER_GENUINE);
+    assert_string_equal(c->key, "a.key");
+    assert_non_null(strstr(output, "made the cluster's key, a.key"));
     cluster_free(c);
 }
 
