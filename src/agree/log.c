@@ -9,6 +9,7 @@ enum {
     SNAP_BYTES_DEFAULT = 64 << 10,
     SOURCES_MAX = 1 << 20,
     LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
+    ALONE_PER_HEARTBEAT = 64, /* a commit waits so long for a batch, where it is a message */
 };
 
 /* The legal moves of a replica; everything else is a mistake of ours. */
@@ -617,11 +618,18 @@ int log_settle(struct log *l, uint64_t now_ns)
     return work;
 }
 
+uint64_t log_commit_due_ns(const struct log *l)
+{
+    return l->mem->sends ? l->commit_ns + l->opt.heartbeat_ns / ALONE_PER_HEARTBEAT : 0;
+}
+
 uint64_t log_next_ns(const struct log *l)
 {
     uint64_t next = l->beat_ns;
     if (l->state == LOG_FOLLOWER)
         next = min_u64(next, oracle_next_ns(&l->oracle));
+    if ((l->state == LOG_SYNC || l->state == LOG_LEADER) && l->now_ns < log_commit_due_ns(l))
+        next = min_u64(next, log_commit_due_ns(l));
     return next;
 }
 

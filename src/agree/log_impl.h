@@ -191,6 +191,8 @@ struct log {
     bool lost;        /* what is broken is that */
     uint64_t loss_ns; /* joining: since when no quorum could take us back; 0: one could */
 
+    uint64_t commit_ns; /* leader: when the commit was last found to have risen */
+
     struct log_stats stats;
     uint32_t source_turn;
     uint32_t sources;          /* the streams included */
@@ -250,6 +252,10 @@ void log_stop(struct log *, const char *why); /* sets broken, once */
 void log_row_push(struct log *);
 void log_fall_behind(struct log *);
 void log_set_deadline(struct log *);
+
+/* When a commit goes to the followers though there is nothing to take it along. Where writes are messages
+ * the next batch spares two of them for each follower. */
+uint64_t log_commit_due_ns(const struct log *);
 void log_step_down(struct log *, bool failed);
 
 /* log_recover.c */

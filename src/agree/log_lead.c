@@ -437,7 +437,7 @@ int lead_post(struct log *l)
     if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
         sources_serve(l);
     int sent = l->serving ? sources_take(l) : 0;
-    if (!sent && !PLANTED(last_waits))
+    if (!sent && !PLANTED(last_waits) && l->now_ns >= log_commit_due_ns(l))
         commit_alone(l);
     return work + sent + snap_send(l);
 }
@@ -522,6 +522,7 @@ int lead_settle(struct log *l)
      * first of it that was not there before. */
     if (match > l->commit && (match >= l->start_end || PLANTED(early_serve))) {
         l->commit = match;
+        l->commit_ns = l->now_ns;
         struct peer *p = &l->peer[l->me];
         p->commit_sent = match;
         mem_set1(l->mem, &p->flow, l->lane[l->me][l->me], LOG_COMMIT, match);

@@ -120,27 +120,51 @@ static int meet_clients(struct host *h)
     return met;
 }
 
-static int round_of(struct host *h, uint64_t now_ns, bool all)
+/* The followers' turns are spread, so that no round has to carry them all. */
+static bool has_turn(const struct host *h, uint32_t i, bool all)
+{
+    return all || h->unit[i].leads || (h->turn + i) % HOST_FOLLOW_EVERY == 0;
+}
+
+static int post_units(struct host *h, uint64_t now_ns, bool all)
 {
     int work = 0;
-    /* The followers' turns are spread, so that no round has to carry them all. */
-    uint32_t turn = h->turn++;
-    h->round_ns = now_ns;
-    for (uint32_t i = 0; i < h->units; i++) {
-        struct host_unit *u = &h->unit[i];
-        if (all || u->leads || (turn + i) % HOST_FOLLOW_EVERY == 0)
-            work += u->post(u->of, now_ns);
-    }
-    work += mem_poll(h->opt.mem);
+    for (uint32_t i = 0; i < h->units; i++)
+        if (has_turn(h, i, all))
+            work += h->unit[i].post(h->unit[i].of, now_ns);
+    return work;
+}
+
+static int poll_units(struct host *h, uint64_t now_ns, bool all)
+{
+    int work = mem_poll(h->opt.mem);
     if (h->opt.mem->offered > 0)
         work += meet_clients(h);
     for (uint32_t i = 0; i < h->units; i++) {
         struct host_unit *u = &h->unit[i];
-        if (!all && !u->leads && (turn + i) % HOST_FOLLOW_EVERY != 0)
+        if (!has_turn(h, i, all))
             continue;
         work += u->settle(u->of, now_ns);
         u->leads = log_leading(u->log);
     }
+    return work;
+}
+
+/* It goes round either way. Where writing is a store, a round begins with it, and the poll settles it at
+ * once. Where it is sending, a round begins with what has come, and what that brings about leaves with it. */
+static int round_of(struct host *h, uint64_t now_ns, bool all)
+{
+    int work;
+    h->round_ns = now_ns;
+    if (h->opt.mem->sends) {
+        work = poll_units(h, now_ns, all);
+        work += post_units(h, now_ns, all);
+        mem_flush(h->opt.mem);
+    } else {
+        work = post_units(h, now_ns, all);
+        work += poll_units(h, now_ns, all);
+    }
+    h->turn++;
     return work;
 }
 

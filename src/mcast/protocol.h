@@ -31,6 +31,7 @@ struct replica {
     uint64_t delivered;
     bool led; /* in the last round */
     uint64_t step_ns;
+    uint64_t look_ns; /* when its streams are looked after next */
 };
 
 /* The streams of a group. */

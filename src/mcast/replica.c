@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOKS_PER_HEARTBEAT = 16 };
+
 static const struct log_machine log_calls;
 
 /* ---- opening ---- */
@@ -338,7 +340,11 @@ static int write_out(struct replica *r, uint64_t now_ns)
     bool step = now_ns >= r->step_ns;
     if (step)
         r->step_ns = now_ns + r->opt.heartbeat_ns;
-    for (uint32_t i = 0; step && i < r->edges; i++)
+    /* Where writes are messages a stream goes to the leader alone at first: a new one must not wait long. */
+    bool look = step || (r->opt.mem->sends && now_ns >= r->look_ns);
+    if (look)
+        r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    for (uint32_t i = 0; look && i < r->edges; i++)
         feed_step(r->edge[i].feed, now_ns);
     work += replies_flush(r->replies);
     if (step) {
@@ -365,7 +371,7 @@ int replica_settle(struct replica *r, uint64_t now_ns)
             begin_to_lead(r);
         /* Where nothing was applied there is nothing to write. */
         if (work > 0 || !r->led || now_ns >= r->step_ns || r->protocol->settle ||
-            replies_waiting(r->replies))
+            replies_waiting(r->replies) || (r->opt.mem->sends && now_ns >= r->look_ns))
             work += write_out(r, now_ns);
     }
     r->led = leading;

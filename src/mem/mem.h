@@ -133,6 +133,7 @@ struct mem_ops {
     void (*sleep)(struct mem *, uint64_t until_ns);
     void (*close)(struct mem *);
     uint32_t (*dead_hosts)(struct mem *); /* NULL: it does not count them */
+    void (*flush)(struct mem *);          /* NULL: what is written needs no sending */
 };
 
 struct mem {
@@ -141,6 +142,9 @@ struct mem {
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
     uint32_t lanes_moved; /* rises with every change of an open lane's ctl or ring */
     uint32_t offered; /* lanes that mem_offer would tell of, at most; changes only inside poll */
+    bool
+        sends; /* writes to others are messages, which cost both sides and land while the other polls:
+                 * fewer are better than sooner */
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in
@@ -251,6 +255,13 @@ static inline void mem_read_ring(struct mem *m, struct mem_op *op, struct mem_la
 static inline int mem_poll(struct mem *m)
 {
     return m->ops->poll(m);
+}
+
+/* Sends what was written since, where writes are sent: they leave with the next poll at the latest. */
+static inline void mem_flush(struct mem *m)
+{
+    if (m->ops->flush)
+        m->ops->flush(m);
 }
 
 /* True if the node is known to be dead now (on shm within tens of microseconds of its death).

@@ -636,6 +636,7 @@ static int post_all(struct ofi *o)
     int changes = 0;
 
     o->dirty = NULL;
+    o->dirty_last = &o->dirty;
     while (todo) {
         struct link *l = todo;
         todo = l->dirty_next;
@@ -661,12 +662,22 @@ static int post_all(struct ofi *o)
     return changes;
 }
 
+/* News of it comes with the next poll. */
+static void ofi_flush(struct mem *m)
+{
+    struct ofi *o = ofi_of(m);
+
+    if (o->dirty)
+        o->news += post_all(o);
+}
+
 static int ofi_poll(struct mem *m)
 {
     struct ofi *o = ofi_of(m);
 
     o->now_ns = clock_now_ns();
-    int changes = o->dirty ? post_all(o) : 0;
+    int changes = o->news + (o->dirty ? post_all(o) : 0);
+    o->news = 0;
     /* Writes of others land within fi_cq_read, and nothing tells: who has looked at his memory and is
      * about to sleep must not let any land unseen. So he only looks whether something has come. */
     if (!o->dozing || !o->net.data_wakes)
@@ -736,7 +747,7 @@ static void ofi_sleep(struct mem *m, uint64_t until_ns)
         post_all(o);
     /* Pulses must go out; and what the provider did not take is not in its descriptor. */
     uint64_t most = o->now_ns + (o->dirty || o->raises ? MS : o->silent_ns / 8);
-    if (o->dozing && o->armed)
+    if (o->dozing && o->armed && o->own_marks == 0 && o->news == 0)
         net_wait(&o->net, until_ns < most ? until_ns : most);
     o->dozing = false;
     o->chores_ns = 0;
@@ -786,4 +797,5 @@ const struct mem_ops ofi_ops = {
     .rouse = ofi_rouse,
     .sleep = ofi_sleep,
     .close = ofi_close,
+    .flush = ofi_flush,
 };

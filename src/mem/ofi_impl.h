@@ -314,6 +314,8 @@ struct ofi {
 
     struct peer *peers[OFI_NODES_MAX];
     struct link *links, *dirty, *grave;
+    struct link **dirty_last; /* where the next one's address goes */
+    int news;                 /* of what was posted by a flush */
     uint32_t links_pending;
     uint64_t link_ids;
 

@@ -160,6 +160,8 @@ static void unlist(struct link *l)
     for (struct link **at = &o->dirty; *at; at = &(*at)->dirty_next)
         if (*at == l) {
             *at = l->dirty_next;
+            if (o->dirty_last == &l->dirty_next)
+                o->dirty_last = at;
             break;
         }
 }
@@ -235,9 +237,11 @@ void link_dirty(struct link *l)
 {
     if (l->dirty)
         return;
+    /* Who was written to first is sent to first: writers begin with whom others wait for. */
     l->dirty = true;
-    l->dirty_next = l->node->dirty;
-    l->node->dirty = l;
+    l->dirty_next = NULL;
+    *l->node->dirty_last = l;
+    l->node->dirty_last = &l->dirty_next;
 }
 
 void link_fault(struct link *l, int error)
