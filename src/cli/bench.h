@@ -31,8 +31,14 @@ enum bench_layout {
     BENCH_SINGLE,  /* one thread everything, in turn; its CPU time is what is measured */
 };
 
+enum bench_transport { BENCH_SHM, BENCH_SIM, BENCH_TCP, BENCH_VERBS };
+
+extern const char *const bench_transport_names[]; /* up to NULL */
+
 struct bench_args {
-    bool mcast; /* or the log of one group */
+    enum bench_transport transport;
+    const char *address; /* of this machine, for tcp and verbs */
+    bool mcast;          /* or the log of one group */
     enum mcast_protocol protocol;
     enum bench_layout layout;
     bool json;
@@ -47,6 +53,8 @@ struct bench_args {
     uint64_t part_ns;               /* length of each measurement */
     const char *serve;              /* we are a host of the bench with this cluster name; or NULL */
     uint32_t serve_host;
+    const char *serve_dir; /* over a network: where its key and ports are */
+    bool serve_wire;       /* we are the other side of its wire */
 };
 
 struct bench_figures {
@@ -55,7 +63,8 @@ struct bench_figures {
     double ratio[BENCH_TURNS]; /* of their medians, sorted */
     uint64_t messages;         /* of the saturated part */
     double seconds;
-    double batch; /* messages in one, when saturated; 0: not known */
+    double batch;           /* messages in one, when saturated; 0: not known */
+    double wire_per_second; /* writes of the provider alone; 0: there is no network */
 };
 
 /* One short look at a case: a point of the comparison (bench_compare.h). What was not measured is 0. */
@@ -77,8 +86,10 @@ void bench_load_open(void *machine, uint64_t bytes);
 void bench_load_write(void *machine, const void *data, uint32_t bytes);
 void bench_nothing(void *machine);
 
+struct bench_wire;
+
 enum bench_phase {
-    BENCH_LINE,  /* answers on the cache line */
+    BENCH_LINE, /* answers on the cache line; with a wire, leaves its core to the other side of it */
     BENCH_SERVE, /* polls the hosts; or leaves its core to their processes */
     BENCH_STOP,
 };
@@ -87,16 +98,20 @@ struct bench_rig {
     _Alignas(128) _Atomic uint64_t ping;
     _Alignas(128) _Atomic uint64_t pong;
     _Alignas(128) atomic_int phase;
-    atomic_int entered; /* the phase that the serving thread is in */
-    int core[2];        /* the client's, the server's */
-    cpu_set_t cores;    /* that the caller had before it was pinned */
+    atomic_int entered;      /* the phase that the serving thread is in */
+    int core[2];             /* the client's, the server's */
+    struct bench_wire *wire; /* of a network: its round trip is taken instead of a cache line's */
+    cpu_set_t cores;         /* that the caller had before it was pinned */
     pthread_t thread;
     void (*round)(void *ctx,
                   uint64_t now_ns); /* one round of all hosts; NULL: they are processes */
     void *ctx;
 };
 
-/* Chooses the cores, pins the caller to the first and starts the other thread, in BENCH_SERVE. */
+/* Chooses the cores. */
+int rig_cores(struct bench_rig *, struct err *);
+
+/* Pins the caller to the first core and starts the other thread, in BENCH_SERVE. */
 int rig_start(struct bench_rig *, struct err *);
 
 /* Ends the other thread; the caller may run on all its cores again. */
@@ -105,8 +120,9 @@ void rig_stop(struct bench_rig *);
 /* Returns when the other thread is there; outside BENCH_SERVE the hosts are the caller's. */
 void rig_enter(struct bench_rig *, enum bench_phase);
 
-/* Measures the round trip of a cache line, and returns to BENCH_SERVE. */
-void rig_measure_line(struct bench_rig *, struct hist *);
+/* Measures the round trip of a cache line or the wire, and returns to BENCH_SERVE. ERR_TIMEOUT: of the
+ * wire, nothing comes back. */
+int rig_measure_line(struct bench_rig *, struct hist *);
 
 /* Line and latency in turns: `latency` is to fill the histogram for that long. */
 int rig_measure_turns(struct bench_rig *, struct bench_figures *, uint64_t turn_ns,

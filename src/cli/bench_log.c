@@ -230,8 +230,10 @@ int bench_log(const struct bench_args *a, struct bench_figures *f, struct err *e
     int rc = b->payload ? bench_open(b, e) : err_set(e, ERR_NOMEM, "out of memory");
     if (rc == 0) {
         memset(b->payload, 0x5a, a->payload);
-        rc = rig_start(&b->rig, e);
+        rc = rig_cores(&b->rig, e);
     }
+    if (rc == 0)
+        rc = rig_start(&b->rig, e);
     if (rc == 0) {
         rc = measure(b, f);
         if (rc != 0)

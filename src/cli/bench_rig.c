@@ -1,6 +1,7 @@
 #include "cli/bench.h"
 
 #include "base/clock.h"
+#include "cli/bench_ground.h"
 
 #include <sched.h>
 #include <string.h>
@@ -12,7 +13,7 @@ enum {
 };
 
 /* The first two cores that we may use; a thread that spins needs one of its own. */
-static int choose_cores(struct bench_rig *r, struct err *e)
+int rig_cores(struct bench_rig *r, struct err *e)
 {
     int found = 0;
     if (sched_getaffinity(0, sizeof(r->cores), &r->cores) != 0)
@@ -40,6 +41,9 @@ static void *serve(void *arg)
         atomic_store_explicit(&r->entered, phase, memory_order_release);
         if (phase == BENCH_STOP)
             return NULL;
+        while (phase == BENCH_LINE && r->wire &&
+               atomic_load_explicit(&r->phase, memory_order_relaxed) == phase)
+            usleep(REST_US);
         while (phase == BENCH_LINE &&
                atomic_load_explicit(&r->phase, memory_order_relaxed) == phase) {
             uint64_t v = atomic_load_explicit(&r->ping, memory_order_acquire);
@@ -57,9 +61,6 @@ static void *serve(void *arg)
 
 int rig_start(struct bench_rig *r, struct err *e)
 {
-    int rc = choose_cores(r, e);
-    if (rc != 0)
-        return rc;
     atomic_store(&r->phase, BENCH_LINE);
     if (pthread_create(&r->thread, NULL, serve, r) != 0)
         return err_set(e, ERR_NOMEM, "no second thread");
@@ -82,9 +83,14 @@ void rig_enter(struct bench_rig *r, enum bench_phase phase)
         ;
 }
 
-void rig_measure_line(struct bench_rig *r, struct hist *line)
+int rig_measure_line(struct bench_rig *r, struct hist *line)
 {
     rig_enter(r, BENCH_LINE);
+    if (r->wire) {
+        bool ok = wire_measure(r->wire, line);
+        rig_enter(r, BENCH_SERVE);
+        return ok ? 0 : ERR_TIMEOUT;
+    }
     uint64_t first = atomic_load_explicit(&r->pong, memory_order_relaxed);
     for (uint64_t i = first + 1; i <= first + TURN_TRIPS; i++) {
         uint64_t start = clock_now_ns();
@@ -94,6 +100,7 @@ void rig_measure_line(struct bench_rig *r, struct hist *line)
         hist_add(line, clock_now_ns() - start);
     }
     rig_enter(r, BENCH_SERVE);
+    return 0;
 }
 
 int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t turn_ns,
@@ -103,8 +110,9 @@ int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t tur
     for (int i = 0; i < BENCH_TURNS; i++) {
         hist_init(line);
         hist_init(one);
-        rig_measure_line(r, line);
-        int rc = latency(ctx, one, turn_ns);
+        int rc = rig_measure_line(r, line);
+        if (rc == 0)
+            rc = latency(ctx, one, turn_ns);
         if (rc != 0)
             return rc;
         double ratio = (double)hist_quantile(one, 0.5) / (double)hist_quantile(line, 0.5);

@@ -1,21 +1,17 @@
 /* Multicast to groups, in one of three layouts: all hosts polled by one pinned thread, every host a
  * process of its own, or everything in one thread. The clients are always one thread of this process. */
 #include "base/clock.h"
-#include "cli/bench.h"
+#include "cli/bench_ground.h"
 #include "host/host.h"
 #include "mcast/caster.h"
 #include "mcast/message.h"
-#include "mem/shm.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -36,8 +32,7 @@ struct server {
     struct host *host;
     struct replica **replica; /* one for each group; NULL where it has no replica */
     struct bench_machine *machine;
-    pid_t pid; /* with processes */
-    int stop;  /* closed to end it */
+    struct bench_child child; /* with processes */
 };
 
 struct user {
@@ -49,9 +44,8 @@ struct user {
 struct bench {
     struct bench_rig rig;
     struct bench_args args;
-    char cluster[64];
-    char names[BENCH_HOSTS_MAX][16];
-    struct shm_node hosts[BENCH_HOSTS_MAX];
+    struct bench_ground ground;
+    struct bench_wire wire;
     struct overlay *overlay;
     struct mcast_group *groups;
     struct mcast_sizes sizes;
@@ -99,12 +93,11 @@ static int plan_open(struct bench *b, struct err *e)
 {
     const struct bench_args *a = &b->args;
     uint16_t parent[OVERLAY_GROUPS_MAX];
-    for (uint32_t h = 0; h < a->hosts; h++) {
-        snprintf(b->names[h], sizeof(b->names[h]), "h%u", h + 1);
-        b->hosts[h] = (struct shm_node){.name = b->names[h], .node = h, .role = SHM_HOST};
-    }
+    int rc = ground_open(&b->ground, a, e);
+    if (rc != 0)
+        return rc;
     overlay_shape_fill(a->shape, a->groups, parent);
-    int rc = overlay_open(&b->overlay, parent, a->groups, e);
+    rc = overlay_open(&b->overlay, parent, a->groups, e);
     if (rc != 0)
         return rc;
     b->groups = calloc(a->groups, sizeof(*b->groups));
@@ -126,18 +119,11 @@ static int plan_open(struct bench *b, struct err *e)
     return mcast_sizes_settle(&b->sizes, e);
 }
 
-static int node_open(struct bench *b, struct shm_node self, struct mem **out, struct err *e)
-{
-    struct shm_options so = {
-        .cluster = b->cluster, .hosts = b->hosts, .hosts_count = b->args.hosts, .self = self};
-    return shm_open_node(&so, out, e);
-}
-
 static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct err *e)
 {
     const struct bench_args *a = &b->args;
     struct server *s = &b->server[h];
-    int rc = node_open(b, b->hosts[h], &s->mem, e);
+    int rc = ground_host(&b->ground, h, &s->mem, e);
     if (rc != 0)
         return rc;
     s->host = calloc(1, sizeof(*s->host));
@@ -186,6 +172,7 @@ static void plan_close(struct bench *b)
 {
     overlay_close(b->overlay);
     free(b->groups);
+    ground_close(&b->ground);
 }
 
 /* ---- hosts as processes ---- */
@@ -197,7 +184,6 @@ int bench_tree_serve(const struct bench_args *a, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory");
     memset(b, 0, sizeof(*b));
     b->args = *a;
-    snprintf(b->cluster, sizeof(b->cluster), "%s", a->serve);
     signal(SIGINT, SIG_IGN); /* the terminal's ^C ends the parent, and that ends us */
     int rc = plan_open(b, e);
     if (rc == 0)
@@ -222,7 +208,6 @@ int bench_tree_serve(const struct bench_args *a, struct err *e)
 static int server_start(struct bench *b, uint32_t h, struct err *e)
 {
     const struct bench_args *a = &b->args;
-    struct server *s = &b->server[h];
     char number[8][16];
     const uint32_t values[] = {h, a->groups, a->replicas, a->hosts, a->payload, a->log_bytes};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
@@ -230,7 +215,7 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
     const char *argv[] = {"tram",
                           "bench",
                           "--serve-cluster",
-                          b->cluster,
+                          b->ground.cluster,
                           "--serve-host",
                           number[0],
                           "--groups",
@@ -245,37 +230,16 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
                           mcast_protocol_name(a->protocol),
                           "--tree",
                           overlay_shape_name(a->shape),
+                          "--transport",
+                          bench_transport_names[a->transport],
+                          "--address",
+                          a->address,
+                          "--serve-dir",
+                          b->ground.dir,
                           a->log_bytes ? "--log-bytes" : NULL,
                           number[5],
                           NULL};
-    int pipes[2];
-    if (pipe2(pipes, O_CLOEXEC) != 0)
-        return err_sys(e, "start host %s", b->names[h]);
-    pid_t pid = fork();
-    if (pid == 0) {
-        char *args[sizeof(argv) / sizeof(argv[0])];
-        memcpy(args, argv, sizeof(args));
-        dup2(pipes[0], STDIN_FILENO);
-        execv("/proc/self/exe", args);
-        _exit(127);
-    }
-    close(pipes[0]);
-    if (pid < 0) {
-        close(pipes[1]);
-        return err_sys(e, "start host %s", b->names[h]);
-    }
-    s->pid = pid;
-    s->stop = pipes[1];
-    return 0;
-}
-
-static void server_stop(struct server *s)
-{
-    if (s->pid <= 0)
-        return;
-    close(s->stop);
-    while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    return child_start(&b->server[h].child, argv, -1, e);
 }
 
 /* ---- clients ---- */
@@ -291,10 +255,7 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
 static int user_open(struct bench *b, uint32_t slot, struct err *e)
 {
     struct user *u = &b->user[slot];
-    char name[16];
-    snprintf(name, sizeof(name), "c%u", slot + 1);
-    struct shm_node self = {.name = name, .node = b->args.hosts + slot, .role = SHM_CLIENT};
-    int rc = node_open(b, self, &u->mem, e);
+    int rc = ground_client(&b->ground, slot, &u->mem, e);
     if (rc != 0)
         return rc;
     struct caster_options co = {
@@ -364,6 +325,8 @@ static bool look(struct bench *b, struct user *u, uint64_t *now, uint64_t deadli
     if (b->args.layout == BENCH_SINGLE)
         serve_round(b, *now);
     b->looks++;
+    if (b->args.transport != BENCH_SHM)
+        mem_poll(u->mem); /* nothing lands by itself */
     if (caster_poll(u->caster, *now) > 0)
         return true;
     if (b->args.layout == BENCH_PROCS && b->looks % IDLE_POLLS == 0)
@@ -539,6 +502,8 @@ static int measure_figures(struct bench *b, void *out, struct err *e)
     if (b->args.layout != BENCH_PROCS)
         before = count_batches(b);
     f->seconds = measure_throughput(b, for_ns, &f->messages);
+    if (b->wire.writes_ns > 0)
+        f->wire_per_second = (double)b->wire.writes * 1e9 / (double)b->wire.writes_ns;
     if (b->args.layout != BENCH_PROCS)
         after = count_batches(b);
     if (after.batches > before.batches)
@@ -557,7 +522,9 @@ static int measure_point(struct bench *b, void *out, struct err *e)
         return rc;
     if (b->args.layout != BENCH_SINGLE) {
         hist_init(&b->hist);
-        rig_measure_line(&b->rig, &b->hist);
+        rc = rig_measure_line(&b->rig, &b->hist);
+        if (rc != 0)
+            return err_set(e, rc, "nothing comes back over the wire");
         p->line_ns = (double)hist_quantile(&b->hist, 0.5);
     }
     hist_init(&b->hist);
@@ -793,9 +760,17 @@ static int open_all(struct bench *b, struct err *e)
     int rc = plan_open(b, e);
     if (rc == 0)
         rc = sets_open(b, e);
+    if (rc == 0 && a->layout != BENCH_SINGLE)
+        rc = rig_cores(&b->rig, e);
+    /* Before anything of a network is open: the other process would have it too. */
+    if (rc == 0 && a->transport != BENCH_SHM) {
+        b->rig.wire = &b->wire;
+        rc = wire_open(&b->wire, &b->ground, a, b->rig.core[1], e);
+    }
     for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
         rc = a->layout == BENCH_PROCS ? server_start(b, h, e) : server_open(b, h, HOST_SPIN, e);
-    return rc == 0 ? user_open(b, 0, e) : rc;
+    /* Over a network it needs hosts that are polled. */
+    return rc == 0 && a->transport == BENCH_SHM ? user_open(b, 0, e) : rc;
 }
 
 /* Opens it all, measures, closes it. */
@@ -809,7 +784,6 @@ static int run(const struct bench_args *a,
     b->args = *a;
     b->rig.round = a->layout == BENCH_PROCS ? NULL : serve_round;
     b->rig.ctx = b;
-    snprintf(b->cluster, sizeof(b->cluster), "bench-%d", (int)getpid());
     b->payload = malloc(a->payload + 8);
     int rc = b->payload ? open_all(b, e) : err_set(e, ERR_NOMEM, "out of memory");
     if (rc == 0) {
@@ -824,9 +798,10 @@ static int run(const struct bench_args *a,
     for (uint32_t c = 0; c < BENCH_CLIENTS_MAX; c++)
         user_close(&b->user[c]);
     for (uint32_t h = 0; h < a->hosts; h++) {
-        server_stop(&b->server[h]);
+        child_stop(&b->server[h].child);
         server_close(b, h);
     }
+    wire_close(&b->wire);
     plan_close(b);
     free(b->set);
     free(b->payload);

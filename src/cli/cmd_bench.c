@@ -5,6 +5,7 @@
 #include "agree/entry.h"
 #include "agree/log.h"
 #include "cli/args.h"
+#include "cli/bench_ground.h"
 #include "cli/bench_model.h"
 #include "cli/cmd.h"
 
@@ -23,22 +24,34 @@ struct options {
     bool protocol_given, compare, quick;
     const char *report;
     const char *single; /* an option given that --compare has no use for, or NULL */
-    bool sim;           /* --transport sim */
     bool groups_given, check_model;
     struct bench_model model;
     const char *simulated; /* an option given that needs it, or NULL */
     const char *real;      /* an option given that it has no use for, or NULL */
     bool own_presets;      /* each paper's figures with its own */
+    const char *network;   /* an option given that needs tcp or verbs, or NULL */
+    bool layout_given, dst_given;
 };
 
 static const char *const layout_names[] = {
     [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single", NULL};
 
-static const char *const transport_names[] = {"shm", "sim", NULL};
+const char *const bench_transport_names[] = {
+    [BENCH_SHM] = "shm", [BENCH_SIM] = "sim", [BENCH_TCP] = "tcp", [BENCH_VERBS] = "verbs", NULL};
 
 static const char *const preset_names[] = {"fdr", "cx4", "shm", NULL};
 
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
+
+static bool simulated(const struct options *o)
+{
+    return o->bench.transport == BENCH_SIM;
+}
+
+static bool networked(const struct bench_args *a)
+{
+    return a->transport == BENCH_TCP || a->transport == BENCH_VERBS;
+}
 
 /* ---- printing ---- */
 
@@ -66,7 +79,7 @@ static void print_json_case(const struct options *o)
 {
     const struct bench_args *a = &o->bench;
     printf("{\"protocol\":\"%s\",\"transport\":\"%s\",\"replicas\":%u,\"payload\":%u,",
-           protocol_name(a), o->sim ? "sim" : "shm", a->replicas, a->payload);
+           protocol_name(a), bench_transport_names[a->transport], a->replicas, a->payload);
     if (a->mcast)
         printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"adjacent\":%s,\"clients\":%u,",
                a->groups, overlay_shape_name(a->shape), a->dst, a->adjacent ? "true" : "false",
@@ -92,8 +105,10 @@ static void print_json(const struct options *o, const struct bench_figures *f)
     print_json_case(o);
     if (a->mcast)
         printf("\"hosts\":%u,\"layout\":\"%s\",", a->hosts, layout_names[a->layout]);
-    print_json_hist("line_round_trip_ns", &f->line);
+    print_json_hist(networked(a) ? "write_round_trip_ns" : "line_round_trip_ns", &f->line);
     putchar(',');
+    if (networked(a))
+        printf("\"writes_per_second\":%.0f,", f->wire_per_second);
     print_json_hist("latency_ns", &f->latency);
     printf(",\"latency_in_round_trips\":%.2f,\"messages\":%llu,\"seconds\":%.3f,"
            "\"messages_per_second\":%.0f",
@@ -108,10 +123,11 @@ static void print_json(const struct options *o, const struct bench_figures *f)
 static void print_where(const struct options *o)
 {
     const struct bench_args *a = &o->bench;
-    if (o->sim)
+    if (simulated(o))
         printf("a model, preset %s", o->model.preset->name);
     else
-        printf("%u hosts %s", a->hosts,
+        printf("%s%s%u hosts %s", networked(a) ? bench_transport_names[a->transport] : "",
+               networked(a) ? ", " : "", a->hosts,
                a->layout == BENCH_PROCS ? "as processes" : "in one thread");
 }
 
@@ -120,8 +136,8 @@ static void print(const struct options *o, const struct bench_figures *f)
     const struct bench_args *a = &o->bench;
     double rate = (double)f->messages / f->seconds;
     if (a->mcast) {
-        printf("%u groups of %u replicas, %s%s, ", a->groups, a->replicas,
-               a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
+        printf("%u group%s of %u replicas, %s%s, ", a->groups, a->groups > 1 ? "s" : "",
+               a->replicas, a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
                a->protocol == MCAST_TREE ? " tree" : "");
         print_where(o);
         printf(", %u-byte messages to %u%s %s\n", a->payload, a->dst,
@@ -131,18 +147,23 @@ static void print(const struct options *o, const struct bench_figures *f)
                a->replicas, a->payload);
     }
     if (hist_count(&f->line) > 0)
-        print_hist("cache line round trip", &f->line);
+        print_hist(networked(a) ? "fi_write round trip" : "cache line round trip", &f->line);
     print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
                &f->latency);
     if (hist_count(&f->line) > 0)
-        printf("%-34s %.2f\n", "  in cache line round trips", f->ratio[BENCH_TURNS / 2]);
+        printf("%-34s %.2f\n",
+               networked(a) ? "  in fi_write round trips" : "  in cache line round trips",
+               f->ratio[BENCH_TURNS / 2]);
+    if (networked(a))
+        printf("%-34s %.*f million a second\n", "fi_write in a row",
+               f->wire_per_second < 1e5 ? 4 : 2, f->wire_per_second / 1e6);
     printf("%-34s %.*f million messages/s", "saturated", rate < 1e5 ? 4 : 2, rate / 1e6);
     if (a->mcast)
         printf(", %u clients", a->clients);
     if (f->batch > 0)
         printf(", %.1f in a batch", f->batch);
     putchar('\n');
-    if (o->sim)
+    if (simulated(o))
         bench_model_print(&o->model, stdout);
 }
 
@@ -151,9 +172,19 @@ static void print(const struct options *o, const struct bench_figures *f)
 static int check_transport(struct options *o)
 {
     struct bench_args *a = &o->bench;
-    if (!o->sim)
-        return o->simulated ? args_bad("bench", o->simulated, "goes with --transport sim")
-                            : CMD_DONE;
+    if (o->network && !networked(a))
+        return args_bad("bench", o->network, "goes with --transport tcp or verbs");
+    if (!simulated(o) && o->simulated)
+        return args_bad("bench", o->simulated, "goes with --transport sim");
+    if (networked(a) && (o->compare || a->layout == BENCH_SINGLE))
+        return args_bad("bench", o->compare ? "--compare" : "--layout",
+                        o->compare ? "goes with --transport shm or sim"
+                                   : "over a network hosts and clients need a thread each");
+    if (networked(a) && o->protocol_given && !a->mcast)
+        return args_bad("bench", "--transport", "over a network there are tree and genuine");
+    a->mcast |= networked(a);
+    if (!simulated(o))
+        return CMD_DONE;
     if (o->real)
         return args_bad("bench", o->real, "--transport sim has no use for it");
     if (o->protocol_given && !a->mcast)
@@ -181,7 +212,7 @@ static int check(struct options *o)
     if (o->report && o->report[0] == '\0')
         return args_bad("bench", "--report", "it needs a directory");
     if (a->clients == 0)
-        a->clients = o->sim ? SIM_CLIENTS : CLIENTS;
+        a->clients = simulated(o) ? SIM_CLIENTS : CLIENTS;
     if (a->seconds == 0)
         a->seconds = !o->compare ? SECONDS : o->quick ? QUICK_SECONDS : COMPARE_SECONDS;
     if (!a->mcast && !o->compare)
@@ -237,7 +268,7 @@ static int model_figures(const struct options *o, struct err *e)
 
 static void compare_origin(const struct options *o, struct compare *c)
 {
-    if (!o->sim) {
+    if (!simulated(o)) {
         snprintf(c->origin, sizeof(c->origin), "measured on shared memory");
         compare_facts_here(c);
         return;
@@ -252,9 +283,9 @@ static int compare(struct options *o, int argc, char **argv)
 {
     /* In a model a second turn gives the same. */
     struct compare_options co = {.args = o->bench,
-                                 .turns = o->sim     ? 1
-                                          : o->quick ? QUICK_TURNS
-                                                     : TURNS,
+                                 .turns = simulated(o) ? 1
+                                          : o->quick   ? QUICK_TURNS
+                                                       : TURNS,
                                  .quick = o->quick};
     struct sigaction on = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     struct compare c;
@@ -269,13 +300,13 @@ static int compare(struct options *o, int argc, char **argv)
     write_command(&c, argc, argv);
     compare_origin(o, &c);
     sigaction(SIGINT, &on, NULL);
-    uint32_t missing = compare_run(&c, o->sim ? bench_model_point : measure_on_shm, &o->model,
+    uint32_t missing = compare_run(&c, simulated(o) ? bench_model_point : measure_on_shm, &o->model,
                                    stderr, &interrupted);
     if (o->bench.json)
         compare_json(&c, stdout);
     else
         compare_print(&c, stdout);
-    if (o->sim && !o->bench.json && !interrupted)
+    if (simulated(o) && !o->bench.json && !interrupted)
         rc = model_figures(o, &e);
     if (rc == 0 && o->report)
         rc = compare_report(&c, o->report, &e);
@@ -302,12 +333,12 @@ static int measure_one(const struct options *o)
     }
     hist_init(&f->line);
     hist_init(&f->latency);
-    int rc = o->sim     ? bench_model_figures(&o->model, a, f, &e)
-             : a->mcast ? bench_tree(a, f, &e)
-                        : bench_log(a, f, &e);
+    int rc = simulated(o) ? bench_model_figures(&o->model, a, f, &e)
+             : a->mcast   ? bench_tree(a, f, &e)
+                          : bench_log(a, f, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: %s\n", e.text);
-    else if (a->json && o->sim)
+    else if (a->json && simulated(o))
         print_json_model(o, f);
     else if (a->json)
         print_json(o, f);
@@ -317,10 +348,34 @@ static int measure_one(const struct options *o)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+/* Over a network, if no case is named: one group, and eight with one and with all of them as destinations. */
+static int measure_network(const struct options *o)
+{
+    static const struct {
+        uint32_t groups, dst;
+    } cases[] = {{1, 1}, {8, 1}, {8, 8}};
+    int code = CMD_DONE;
+    for (unsigned layout = BENCH_THREADS; layout <= BENCH_PROCS; layout++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+            struct options one = *o;
+            if (o->layout_given && o->bench.layout != (enum bench_layout)layout)
+                continue;
+            one.bench.layout = (enum bench_layout)layout;
+            one.bench.groups = cases[i].groups;
+            one.bench.dst = cases[i].dst;
+            int rc = measure_one(&one);
+            code = rc == CMD_DONE ? code : rc;
+            if (!o->bench.json)
+                putchar('\n');
+            fflush(stdout);
+        }
+    return code;
+}
+
 static int serve(const struct bench_args *a)
 {
     struct err e = {""};
-    int rc = bench_tree_serve(a, &e);
+    int rc = a->serve_wire ? wire_serve(a, &e) : bench_tree_serve(a, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: host %u: %s\n", a->serve_host + 1, e.text);
     return rc == 0 ? CMD_DONE : CMD_FAILED;
@@ -344,14 +399,15 @@ static int simulate(struct options *o, int argc, char **argv)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {.bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1},
-                        .model.seed = 1};
+    struct options o = {
+        .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .address = "127.0.0.1"},
+        .model.seed = 1};
     struct bench_args *a = &o.bench;
     unsigned protocol = 0, shape = OVERLAY_breadth, layout = BENCH_THREADS;
     unsigned transport = 0, preset = 0;
     const char *costs = NULL;
-    bool tree_given = false, dst_given = false, preset_given = false, seed_given = false;
-    bool layout_given = false, log_given = false, seconds_given = false;
+    bool tree_given = false, preset_given = false, seed_given = false, address_given = false;
+    bool log_given = false, seconds_given = false;
     const struct args_option options[] = {
         {"--protocol", "NAME",
          "log: one replicated log; tree: multicast to groups in a tree; genuine: multicast among "
@@ -376,7 +432,7 @@ int cmd_bench(int argc, char **argv)
         {"--tree", "SHAPE", "base, breadth or depth (default breadth)", .choice = &shape,
          .choices = overlay_shape_names, .needs = "the trees are", .given = &tree_given},
         {"--dst", "K", "destinations of a message, drawn at random; all if K is G (default 1)",
-         .number32 = &a->dst, .min = 1, .max = GROUPS_LIMIT, .given = &dst_given},
+         .number32 = &a->dst, .min = 1, .max = GROUPS_LIMIT, .given = &o.dst_given},
         {"--adjacent", NULL, "destinations are neighbours in the tree instead",
          .flag = &a->adjacent},
         {"--clients", "C", "that saturate it, 1 to 64 (default 8; of a model 32)",
@@ -388,7 +444,7 @@ int cmd_bench(int argc, char **argv)
          "process; single: one thread is everything, and its CPU time is measured, which shows the "
          "work whatever else the machine does",
          .choice = &layout, .choices = layout_names, .needs = "the layouts are",
-         .given = &layout_given},
+         .given = &o.layout_given},
         {.help = "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:"},
         {"--compare", NULL,
          "base, breadth, depth and genuine, over 1 to G destinations at random and adjacent, "
@@ -398,12 +454,19 @@ int cmd_bench(int argc, char **argv)
         {"--quick", NULL, "about half of the points, in less than a minute", .flag = &o.quick},
         {"--report", "DIR", "also writes DIR/index.html, with plots, and DIR/compare.json",
          .text = &o.report, .needs = "a directory"},
-        {.help = "In virtual time, on a cluster that is not there:"},
+        {.help = "Elsewhere than on shared memory:"},
         {"--transport", "NAME",
-         "shm: shared memory (default); sim: a model, in which the protocols run with what "
-         "everything costs. Of it: the comparison, table 1 of the TRAM paper and figure 5 of the "
-         "RamCast paper; with --protocol or --groups that one case",
-         .choice = &transport, .choices = transport_names, .needs = "the transports are"},
+         "shm: shared memory (default); tcp, verbs: over libfabric, on this machine, beside bare "
+         "fi_writes between two processes: 1 group and 8, to 1 and 8 of them, in either layout, or "
+         "with --protocol, --groups or --dst that one case; sim: a model, in which the protocols "
+         "run "
+         "with what everything costs. Of it: the comparison, table 1 of the TRAM paper and figure "
+         "5 "
+         "of the RamCast paper; with --protocol or --groups that one case",
+         .choice = &transport, .choices = bench_transport_names, .needs = "the transports are"},
+        {"--address", "A", "of this machine, for tcp and verbs (default 127.0.0.1)",
+         .text = &a->address, .needs = "an address", .given = &address_given},
+        {.help = "In virtual time, on a cluster that is not there:"},
         {"--preset", "NAME",
          "the network: fdr (TRAM's cluster), cx4 (RamCast's), shm (two cores of this machine); "
          "default: each paper's own",
@@ -421,11 +484,14 @@ int cmd_bench(int argc, char **argv)
         /* How bench_tree.c starts us as a host. */
         {"--serve-cluster", "NAME", NULL, .text = &a->serve, .needs = "a name"},
         {"--serve-host", "N", NULL, .number32 = &a->serve_host, .max = BENCH_HOSTS_MAX - 1},
+        {"--serve-dir", "DIR", NULL, .text = &a->serve_dir, .needs = "a directory"},
+        {"--serve-wire", NULL, NULL, .flag = &a->serve_wire},
         {0},
     };
     const struct args_command command = {
         .name = "bench",
         .usage = "[OPTIONS]\n       tram bench --compare [--quick] [--report DIR] [OPTIONS]\n"
+                 "       tram bench --transport tcp|verbs [--address A] [OPTIONS]\n"
                  "       tram bench --transport sim [--preset NAME] [--check-model] [OPTIONS]",
         .about = "Measures on shared memory, in one run: the round trip of a cache line between "
                  "two cores, the latency of single messages, and the saturated throughput.",
@@ -441,16 +507,17 @@ int cmd_bench(int argc, char **argv)
     a->layout = (enum bench_layout)layout;
     o.single = o.protocol_given ? "--protocol"
                : tree_given     ? "--tree"
-               : dst_given      ? "--dst"
+               : o.dst_given    ? "--dst"
                : a->adjacent    ? "--adjacent"
                                 : NULL;
-    o.sim = transport == 1;
+    a->transport = (enum bench_transport)transport;
+    o.network = address_given && !a->serve ? "--address" : NULL;
     o.simulated = preset_given    ? "--preset"
                   : costs         ? "--cost"
                   : seed_given    ? "--seed"
                   : o.check_model ? "--check-model"
                                   : NULL;
-    o.real = layout_given    ? "--layout"
+    o.real = o.layout_given  ? "--layout"
              : log_given     ? "--log-bytes"
              : seconds_given ? "--seconds"
                              : NULL;
@@ -462,7 +529,11 @@ int cmd_bench(int argc, char **argv)
     code = check(&o);
     if (code != CMD_DONE)
         return code;
-    if (a->serve)
+    if (a->serve || a->serve_wire)
         return serve(a);
-    return o.sim ? simulate(&o, argc, argv) : o.compare ? compare(&o, argc, argv) : measure_one(&o);
+    if (simulated(&o))
+        return simulate(&o, argc, argv);
+    if (networked(a) && !o.groups_given && !o.single)
+        return measure_network(&o);
+    return o.compare ? compare(&o, argc, argv) : measure_one(&o);
 }
