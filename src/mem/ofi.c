@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/say.h"
 #include "mem/ofi_impl.h"
+#include "mem/ring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -361,16 +362,23 @@ static void ofi_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
     struct ofi *o = ofi_of(m);
     struct lane *lane = (struct lane *)l;
     struct link *link = flow_impl(f)->link;
-    uint64_t at = pos & (l->spec.ring_bytes - 1);
 
     CHECK(l->spec.writer == m->self && l->spec.owner == f->owner && l->spec.region == f->region);
     CHECK(bytes <= l->spec.ring_bytes && (bytes & 7) == 0 && (pos & 7) == 0);
     if (f->status != MEM_DONE || !promised_to(o, f))
         return;
-    if (!link)
-        memcpy(lane->pub.ring + at, data, bytes);
-    else if (lane->link_id != link->id ||
-             !link_write(link, lane->ring + at, lane->key, data, bytes))
+    if (!link) {
+        ring_write(lane->pub.ring, l->spec.ring_bytes, pos, data, bytes);
+        return;
+    }
+    /* What goes over the end goes on at the beginning. */
+    uint64_t straight = ring_straight(l->spec.ring_bytes, pos);
+    uint32_t first = bytes < straight ? bytes : (uint32_t)straight;
+    bool ok =
+        lane->link_id == link->id &&
+        link_write(link, lane->ring + (pos & (l->spec.ring_bytes - 1)), lane->key, data, first) &&
+        link_write(link, lane->ring, lane->key, (const unsigned char *)data + first, bytes - first);
+    if (!ok)
         flow_fail(o, f, MEM_LOST);
 }
 
@@ -583,14 +591,15 @@ static void ofi_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t 
     if (i == UINT32_MAX)
         return;
     op_begin(l, op);
-    if (!link_read(l, op, l->promise[i].address, l->promise[i].key, &op->value, 8))
+    if (!link_read(l, op, l->promise[i].address, l->promise[i].key, &op->value, 8, false))
         ofi_op_finish(l, op, MEM_LOST);
 }
 
-/* Reads that far behind the beginning of a lane's control words or ring. */
-static void read_lane(struct ofi *o, struct mem_op *op, struct lane *lane, bool ring, uint64_t at,
+/* Reads from a position of a lane's ring, or from an offset of its control words. */
+static void read_lane(struct ofi *o, struct mem_op *op, struct lane *lane, bool ring, uint64_t pos,
                       void *out, uint32_t bytes)
 {
+    uint32_t ring_bytes = lane->pub.spec.ring_bytes;
     struct link *l = link_to(o, lane->pub.spec.owner);
 
     op->value = 0;
@@ -600,17 +609,22 @@ static void read_lane(struct ofi *o, struct mem_op *op, struct lane *lane, bool 
         if (!lane->pub.ctl)
             memset(out, 0, bytes); /* as it is born */
         else if (ring)
-            memcpy(out, lane->pub.ring + at, bytes);
+            ring_read(lane->pub.ring, ring_bytes, pos, out, bytes);
         else
             for (uint32_t i = 0; i < bytes / 8; i++)
-                words[i] = mem_word(&lane->pub, (uint32_t)(at / 8 + i));
+                words[i] = mem_word(&lane->pub, (uint32_t)(pos / 8 + i));
         op->status = MEM_DONE;
         return;
     }
     if (!l || lane->link_id != l->id)
         return;
+    uint64_t straight = ring ? ring_straight(ring_bytes, pos) : bytes;
+    uint32_t first = bytes < straight ? bytes : (uint32_t)straight;
+    uint64_t from = ring ? lane->ring + (pos & (ring_bytes - 1)) : lane->ctl + pos;
     op_begin(l, op);
-    if (!link_read(l, op, (ring ? lane->ring : lane->ctl) + at, lane->key, out, bytes))
+    if (!link_read(l, op, from, lane->key, out, first, first < bytes) ||
+        (first < bytes && !link_read(l, op, lane->ring, lane->key, (unsigned char *)out + first,
+                                     bytes - first, false)))
         ofi_op_finish(l, op, MEM_LOST);
 }
 
@@ -625,7 +639,7 @@ static void ofi_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *l, 
                           void *out, uint32_t bytes)
 {
     CHECK(bytes > 0 && bytes <= l->spec.ring_bytes && (bytes & 7) == 0 && (pos & 7) == 0);
-    read_lane(ofi_of(m), op, (struct lane *)l, true, pos & (l->spec.ring_bytes - 1), out, bytes);
+    read_lane(ofi_of(m), op, (struct lane *)l, true, pos, out, bytes);
 }
 
 /* ---- polling, waking, sleeping ---- */

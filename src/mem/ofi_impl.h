@@ -55,6 +55,7 @@ enum {
     LINK_PENDING = 1024, /* handshakes at once */
     STAGE_BYTES_MIN = 256 << 10,
     STAGE_BYTES_MAX = 16 << 20, /* unless a single ring is larger */
+    STAGE_STEPS_MAX = 8,        /* in which it grows */
     PIECE_BYTES_MAX = 256 << 10,
     READ_BYTES_MAX = 64 << 10, /* of a read, as one operation */
     BOUNCE_BYTES = 256 << 10,
@@ -107,6 +108,7 @@ struct piece {
     uint64_t address, key; /* remote */
     struct mem_op *op;     /* PIECE_READ */
     unsigned char *out;
+    bool more;            /* PIECE_READ: the next piece is the rest of the op */
     uint32_t region, gen; /* a message that is a notice: region index + 1, else 0 */
 };
 
@@ -146,13 +148,14 @@ struct link {
     struct ofi *node;
     struct peer *peer; /* NULL: a client that has no place yet */
     enum link_state state;
-    bool dialed; /* by us */
-    bool proven; /* the other side has the key */
-    bool dirty;  /* in the node's list of those with something to send */
-    bool ready;  /* the other side's first wants are here */
-    bool belled; /* a bell is in the queue */
-    bool judge;  /* marks wait for nothing but the next poll */
-    int error;   /* of a call to the provider: to be closed by the next poll; 0: none */
+    bool dialed;       /* by us */
+    bool proven;       /* the other side has the key */
+    bool dirty;        /* in the node's list of those with something to send */
+    bool ready;        /* the other side's first wants are here */
+    bool belled;       /* a bell is in the queue */
+    bool judge;        /* marks wait for nothing but the next poll */
+    bool written_more; /* we have new lanes there */
+    int error;         /* of a call to the provider: to be closed by the next poll; 0: none */
     uint64_t id;
     struct fid_ep *ep;
     struct fi_info *info;
@@ -167,6 +170,7 @@ struct link {
     /* Sending. Positions in the rings are absolute. */
     unsigned char *stage;
     uint64_t stage_bytes, stage_head, stage_posted, stage_tail;
+    uint64_t stage_want, stage_room; /* bytes that are needed by now, and that there may ever be */
     struct piece *piece;
     uint64_t piece_head, piece_tail;
     struct slot *slot; /* of LINK_SLOTS, in the order of posting */
@@ -183,7 +187,9 @@ struct link {
     uint64_t bounce_head, bounce_tail;
     struct mem_op *ops; /* unfinished */
     uint64_t op_id;
-    struct fid_mr *stage_mr, *bounce_mr, *receive_mr;
+    struct fid_mr *bounce_mr, *receive_mr;
+    struct fid_mr *stage_mr[STAGE_STEPS_MAX]; /* the last one has it all */
+    uint32_t stage_mrs;
 
     /* Receiving. */
     struct slot receive[LINK_RECEIVES];
@@ -220,8 +226,7 @@ struct peer {
     char said[128]; /* what was last said of it, to say it once */
 };
 
-/* Memory of ours that one node writes: control words of some lanes, then their rings, each mapped twice
- * in a row. */
+/* Memory of ours that one node writes: control words of some lanes, then their rings. */
 struct chunk {
     struct chunk *next;
     uint32_t writer;
@@ -409,10 +414,12 @@ uint64_t ofi_lanes_stage_bytes(const struct ofi *, uint32_t owner);
 /* ofi_link.c */
 struct link *link_new(struct ofi *, struct peer *, struct fi_info *, uint64_t stage_bytes);
 void link_close(struct link *, bool by_other, const char *why);
+bool link_stage_want(struct link *, uint64_t bytes); /* false: it cannot have so much */
 void links_free(struct ofi *); /* those that are closed; the completion queue was empty */
 bool link_write(struct link *, uint64_t address, uint64_t key, const void *, uint32_t bytes);
+/* `more`: the op goes on with the next read. */
 bool link_read(struct link *, struct mem_op *, uint64_t address, uint64_t key, void *out,
-               uint32_t bytes);
+               uint32_t bytes, bool more);
 bool link_send(struct link *, enum ofi_kind, const void *items, uint32_t count);
 bool link_notice(struct link *, const struct ofi_promised *, uint32_t region, uint32_t gen);
 bool link_owes(const struct link *, uint32_t region, uint32_t gen); /* a notice is not out yet */

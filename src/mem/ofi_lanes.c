@@ -50,36 +50,19 @@ static size_t align(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* Maps the file's ring twice in a row at a place that was reserved. */
-static bool map_twice(unsigned char *at, int fd, size_t offset, size_t bytes)
+/* Control words at its beginning, then every ring: sets each lane's place. */
+static void chunk_share_out(const struct chunk *c, size_t ctl_bytes, struct lane **lanes,
+                            uint32_t count)
 {
-    for (int half = 0; half < 2; half++)
-        if (mmap(at + (size_t)half * bytes, bytes, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, (off_t)offset) == MAP_FAILED)
-            return false;
-    return true;
-}
+    size_t rings = ctl_bytes, ctl = 0;
 
-/* Fills the reserved range: control words at its beginning, then every ring. Sets each lane's place. */
-static bool chunk_map(unsigned char *at, int fd, size_t ctl_bytes, struct lane **lanes,
-                      uint32_t count)
-{
-    size_t in_file = ctl_bytes, in_memory = ctl_bytes, ctl = 0;
-
-    if (mmap(at, ctl_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
-        MAP_FAILED)
-        return false;
     for (uint32_t i = 0; i < count; i++) {
         size_t ring = lanes[i]->pub.spec.ring_bytes;
-        if (ring && !map_twice(at + in_memory, fd, in_file, ring))
-            return false;
-        lanes[i]->pub.ctl = (_Atomic uint64_t *)(void *)(at + ctl);
-        lanes[i]->pub.ring = ring ? at + in_memory : NULL;
+        lanes[i]->pub.ctl = (_Atomic uint64_t *)(void *)(c->at + ctl);
+        lanes[i]->pub.ring = ring ? c->at + rings : NULL;
         ctl += align(lanes[i]->pub.spec.ctl_words * sizeof(uint64_t), OFI_LANE_ALIGN);
-        in_file += ring;
-        in_memory += 2 * ring;
+        rings += ring;
     }
-    return true;
 }
 
 static void chunk_free(struct chunk *c)
@@ -106,15 +89,15 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
     if (!c)
         return err_set(e, ERR_NOMEM, "lanes of %s: no memory", o->name);
     c->writer = writer;
-    c->bytes = ctl + 2 * rings;
+    c->bytes = ctl + rings;
     int rc = 0, fd = memfd_create("tramway-lanes", MFD_CLOEXEC);
-    void *at = mmap(NULL, c->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at != MAP_FAILED)
-        c->at = at;
     /* fallocate and not ftruncate: a page that is missing later would end the process. */
-    if (fd < 0 || !c->at || (errno = posix_fallocate(fd, 0, (off_t)(ctl + rings))) != 0 ||
-        !chunk_map(c->at, fd, ctl, lanes, count))
-        rc = err_sys(e, "lanes of %s: %zu bytes", o->name, ctl + rings);
+    if (fd >= 0 && (errno = posix_fallocate(fd, 0, (off_t)c->bytes)) == 0) {
+        void *at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        c->at = at == MAP_FAILED ? NULL : at;
+    }
+    if (!c->at)
+        rc = err_sys(e, "lanes of %s: %zu bytes", o->name, c->bytes);
     if (fd >= 0)
         close(fd);
     if (rc == 0) {
@@ -122,18 +105,13 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
         if (!c->read_mr)
             rc = err_set(e, ERR_NOMEM, "lanes of %s: register %zu bytes", o->name, c->bytes);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        if (rc == 0) {
-            lanes[i]->chunk = c;
-        } else {
-            lanes[i]->pub.ctl = NULL;
-            lanes[i]->pub.ring = NULL;
-        }
-    }
     if (rc < 0) {
         chunk_free(c);
         return rc;
     }
+    chunk_share_out(c, ctl, lanes, count);
+    for (uint32_t i = 0; i < count; i++)
+        lanes[i]->chunk = c;
     c->next = o->chunks;
     o->chunks = c;
     o->mem.lanes_moved++;
@@ -260,6 +238,8 @@ static void note_peers(struct ofi *o, const struct mem_lane_spec *s)
         struct peer *p = other[i] == o->mem.self ? NULL : peer_at(o, other[i]);
         if (p)
             p->wanted = true;
+        if (p && s->writer == o->mem.self && p->link)
+            p->link->written_more = true;
     }
 }
 
@@ -300,8 +280,10 @@ int ofi_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
         next = l->next;
         if (l->state != LINK_UP)
             continue;
-        /* A larger stage needs another connection. */
-        if (ofi_lanes_stage_bytes(o, l->peer->node) > l->stage_bytes)
+        bool fits = !l->written_more || link_stage_want(l, ofi_lanes_stage_bytes(o, l->peer->node));
+        l->written_more = false;
+        /* A ring that is larger than all room for it needs another connection. */
+        if (!fits)
             link_fault(l, -FI_ENOSPC);
         else if (!ofi_lanes_ask(l) || !ofi_lanes_wanted(l, NULL, 0))
             link_fault(l, -FI_EAGAIN);

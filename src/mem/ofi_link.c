@@ -45,6 +45,11 @@ static void *desc(struct fid_mr *mr)
     return mr ? fi_mr_desc(mr) : NULL;
 }
 
+static void *stage_desc(const struct link *l)
+{
+    return l->stage_mrs > 0 ? desc(l->stage_mr[l->stage_mrs - 1]) : NULL;
+}
+
 static void mr_close(struct fid_mr *mr)
 {
     if (mr)
@@ -53,10 +58,11 @@ static void mr_close(struct fid_mr *mr)
 
 static void link_free(struct link *l)
 {
-    mr_close(l->stage_mr);
+    for (uint32_t i = 0; i < l->stage_mrs; i++)
+        mr_close(l->stage_mr[i]);
     mr_close(l->bounce_mr);
     mr_close(l->receive_mr);
-    pages_free(l->stage, l->stage_bytes);
+    pages_free(l->stage, l->stage_room);
     pages_free(l->bounce, BOUNCE_BYTES);
     pages_free(l->receive_bytes, LINK_RECEIVES * OFI_MESSAGE_MAX);
     free(l->piece);
@@ -70,18 +76,61 @@ static void link_free(struct link *l)
     free(l);
 }
 
+/* Makes the first `bytes` of the stage usable. What is under way keeps the registration that it has. */
+static bool stage_open(struct link *l, uint64_t bytes)
+{
+    struct fid_mr **mr = &l->stage_mr[l->stage_mrs];
+
+    if (l->stage_mrs == STAGE_STEPS_MAX || mprotect(l->stage, bytes, PROT_READ | PROT_WRITE) < 0 ||
+        !local_register(&l->node->net, l->stage, bytes, mr))
+        return false;
+    l->stage_mrs += *mr != NULL;
+    l->stage_bytes = l->stage_want = bytes;
+    return true;
+}
+
+/* More room, if what is in use does not go over the end: then all of it stays where it is, and is counted
+ * from the beginning. Else later. */
+static void stage_grow(struct link *l)
+{
+    uint64_t lap = l->stage_tail - l->stage_tail % l->stage_bytes;
+
+    if (l->stage_head - lap > l->stage_bytes || !stage_open(l, l->stage_want))
+        return;
+    l->stage_head -= lap;
+    l->stage_posted -= lap;
+    l->stage_tail -= lap;
+    for (uint64_t i = l->piece_tail; i < l->piece_head; i++)
+        l->piece[i % LINK_PIECES].stage_end -= lap;
+    for (uint64_t i = l->slot_tail; i < l->slot_head; i++)
+        l->slot[i % LINK_SLOTS].stage_end -= lap;
+}
+
+bool link_stage_want(struct link *l, uint64_t bytes)
+{
+    if (bytes > l->stage_room)
+        return false;
+    /* At least twice as much: there are only so many steps. */
+    uint64_t least = 2 * l->stage_bytes < l->stage_room ? 2 * l->stage_bytes : l->stage_room;
+    if (bytes > l->stage_bytes && bytes > l->stage_want)
+        l->stage_want = bytes > least ? (bytes + 4095) & ~UINT64_C(4095) : least;
+    return true;
+}
+
 static bool link_memory(struct link *l, uint64_t stage_bytes)
 {
     struct net *n = &l->node->net;
 
-    l->stage_bytes = (stage_bytes + 4095) & ~UINT64_C(4095);
-    l->stage = pages_new(l->stage_bytes);
+    stage_bytes = (stage_bytes + 4095) & ~UINT64_C(4095);
+    l->stage_room = stage_bytes > STAGE_BYTES_MAX ? stage_bytes : (uint64_t)STAGE_BYTES_MAX;
+    void *room = mmap(NULL, l->stage_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    l->stage = room == MAP_FAILED ? NULL : room;
     l->receive_bytes = pages_new(LINK_RECEIVES * OFI_MESSAGE_MAX);
     l->piece = calloc(LINK_PIECES, sizeof *l->piece);
     l->slot = calloc(LINK_SLOTS, sizeof *l->slot);
     l->mark = calloc(LINK_MARKS, sizeof *l->mark);
     return l->stage && l->receive_bytes && l->piece && l->slot && l->mark &&
-           local_register(n, l->stage, l->stage_bytes, &l->stage_mr) &&
+           stage_open(l, stage_bytes) &&
            local_register(n, l->receive_bytes, LINK_RECEIVES * OFI_MESSAGE_MAX, &l->receive_mr);
 }
 
@@ -253,6 +302,8 @@ void link_fault(struct link *l, int error)
 /* A run of bytes in the stage, or NULL. Large ones do not wrap: what is left at the end is skipped. */
 static unsigned char *stage_take(struct link *l, uint32_t bytes)
 {
+    if (l->stage_want > l->stage_bytes)
+        stage_grow(l);
     uint64_t at = l->stage_head % l->stage_bytes;
     uint64_t skip = at + bytes > l->stage_bytes ? l->stage_bytes - at : 0;
 
@@ -321,16 +372,18 @@ static bool bounce_open(struct link *l)
 }
 
 bool link_read(struct link *l, struct mem_op *op, uint64_t address, uint64_t key, void *out,
-               uint32_t bytes)
+               uint32_t bytes, bool more)
 {
-    if (l->piece_head - l->piece_tail == LINK_PIECES || !bounce_open(l))
+    /* Both reads or none: one that is in the queue is done. */
+    if (l->piece_head - l->piece_tail + more >= LINK_PIECES || !bounce_open(l))
         return false;
     piece_add(l, &(struct piece){.kind = PIECE_READ,
                                  .bytes = bytes,
                                  .address = address,
                                  .key = key,
                                  .op = op,
-                                 .out = out});
+                                 .out = out,
+                                 .more = more});
     return true;
 }
 
@@ -472,7 +525,7 @@ static bool post_writes(struct link *l)
         flags |= FI_COMPLETION | (deliver ? FI_DELIVERY_COMPLETE : 0);
     }
     struct iovec iov = {.iov_base = l->stage + first->stage_at, .iov_len = bytes};
-    void *d = desc(l->stage_mr);
+    void *d = stage_desc(l);
     struct fi_msg_rma m = {.msg_iov = &iov,
                            .desc = &d,
                            .iov_count = 1,
@@ -542,7 +595,7 @@ static bool post_read_piece(struct link *l)
     s->from = to;
     s->out = p->out;
     s->bytes = bytes;
-    s->last = bytes == p->bytes;
+    s->last = bytes == p->bytes && !p->more;
     if (!post_read(l, s, p->address, p->key, to, bytes))
         return false;
     p->address += bytes;
@@ -568,7 +621,7 @@ static bool post_message(struct link *l)
         s->region = p->region - 1;
         s->gen = p->gen;
     }
-    void *d = desc(l->stage_mr);
+    void *d = stage_desc(l);
     struct fi_msg m = {
         .msg_iov = &iov, .desc = &d, .iov_count = 1, .context = s ? &s->context : NULL};
     uint64_t flags = (inject ? FI_INJECT : 0) | (s ? FI_COMPLETION : 0);

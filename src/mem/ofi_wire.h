@@ -134,8 +134,8 @@ struct ofi_at {
     uint32_t id;
     uint32_t matches; /* 0: the sizes differ; then ctl and ring are the owner's sizes */
     uint64_t key;
-    uint64_t ctl;  /* addresses as the provider wants them */
-    uint64_t ring; /* 2 * ring_bytes of it: a write may run over its end */
+    uint64_t ctl; /* addresses as the provider wants them */
+    uint64_t ring;
 };
 
 struct ofi_promised {

@@ -2,6 +2,7 @@
  * that take nothing, and traps of the provider. All nodes are in this thread, over tcp on 127.0.0.1. */
 #include "../hush.h"
 #include "../ofi_fixture.h"
+#include "base/rng.h"
 #include "base/say.h"
 #include "mem/ofi_impl.h"
 
@@ -686,6 +687,87 @@ static void ofi__a_raise_shuts_out_whom_it_cannot_tell(void **state)
     assert_true(with > 0 && without > 0);
 }
 
+static struct mem_lane *lane_of_kind(struct mem *m, uint32_t kind)
+{
+    struct mem_lane_spec s = {.owner = 0,
+                              .writer = 1,
+                              .region = REGION,
+                              .kind = kind,
+                              .ctl_words = WORDS,
+                              .ring_bytes = RING};
+    struct mem_lane *l;
+    struct err e = {""};
+
+    assert_int_equal(mem_lanes_open(m, &s, 1, &l, &e), 0);
+    return l;
+}
+
+enum { MANY_LANES = 48 };
+
+static struct {
+    struct mem *mem;
+    struct mem_flow flow;
+    struct mem_lane *out[MANY_LANES], *own[MANY_LANES];
+    uint64_t pos[MANY_LANES];
+    unsigned char is[MANY_LANES][RING]; /* what the rings should be */
+    struct rng rng;
+} many;
+
+/* Writes to one of the first n lanes, at most so much. */
+static uint64_t many_put(uint32_t n, uint64_t most)
+{
+    static uint64_t data[RING / 8];
+    uint32_t i = (uint32_t)rng_below(&many.rng, n), words = 1 + (uint32_t)rng_below(&many.rng, 900);
+
+    words = words * 8 > most ? (uint32_t)(most / 8) : words;
+    for (uint32_t w = 0; w < words; w++) {
+        data[w] = rng_u64(&many.rng);
+        memcpy(many.is[i] + (many.pos[i] + 8 * w) % RING, &data[w], 8);
+    }
+    mem_put(many.mem, &many.flow, many.out[i], many.pos[i], data, words * 8);
+    many.pos[i] += words * 8;
+    return words * 8;
+}
+
+/* Lanes that are opened one after the other, while the others are in use: the room for what is under way grows
+ * with them, wherever in it that stands, and everything arrives, over the connection that was there. */
+static void ofi__more_lanes_need_no_other_connection(void **state)
+{
+    (void)state;
+    memset(&many, 0, sizeof many);
+    rng_init(&many.rng, 7);
+    struct mem *a = open_node(0), *b = many.mem = open_node(1);
+    struct ofi *o = (struct ofi *)b;
+    region(a);
+    many.own[0] = lane_of_kind(a, 100);
+    many.out[0] = lane_of_kind(b, 100);
+    wait_connected(a, b);
+    const struct link *l = o->peers[0]->link;
+    uint64_t id = l->id, before = l->stage_bytes;
+    mem_flow_open(b, &many.flow, 0, REGION, 0);
+    for (uint32_t n = 1; n <= MANY_LANES; n++) {
+        uint64_t some = rng_below(&many.rng, l->stage_bytes / 2);
+        for (uint64_t put = 0; put < some;)
+            put += many_put(n, RING);
+        if (n < MANY_LANES) {
+            many.own[n] = lane_of_kind(a, 100 + n);
+            many.out[n] = lane_of_kind(b, 100 + n);
+            many_put(n, 8); /* grows, if it can */
+        }
+        /* Now as much as it has room for, some of which may be left at its end. */
+        while (l->stage_bytes - (l->stage_head - l->stage_tail) > 2 * 8 * 900)
+            many_put(n, RING);
+        mem_mark(b, &many.flow, n);
+        WAIT_FOR(many.flow.done == n || many.flow.status != MEM_DONE);
+        assert_int_equal(many.flow.status, MEM_DONE);
+        WAIT_FOR(ofi_connected(b, 0));
+        for (uint32_t i = 0; i < n; i++)
+            assert_memory_equal(many.own[i]->ring, many.is[i], RING);
+    }
+    assert_true(o->peers[0]->link == l && l->id == id);
+    assert_true(l->stage_bytes >= 4 * before);
+}
+
 /* A writer that is never acknowledged: at some point its flow is LOST, and its connection is not. */
 static void ofi__too_much_at_once_is_lost(void **state)
 {
@@ -911,6 +993,7 @@ int main(void)
         CASE(ofi__a_new_life_shuts_the_old_one_out),
         CASE(ofi__a_raise_shuts_out_whom_it_cannot_tell),
         CASE(ofi__too_much_at_once_is_lost),
+        CASE(ofi__more_lanes_need_no_other_connection),
         CASE(ofi__sizes_that_differ_are_told_on_both_sides),
         CASE(ofi__clients_get_places_of_their_own),
         CASE(ofi__clients_have_lanes_but_no_promises),
