@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_PER_RETRY = 64 /* looks at broken ways in the time after which one writes again */ };
+enum {
+    STEPS_PER_RETRY = 64, /* looks at broken ways in the time after which one writes again */
+    /* Without a tree a message to several groups waits at each of them until they agree. So many of a client may, a
+     * message in eight groups counting eight times: with more it is not faster, and with thousands slower, for
+     * they leave the caches. */
+    WAITING_MAX = 256,
+};
 
 #define RETRY_NS_DEFAULT (20 * UINT64_C(1000000))
 
@@ -27,6 +33,7 @@ struct ticket {
     uint64_t seq;
     uint32_t pending; /* groups that have not replied; 0: done */
     uint32_t bytes;   /* of a stream */
+    uint32_t waits;   /* in so many groups, for each other */
     bool refused;
 };
 
@@ -41,6 +48,7 @@ struct caster {
     uint64_t oldest; /* of those not done */
     uint32_t outstanding;
     uint64_t bytes;     /* of streams that they take */
+    uint32_t waiting;   /* sum of waits */
     uint64_t step_ns;   /* when to look after the feeds again */
     struct frame *over; /* room for a reply that goes over the end of a ring */
 };
@@ -175,7 +183,10 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
     }
     /* Without a tree what a group has taken from us still waits there for others. */
     uint64_t size = frame_size(message_bytes(dst.count, bytes));
+    uint32_t waits = c->opt.protocol == MCAST_GENUINE && dst.count > 1 ? dst.count : 0;
     if (c->opt.protocol == MCAST_GENUINE && c->bytes + size > c->opt.sizes.source_bytes)
+        return ERR_AGAIN;
+    if (waits && c->waiting > 0 && c->waiting + waits > WAITING_MAX)
         return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
         if (!feed_room(c->port[to.group[i]]->feed, size))
@@ -184,9 +195,10 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
         port_send(c, c->port[to.group[i]], dst, body, bytes);
     for (uint32_t i = 0; i < dst.count; i++)
         c->port[dst.group[i]]->awaited++;
-    c->ticket[c->next % c->window] =
-        (struct ticket){.seq = c->next, .pending = dst.count, .bytes = (uint32_t)size};
+    c->ticket[c->next % c->window] = (struct ticket){
+        .seq = c->next, .pending = dst.count, .bytes = (uint32_t)size, .waits = waits};
     c->bytes += size;
+    c->waiting += waits;
     *seq = c->next++;
     c->outstanding++;
     return 0;
@@ -220,6 +232,7 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
         return 0;
     c->outstanding--;
     c->bytes -= t->bytes;
+    c->waiting -= t->waits;
     if (c->opt.done)
         c->opt.done(c->opt.ctx, r->seq, t->refused);
     while (c->oldest < c->next && c->ticket[c->oldest % c->window].pending == 0)
