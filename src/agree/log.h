@@ -150,6 +150,10 @@ bool log_lost(const struct log *);
  * False: not now. Notes count towards payload_max. */
 bool log_note(struct log *, const void *payload, uint32_t bytes);
 
+/* Whether the machine waits for anything from its streams. While it does not, a leader with nothing to do looks at
+ * them only now and then, and at the other sources in every round. At first it does. */
+void log_awaits_streams(struct log *, bool);
+
 /* The region, at the nodes of another group, in which a group acknowledges that one's stream. */
 enum { LOG_EDGE_REGION = 1 << 30 };
 

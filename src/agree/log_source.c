@@ -163,6 +163,9 @@ static void links_make(struct log *l)
             link_add(l, s, &s->way[w]);
     }
     l->links_hot = l->links;
+    for (l->links_stream = 0; l->links_stream < l->links_hot; l->links_stream++)
+        if (l->link[l->links_stream].source < &l->source[l->opt.sources])
+            break;
     for (uint32_t k = 0; k < l->opens; k++) {
         struct source *s = &l->source[l->open[k]];
         for (uint32_t w = 0; w < s->ways; w++)
@@ -235,13 +238,18 @@ bool sources_silent(struct log *l)
 {
     if (l->links_of != l->mem->lanes_moved + 1)
         return false;
-    for (uint32_t i = 0; i < l->links_hot; i++)
+    for (uint32_t i = l->streams_wait ? l->links_stream : 0; i < l->links_hot; i++)
         if (!link_silent(&l->link[i]))
             return false;
-    if (l->links == l->links_hot || link_silent(&l->link[cold_next(l)]))
+    if (l->streams_wait || l->links == l->links_hot || link_silent(&l->link[cold_next(l)]))
         return true;
     l->link_cold--; /* it is the next to be looked at */
     return false;
+}
+
+void log_awaits_streams(struct log *l, bool awaits)
+{
+    l->streams_wait = !awaits;
 }
 
 /* Now and then: what was told on a way that broke may not have arrived, and what was not told is due. */

@@ -327,11 +327,16 @@ static void genuine_step(struct replica *r)
 }
 
 /* In every round, whoever leads: what was held back may go now. */
-static void genuine_settle(struct replica *r)
+static bool genuine_settle(struct replica *r)
 {
     struct genuine *g = r->own;
-    for (uint32_t i = 0; g->backlog_bytes > 0 && i < r->edges; i++)
+    /* Stamps are of use when the message is there, and that comes from its client. */
+    log_awaits_streams(r->log, order_pending(g->order) > 0);
+    if (g->backlog_bytes == 0)
+        return false;
+    for (uint32_t i = 0; i < r->edges; i++)
         backlog_drain(r, i);
+    return true;
 }
 
 /* ---- snapshots: | bytes, order | per edge: bytes, backlog | ---- */

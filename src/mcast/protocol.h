@@ -52,10 +52,10 @@ struct protocol {
     void (*close)(struct replica *);
 
     /* As in struct log_machine; settle and step may be NULL. settle comes in every round,
-     * after applying; step now and then, while leading. */
+     * after applying, and returns whether there may be something to write; step now and then, while leading. */
     bool (*ready)(struct replica *, const struct entry *);
     void (*apply)(struct replica *, const struct entry *);
-    void (*settle)(struct replica *);
+    bool (*settle)(struct replica *);
     void (*step)(struct replica *);
 
     /* Its part of snapshots, as in struct snap_options; may be NULL. */

@@ -363,15 +363,14 @@ int replica_post(struct replica *r, uint64_t now_ns)
 int replica_settle(struct replica *r, uint64_t now_ns)
 {
     int work = log_settle(r->log, now_ns);
-    if (r->protocol->settle)
-        r->protocol->settle(r);
+    bool more = r->protocol->settle && r->protocol->settle(r);
     bool leading = log_leading(r->log);
     if (leading) {
         if (!r->led)
             begin_to_lead(r);
         /* Where nothing was applied there is nothing to write. */
-        if (work > 0 || !r->led || now_ns >= r->step_ns || r->protocol->settle ||
-            replies_waiting(r->replies) || (r->opt.mem->sends && now_ns >= r->look_ns))
+        if (work > 0 || more || !r->led || now_ns >= r->step_ns || replies_waiting(r->replies) ||
+            (r->opt.mem->sends && now_ns >= r->look_ns))
             work += write_out(r, now_ns);
     }
     r->led = leading;
