@@ -72,6 +72,7 @@ struct bench_point {
     double line_ns; /* round trip of a cache line, median */
     double latency_ns, latency_p99_ns;
     double rate[BENCH_LOADS_MAX]; /* messages a second, saturated by args.load[i] clients */
+    double entries;               /* of logs that a message takes then, in all groups */
 };
 
 /* Stands in for a state machine: what it does is cheap and not optimised away. The calls below are its

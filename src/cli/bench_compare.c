@@ -355,6 +355,7 @@ static void cell_settle(struct compare_cell *cell)
     m->line_ns = median_at(cell, offsetof(struct bench_point, line_ns));
     m->latency_ns = median_at(cell, offsetof(struct bench_point, latency_ns));
     m->latency_p99_ns = median_at(cell, offsetof(struct bench_point, latency_p99_ns));
+    m->entries = median_at(cell, offsetof(struct bench_point, entries));
     for (uint32_t i = 0; i < cell->args.loads; i++) {
         m->rate[i] = median_at(cell, offsetof(struct bench_point, rate) + i * sizeof(double));
         if (m->rate[i] > m->rate[cell->best])

@@ -30,6 +30,8 @@ static void json_point(FILE *out, const struct compare_cell *cell, const struct 
 {
     fprintf(out, "{\"latency_p50_ns\":%.10g,\"latency_p99_ns\":%.10g,\"line_round_trip_ns\":%.10g,",
             p->latency_ns, p->latency_p99_ns, p->line_ns);
+    if (p->entries > 0)
+        fprintf(out, "\"entries_per_message\":%.10g,", p->entries);
     fputs("\"messages_per_second\":{", out);
     for (uint32_t i = 0; i < cell->args.loads; i++)
         fprintf(out, "%s\"%u\":%.10g", i ? "," : "", cell->args.load[i], p->rate[i]);

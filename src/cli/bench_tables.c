@@ -154,6 +154,28 @@ static void finding_ahead(const struct compare *c, const struct compare_figure *
         text[0] = '\0';
 }
 
+/* What saturates: the work on entries of logs, how many a message takes and how long each of them does. */
+static void finding_work(const struct compare *c, const struct compare_figure *f, char *text,
+                         size_t bytes)
+{
+    uint32_t last = f->xs - 1;
+    int tree = compare_best(c, f, last, COMPARE_RATE);
+    if (tree < 0)
+        return;
+    const int pair[] = {tree, f->series[tree].reference};
+    append(text, bytes, "work on log entries bounds both: at %u %s", f->x[last], f->x_name);
+    for (int i = 0; i < 2; i++) {
+        const struct compare_cell *cell = cell_at(c, f, (uint32_t)pair[i], last);
+        double entries = cell->median.entries, rate = cell->median.rate[cell->best];
+        if (cell->turns == 0 || entries <= 0 || rate <= 0) {
+            text[0] = '\0';
+            return;
+        }
+        append(text, bytes, "%s a message of %s is %.1f entries, at %.0f ns each", i ? "," : "",
+               f->series[pair[i]].name, entries, 1e9 / (rate * entries));
+    }
+}
+
 static void finding_growth(const struct compare *c, const struct compare_figure *f, char *text,
                            size_t bytes)
 {
@@ -173,7 +195,9 @@ void compare_finding(const struct compare *c, const struct compare_figure *f,
                      enum compare_metric metric, char *text, size_t bytes)
 {
     text[0] = '\0';
-    if (f->ranked && metric != COMPARE_NORMAL)
+    if (f->ranked && metric == COMPARE_NORMAL)
+        finding_work(c, f, text, bytes);
+    else if (f->ranked)
         finding_ahead(c, f, metric, text, bytes);
     else if (!f->ranked && metric == COMPARE_LATENCY)
         finding_growth(c, f, text, bytes);

@@ -540,8 +540,12 @@ static int measure_point(struct bench *b, void *out, struct err *e)
             return rc;
         /* First until it flows: a turn is short beside what large messages need to fill all rings. */
         measure_throughput(b, for_ns / 4, &messages);
+        bool last = i + 1 == b->args.loads && b->args.layout != BENCH_PROCS;
+        struct counts before = last ? count_batches(b) : (struct counts){0};
         double seconds = measure_throughput(b, for_ns, &messages);
         p->rate[i] = (double)messages / seconds;
+        if (last)
+            p->entries = (double)(count_batches(b).messages - before.messages) / (double)messages;
     }
     return 0;
 }
