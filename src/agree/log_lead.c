@@ -263,7 +263,9 @@ void lead_sync_peer(struct log *l, uint32_t rank)
 static int compare_step(struct log *l)
 {
     uint32_t rank = l->comparing;
-    if (rank >= l->n || l->side_op.status == MEM_PENDING)
+    /* Not before our own copy is known to stand: what it is compared with must not look shorter than it
+     * is, or something decided would be taken back. */
+    if (rank >= l->n || l->side_op.status == MEM_PENDING || own_landed(l) < l->start_end)
         return 0;
     l->comparing = l->n;
     struct peer *p = &l->peer[rank];
