@@ -265,7 +265,8 @@ static int compare_step(struct log *l)
     uint32_t rank = l->comparing;
     /* Not before our own copy is known to stand: what it is compared with must not look shorter than it
      * is, or something decided would be taken back. */
-    if (rank >= l->n || l->side_op.status == MEM_PENDING || own_landed(l) < l->start_end)
+    if (rank >= l->n || l->side_op.status == MEM_PENDING ||
+        (own_landed(l) < l->start_end && !PLANTED(compare_early)))
         return 0;
     l->comparing = l->n;
     struct peer *p = &l->peer[rank];
@@ -472,6 +473,17 @@ static int peers_settle(struct log *l)
         if (p->phase == PEER_LIVE) {
             if (p->flow.status == MEM_DONE || own_exempt)
                 continue;
+            if (PLANTED(lost_counts) && p->flow.status == MEM_LOST &&
+                p->flow.done < p->flow.marked) {
+                p->flow.done = p->flow.marked;
+                continue;
+            }
+            if (PLANTED(lost_resumes) && p->flow.status == MEM_LOST && q != l->me) {
+                uint64_t done = p->flow.done;
+                mem_flow_open(l->mem, &p->flow, l->opt.nodes[q], l->opt.region, l->ballot);
+                p->flow.done = p->flow.marked = done;
+                continue;
+            }
             if (q == l->me) {
                 log_step_down(l, true);
                 return 1;

@@ -154,6 +154,11 @@ int peer_step(struct log *l, uint32_t rank)
             p->phase = PEER_RAISE;
         }
         mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
+        if (PLANTED(tries_once) && p->op.status == MEM_LOST) {
+            p->phase = PEER_DOWN;
+            p->retry_ns = UINT64_MAX;
+            return 1;
+        }
         return p->op.status == MEM_PENDING ? 1 : peer_step(l, rank);
     case PEER_RUNS:
         if (lane_ops_pending(l, p))

@@ -35,6 +35,12 @@
     X(overrun, "F6", log, "a log position is reused before every attached replica has applied it") \
     X(snap_no_sources, "F8", log, "a snapshot leaves out what was taken from the sources")         \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
+    X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \
+    X(tries_once, "O2", log, "a replica that is not connected is not tried again")                 \
+    X(compare_early, "O3", log,                                                                    \
+      "a leader goes on from its own copy before that is known to stand")                          \
+    X(lost_counts, "O4", log, "a write whose outcome is unknown counts as done")                   \
+    X(lost_resumes, "O5", log, "after a loss a leader goes on behind what it sent")                \
     X(forward_early, "F5", tree, "a leader applies and forwards before the entry is committed")    \
     X(edge_forgets, "T3", tree, "a new leader does not write again what its predecessor left")     \
     X(parent_ahead, "T8", tree,                                                                    \

@@ -24,6 +24,7 @@ static const struct protocol {
     run_fn *run;
 } protocols[] = {{"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}};
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
+static const char *const memory_names[] = {"drawn", "shm", "ofi", NULL}; /* as enum run_memory */
 
 enum { BUGS_ON_MAX = 8 };
 
@@ -32,12 +33,13 @@ struct sim_args {
     uint64_t seeds, first, seed;
     bool one, keep_going, quiet;
     uint32_t replicas, jobs;
+    enum run_memory memory;
     const char *bug;
 };
 
 /* Totals of one worker, as it reports them. */
 struct tally {
-    uint64_t seeds, events, faults, terms, messages, snapshots;
+    uint64_t seeds, events, faults, terms, messages, snapshots, over_ofi;
     uint64_t failures;
     uint64_t failed_seed; /* the first */
     struct run_result failed;
@@ -51,6 +53,7 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->terms += r->terms;
     t->messages += r->messages;
     t->snapshots += r->snapshots;
+    t->over_ofi += r->memory == RUN_MEMORY_OFI;
     if (r->property != NULL && t->failures++ == 0) {
         t->failed_seed = seed;
         t->failed = *r;
@@ -66,6 +69,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
            a->protocol->name, (unsigned long long)seed);
     if (a->replicas)
         printf(" --replicas %u", a->replicas);
+    if (a->memory != RUN_MEMORY_DRAWN)
+        printf(" --memory %s", memory_names[a->memory]);
     if (a->bug)
         printf(" --bug %s", a->bug);
     printf("\n");
@@ -73,15 +78,18 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
 
 static int run_one(const struct sim_args *a)
 {
-    struct run_options o = {
-        .seed = a->seed, .replicas = a->replicas, .trace = a->quiet ? NULL : stdout};
+    struct run_options o = {.seed = a->seed,
+                            .replicas = a->replicas,
+                            .memory = a->memory,
+                            .trace = a->quiet ? NULL : stdout};
     struct run_result r;
     a->protocol->run(&o, &r);
-    printf("seed %llu: %u replicas, %llu events, %llu messages, %llu leaders, %llu faults, hash "
+    printf("seed %llu: %s memory, %u replicas, %llu events, %llu messages, %llu leaders, %llu "
+           "faults, hash "
            "%016llx\n",
-           (unsigned long long)a->seed, r.replicas, (unsigned long long)r.events,
-           (unsigned long long)r.messages, (unsigned long long)r.terms,
-           (unsigned long long)r.faults, (unsigned long long)r.hash);
+           (unsigned long long)a->seed, memory_names[r.memory], r.replicas,
+           (unsigned long long)r.events, (unsigned long long)r.messages,
+           (unsigned long long)r.terms, (unsigned long long)r.faults, (unsigned long long)r.hash);
     if (r.property == NULL)
         return CMD_DONE;
     print_failure(a, a->seed, &r);
@@ -96,7 +104,7 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
     struct tally t = {0};
     uint64_t reported = clock_now_ns();
     for (uint64_t i = index; i < a->seeds; i += a->jobs) {
-        struct run_options o = {.seed = a->first + i, .replicas = a->replicas};
+        struct run_options o = {.seed = a->first + i, .replicas = a->replicas, .memory = a->memory};
         struct run_result r;
         a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
@@ -133,6 +141,7 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->terms += t->terms;
     sum->messages += t->messages;
     sum->snapshots += t->snapshots;
+    sum->over_ofi += t->over_ofi;
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
         sum->failed_seed = t->failed_seed;
@@ -187,11 +196,12 @@ static int run_many(const struct sim_args *a)
     double s = (double)(clock_now_ns() - start) / 1e9;
     printf(
         "%llu seeds in %.1f s: %.1f million events (%.2f million/s on each of %u), %llu messages, "
-        "%llu leader changes, %llu faults, %llu snapshots, %llu violations\n",
+        "%llu leader changes, %llu faults, %llu snapshots, %llu on ofi memory, %llu violations\n",
         (unsigned long long)sum.seeds, s, (double)sum.events / 1e6,
         (double)sum.events / 1e6 / s / a->jobs, a->jobs, (unsigned long long)sum.messages,
         (unsigned long long)sum.terms, (unsigned long long)sum.faults,
-        (unsigned long long)sum.snapshots, (unsigned long long)sum.failures);
+        (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
+        (unsigned long long)sum.failures);
     if (sum.failures > 0)
         print_failure(a, sum.failed_seed, &sum.failed);
     if (died)
@@ -237,7 +247,7 @@ static int plant(const char *name)
 int cmd_sim(int argc, char **argv)
 {
     struct sim_args a = {.seeds = 1000, .first = 1};
-    unsigned protocol = 0;
+    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN;
     const char *names[BUGS_ON_MAX];
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
@@ -252,6 +262,11 @@ int cmd_sim(int argc, char **argv)
          .max = UINT64_MAX, .given = &a.one},
         {"--replicas", "R", "replicas of a group, 1 to 9 (default: drawn from the seed)",
          .number32 = &a.replicas, .min = 1, .max = 9},
+        {"--memory", "KIND",
+         "shm: memory that is always there; ofi: over connections that break, gone with its "
+         "process; "
+         "drawn: from the seed, half of each (default drawn)",
+         .choice = &memory, .choices = memory_names, .needs = "the kinds of memory are"},
         {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
          .max = 1024},
         {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},
@@ -273,6 +288,7 @@ int cmd_sim(int argc, char **argv)
     if (code != ARGS_GO)
         return code;
     a.protocol = &protocols[protocol];
+    a.memory = (enum run_memory)memory;
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];
         code = plant(a.bug);

@@ -53,6 +53,8 @@ static int check_options(const struct sim_options *o, struct err *e)
         return err_set(e, ERR_INVALID, "open a simulated memory: lost_after_ns must not be 0");
     if (o->costs.on && (o->spike_per_million || o->tear_per_million))
         return err_set(e, ERR_INVALID, "open a simulated memory: spikes and tears have no costs");
+    if (o->costs.on && o->links.on)
+        return err_set(e, ERR_INVALID, "open a simulated memory: connections have no costs");
     return 0;
 }
 
@@ -66,6 +68,7 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
         return NULL;
     }
     w->opt = *o;
+    w->opt.owner_answers |= o->links.on;
     if (w->opt.delay_ns_spike < w->opt.delay_ns_max)
         w->opt.delay_ns_spike = w->opt.delay_ns_max;
     rng_init(&w->draws, o->seed);
@@ -80,6 +83,7 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
     uint32_t n = o->nodes_max;
     w->nodes = sim_alloc(w, n * sizeof *w->nodes);
     w->chans = sim_alloc(w, (size_t)n * n * sizeof *w->chans);
+    w->links = o->links.on ? sim_alloc(w, (size_t)n * n * sizeof *w->links) : NULL;
     w->dead_seen_ns = sim_alloc(w, (size_t)n * n * sizeof *w->dead_seen_ns);
     w->lies = sim_alloc(w, (size_t)n * n * sizeof *w->lies);
     for (uint32_t i = 0; i < n; i++) {
@@ -93,6 +97,7 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
             struct sim_chan *c = sim_chan_at(w, i, k);
             c->from = i;
             c->to = k;
+            c->usable_ns = c->lanes_ns = UINT64_MAX;
         }
     }
     return w;
@@ -220,6 +225,14 @@ bool sim_step(struct sim *w)
         sim_event_free(w, event);
         sim_op_event(w, ev.u.index);
         break;
+    case SIM_EV_LINK:
+        sim_event_free(w, event);
+        sim_link_event(w, ev.u.index);
+        break;
+    case SIM_EV_TOLD:
+        sim_event_free(w, event);
+        sim_told_event(w, ev.u.told.region, ev.u.told.node);
+        break;
     case SIM_EV_REPORT: /* these two go on into an inbox */
         sim_report_event(w, event);
         break;
@@ -277,7 +290,8 @@ void sim_on_bell(struct sim *w, void (*fn)(void *ctx, uint32_t node), void *ctx)
 }
 
 void sim_on_put(struct sim *w,
-                void (*fn)(void *ctx, const struct mem_lane_spec *, const void *, uint32_t bytes),
+                void (*fn)(void *ctx, const struct mem_lane_spec *, uint64_t pos, const void *,
+                           uint32_t bytes),
                 void *ctx)
 {
     w->on_put = fn;

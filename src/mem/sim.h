@@ -33,6 +33,30 @@ struct sim_costs {
     uint64_t raise_ns; /* from when a raise is in force, at its arrival, until that is answered */
 };
 
+/* Connections, as memory over libfabric has them. Off: the way to a memory is always there, and a memory
+ * may outlive its process. On: what a node owns goes with its process; two nodes reach each other over one
+ * connection, that takes a while to be made and may break, with whatever is under way on it. Then a part of
+ * that has landed or lands yet, in order, and nobody is told which; all flows and ops over it, idle ones
+ * too, are LOST, to each side when it comes to know. Until the connection is there again (the world makes
+ * it, sooner or later) flows and ops are LOST at once. Cuts, pauses and silence of lost_after_ns break it. */
+struct sim_links {
+    bool on;
+
+    /* Writes land and reads are answered though the owner is stopped (verbs). Else it has to run, and a
+     * raise is in force some time before it is answered: until then writes under the promise before it
+     * may land and count (tcp). */
+    bool passive;
+    bool untold; /* planted bug: it is answered at once */
+
+    /* A completion takes up to late_ns_max longer, with all behind it: chance per completion. */
+    uint32_t late_per_million;
+    uint64_t late_ns_max;
+
+    /* So many writes may wait on a way that is stuck; the next one fails its flow, LOST, at once. 0: any
+     * number. */
+    uint32_t queue_max;
+};
+
 struct sim_options {
     uint64_t seed;
     uint32_t nodes_max;    /* nodes are numbered 0 .. nodes_max-1 */
@@ -49,6 +73,7 @@ struct sim_options {
                                  * its memory answers by itself (shm) */
     bool check_at_issue;        /* planted bug: permission judged when a write is issued */
     struct sim_costs costs;
+    struct sim_links links;
 };
 
 struct sim *sim_open(const struct sim_options *, struct err *);
@@ -60,12 +85,12 @@ struct mem *sim_node_start(struct sim *, uint32_t node);
 
 /* Ends the node's life. Each of its writes in flight may land or not, in order (a prefix lands). With
  * keep_memory the regions it owns stay as they are and (unless owner_answers) go on being written,
- * raised and read; without, they are blank and unreachable until the next life, which then finds
- * MEM_BIRTH_LOST. */
+ * raised and read; without, and always with links, they are blank and unreachable until the next life,
+ * which then finds MEM_BIRTH_LOST. */
 void sim_node_crash(struct sim *, uint32_t node, bool keep_memory);
 
 /* A paused node is alive and not stepped; what it has issued goes on landing. The harness, which does
- * the stepping, must honour it; here it matters for owner_answers. */
+ * the stepping, must honour it; here it matters for owner_answers and links. */
 void sim_node_pause(struct sim *, uint32_t node, bool paused);
 
 bool sim_node_alive(const struct sim *, uint32_t node);
@@ -82,6 +107,12 @@ uint64_t sim_busy_ns(const struct sim *, uint32_t node);
 /* Cuts or heals the way from one node to another (both directions are separate). Writes wait on a cut
  * way; a heal lets them go on, unless lost_after_ns has passed. */
 void sim_cut(struct sim *, uint32_t from, uint32_t to, bool cut);
+
+/* With links: breaks the connection of two nodes, if there is one. */
+void sim_break(struct sim *, uint32_t a, uint32_t b);
+
+/* A node is connected to another one, as far as it knows, and knows its lanes. */
+bool sim_connected(const struct sim *, uint32_t from, uint32_t to);
 
 /* What mem_dead(node) answers at `asker` from now on: the truth (seen after a delay) or a lie. */
 enum sim_lie { SIM_TRUTH, SIM_SAYS_DEAD, SIM_SAYS_ALIVE };
@@ -137,7 +168,8 @@ void sim_on_landing(struct sim *, void (*fn)(void *ctx, const struct sim_landing
 
 /* Called when a node writes into a ring, with the bytes as they are issued; for white-box checks. */
 void sim_on_put(struct sim *,
-                void (*fn)(void *ctx, const struct mem_lane_spec *, const void *, uint32_t bytes),
+                void (*fn)(void *ctx, const struct mem_lane_spec *, uint64_t pos, const void *,
+                           uint32_t bytes),
                 void *ctx);
 
 /* The harness's own random stream (separate from the one that draws delays). */

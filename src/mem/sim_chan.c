@@ -81,12 +81,9 @@ static bool item_passes(struct sim *w, struct sim_chan *c, const struct sim_item
         return false;
     if (it->kind == SIM_BELL)
         return true;
+    if (w->opt.links.on && !w->opt.links.passive && owner->paused)
+        return false;
     return owner->reachable && (owner->alive || !w->opt.owner_answers) && it->lane->region->born;
-}
-
-static bool promise_held(const struct sim_flow *f)
-{
-    return f->ballot == 0 || f->region->promised == f->ballot;
 }
 
 static void head_land(struct sim *, struct sim_chan *);
@@ -95,7 +92,7 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
 {
     struct sim_flow *f = wr->flow == SIM_NONE ? NULL : &w->flows[wr->flow];
 
-    if (f && f->dropping)
+    if (f ? f->dropping || f->broken : !sim_link_up(w, c->from, c->to))
         return; /* its issuer has not heard yet */
     make_item_room(c);
     struct sim_item *it = item_at(c, c->tail);
@@ -110,7 +107,7 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
         .words = wr->words,
         .kind = (uint8_t)wr->kind,
         .pieces = 1,
-        .permitted = f && promise_held(f),
+        .permitted = f && sim_promise_held(w, f),
     };
     if (rng_chance_ppm(&w->draws, w->opt.tear_per_million) && wr->words > 1) {
         uint64_t most = wr->words < SIM_PIECES_MAX ? wr->words : SIM_PIECES_MAX;
@@ -242,7 +239,7 @@ static bool head_judge(struct sim *w, struct sim_chan *c, struct sim_item *it)
 
     if (f->dropping)
         return false;
-    if (w->opt.check_at_issue ? it->permitted : promise_held(f))
+    if (w->opt.check_at_issue ? it->permitted : sim_promise_held(w, f))
         return true;
     it->denied = true;
     if (f->failed != MEM_DONE)
@@ -272,8 +269,12 @@ static void head_landed(struct sim *w, struct sim_chan *c, const struct sim_item
     struct sim_flow *f = &w->flows[it->flow];
     bool counted = f->failed == MEM_DONE && !it->denied;
 
-    if (counted && it->marked && f->user)
-        report(w, it->flow, MEM_DONE, it->tag, sim_heard_ns(w, c->to, c->from));
+    if (counted && it->marked && f->user) {
+        uint64_t heard_ns = sim_heard_ns(w, c->to, c->from);
+        if (w->opt.links.on && rng_chance_ppm(&w->draws, w->opt.links.late_per_million) && !w->calm)
+            heard_ns += rng_below(&w->draws, w->opt.links.late_ns_max + 1);
+        report(w, it->flow, MEM_DONE, it->tag, heard_ns);
+    }
     sim_mix(w, (uint64_t)it->flow << 1 | counted);
     if (w->on_landing && f->ballot) {
         struct sim_landing l = {
@@ -410,6 +411,23 @@ static uint64_t fail_expired(struct sim *w, struct sim_chan *c, bool drop)
     return i;
 }
 
+/* With links: silence breaks the connection, and with it all flows. What is left after that goes, too. */
+static void break_expired(struct sim *w, struct sim_chan *c)
+{
+    if (!sim_link_up(w, c->from, c->to)) {
+        sim_chan_drop(w, c, c->head);
+        return;
+    }
+    for (uint64_t i = c->head; i < c->tail; i++) {
+        const struct sim_item *it = item_at(c, i);
+        if (it->kind != SIM_BELL && w->flows[it->flow].failed == MEM_DONE &&
+            it->issued_ns + w->opt.lost_after_ns <= w->now_ns) {
+            sim_link_break(w, c->from, c->to);
+            return;
+        }
+    }
+}
+
 void sim_chan_lost_event(struct sim *w, uint32_t chan)
 {
     struct sim_chan *c = &w->chans[chan];
@@ -418,7 +436,10 @@ void sim_chan_lost_event(struct sim *w, uint32_t chan)
     c->lost_event = false;
     if (c->event)
         return; /* if the way is still stuck, that event will see */
-    if (c->head < c->tail && !item_passes(w, c, item_at(c, c->head))) {
+    if (c->head < c->tail && w->opt.links.on && c->from != c->to) {
+        if (!item_passes(w, c, item_at(c, c->head)))
+            break_expired(w, c);
+    } else if (c->head < c->tail && !item_passes(w, c, item_at(c, c->head))) {
         bool drop = rng_below(&w->draws, 2);
         if (c->cut) {
             fail_expired(w, c, drop); /* what is not dropped waits for a heal */
@@ -450,7 +471,12 @@ void sim_chan_drop(struct sim *w, struct sim_chan *c, uint64_t from)
     }
 }
 
-void sim_chan_writer_died(struct sim *w, struct sim_chan *c)
+uint64_t sim_chan_waits_since(const struct sim_chan *c)
+{
+    return c->head < c->tail ? c->items[c->head & (c->items_size - 1)].issued_ns : UINT64_MAX;
+}
+
+void sim_chan_stop(struct sim *w, struct sim_chan *c)
 {
     uint64_t left = c->tail - c->head;
 
@@ -553,9 +579,18 @@ void sim_report_event(struct sim *w, uint32_t event)
             sim_push(w, w->now_ns + 1 + w->opt.lost_after_ns / SIM_TRIES, event);
             return;
         }
+        if (w->opt.links.on) {
+            sim_event_free(w, event);
+            sim_link_break(w, issuer, f->region->owner);
+            return;
+        }
         /* Unlike a flow whose writes are stuck, this one goes on landing, and is never done. */
         f->failed = ev->u.report.status = MEM_LOST;
     }
+    /* The promised word is read back behind the writes (verbs), perhaps only now. */
+    if (ev->u.report.status == MEM_DONE && w->opt.links.on && w->opt.links.passive &&
+        f->failed == MEM_DONE && !sim_promise_held(w, f) && rng_below(&w->draws, 2))
+        f->failed = ev->u.report.status = MEM_DENIED;
     sim_mix(w, ev->u.report.tag << 8 ^ issuer << 2 ^ ev->u.report.status);
     sim_arrive(w, issuer, event);
 }

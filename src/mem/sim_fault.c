@@ -10,7 +10,8 @@ enum fault_mark {
     MARK_CALM,
     MARK_SLOW,
     MARK_ROUGH,
-    MARK_PACE
+    MARK_PACE,
+    MARK_BREAK
 };
 
 static void mix_fault(struct sim *w, enum fault_mark mark, uint32_t a, uint32_t b, uint32_t what)
@@ -34,6 +35,8 @@ struct mem *sim_node_start(struct sim *w, uint32_t node)
     n->paused = false;
     sim_lanes_begin(w, node);
     sim_chan_kick_all(w, node);
+    for (uint32_t other = 0; other < w->opt.nodes_max; other++)
+        sim_link_plan(w, node, other);
     return &n->mem;
 }
 
@@ -84,16 +87,19 @@ void sim_node_crash(struct sim *w, uint32_t node, bool keep_memory)
     n->alive = n->paused = false;
     forget_caller(w, n);
     for (uint32_t i = 0; i < w->opt.nodes_max; i++) {
-        sim_chan_writer_died(w, sim_chan_at(w, node, i));
+        sim_chan_stop(w, sim_chan_at(w, node, i));
+        sim_link_break(w, node, i);
         w->dead_seen_ns[(size_t)i * w->opt.nodes_max + node] =
             w->now_ns + rng_range(&w->draws, SIM_DEATH_SEEN_NS_MIN, SIM_DEATH_SEEN_NS_MAX);
     }
     for (struct sim_region *r = n->regions; r; r = r->next)
-        for (struct sim_lane *l = r->lanes; l; l = l->next)
+        for (struct sim_lane *l = r->lanes; l; l = l->next) {
+            l->opened_ns = UINT64_MAX;
             for (struct sim_handle *h = l->handles; h; h = h->next)
                 if (h->node == node)
                     h->lane.ctl = NULL, h->lane.ring = NULL;
-    if (!keep_memory)
+        }
+    if (!keep_memory || w->opt.links.on)
         lose_memory(w, n);
 }
 
@@ -102,6 +108,8 @@ void sim_node_pause(struct sim *w, uint32_t node, bool paused)
     CHECK(node < w->opt.nodes_max);
     mix_fault(w, MARK_PAUSE, node, 0, paused);
     w->nodes[node].paused = paused && w->nodes[node].alive;
+    if (!paused && w->opt.links.on)
+        sim_chan_kick_all(w, node);
 }
 
 bool sim_node_alive(const struct sim *w, uint32_t node)
@@ -119,6 +127,13 @@ void sim_cut(struct sim *w, uint32_t from, uint32_t to, bool cut)
     c->cut = cut;
     if (!cut)
         sim_chan_kick(w, c);
+}
+
+void sim_break(struct sim *w, uint32_t a, uint32_t b)
+{
+    CHECK(w->opt.links.on && a < w->opt.nodes_max && b < w->opt.nodes_max);
+    mix_fault(w, MARK_BREAK, a, b, 0);
+    sim_link_break(w, a, b);
 }
 
 void sim_oracle_lie(struct sim *w, uint32_t asker, uint32_t node, enum sim_lie lie)
@@ -158,6 +173,8 @@ void sim_calm(struct sim *w)
     w->calm = true;
     for (uint32_t a = 0; a < w->opt.nodes_max; a++) {
         w->nodes[a].paused = false;
+        if (w->opt.links.on)
+            sim_chan_kick_all(w, a);
         for (uint32_t b = 0; b < w->opt.nodes_max; b++) {
             w->lies[(size_t)a * w->opt.nodes_max + b] = SIM_TRUTH;
             sim_chan_at(w, a, b)->extra_ns = 0;

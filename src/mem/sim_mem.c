@@ -60,6 +60,8 @@ struct sim_region *sim_region_get(struct sim *w, uint32_t owner, uint32_t region
     r->lanes_end = &r->lanes;
     /* Whoever lost his memory once cannot know that there was nothing in it. */
     r->promised = n->memory ? MEM_CLOSED : 0;
+    if (w->opt.links.on)
+        r->told = sim_alloc(w, w->opt.nodes_max * sizeof *r->told);
     *n->regions_end = r;
     n->regions_end = &r->next;
     return r;
@@ -78,6 +80,9 @@ void sim_region_lose(struct sim *w, struct sim_region *r)
 {
     r->born = false;
     r->promised = MEM_CLOSED;
+    r->told_ns = 0;
+    for (uint32_t i = 0; r->told && i < w->opt.nodes_max; i++)
+        r->told[i].until_ns = 0;
     for (struct sim_lane *l = r->lanes; l; l = l->next)
         lane_blank(w, l);
 }
@@ -209,6 +214,7 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
     l->own.ring = ring;
     l->own.ctl = sim_alloc(w, s->ctl_words * sizeof *l->own.ctl);
     l->own.impl = l;
+    l->opened_ns = UINT64_MAX;
     l->region = sim_region_get(w, s->owner, s->region);
     *l->region->lanes_end = l;
     l->region->lanes_end = &l->next;
@@ -234,6 +240,8 @@ static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t 
     if (node == l->own.spec.owner) {
         h->lane.ctl = l->own.ctl;
         h->lane.ring = l->own.ring;
+        if (l->opened_ns == UINT64_MAX)
+            l->opened_ns = w->now_ns + w->opt.delay_ns_max;
     }
     return &h->lane;
 }
@@ -272,7 +280,7 @@ static void op_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
     struct sim_region *r = own_region(m, region);
 
     CHECK(r->promised == MEM_CLOSED && ballot != MEM_CLOSED);
-    r->promised = ballot;
+    sim_promise(node_of(m)->world, r, ballot);
     sim_mix(node_of(m)->world, (uint64_t)region << 32 ^ m->self << 8 ^ ballot);
 }
 
@@ -340,6 +348,7 @@ static void op_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uint
     uint32_t flow = sim_flow_new(w, m->self, sim_region_get(w, owner, region), ballot);
     w->flows[flow].user = f;
     *f = (struct mem_flow){.owner = owner, .region = region, .ballot = ballot, .impl = {flow}};
+    sim_flow_begin(w, flow);
     sim_mix(w, ballot ^ (uint64_t)owner << 48 ^ (uint64_t)region << 32 ^ m->self);
 }
 
@@ -357,14 +366,19 @@ static void op_flow_close(struct mem *m, struct mem_flow *f)
     sim_flow_shut(node_of(m)->world, flow_of(m, f));
 }
 
-static void issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
+/* False: the flow has failed instead. */
+static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
 {
     struct sim *w = node_of(m)->world;
     const struct mem_lane_spec *s = &wr->lane->own.spec;
 
     CHECK(s->writer == m->self && s->owner == f->owner && s->region == f->region);
+    f->status = sim_flow_ready(w, wr->flow, wr->lane);
+    if (f->status != MEM_DONE)
+        return false;
     if (wr->words)
         sim_chan_issue(w, sim_chan_at(w, m->self, f->owner), wr);
+    return true;
 }
 
 static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
@@ -376,15 +390,15 @@ static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
         return;
     CHECK(ring && pos % 8 == 0 && bytes % 8 == 0 && bytes <= ring);
     struct sim *w = node_of(m)->world;
-    if (w->on_put)
-        w->on_put(w->on_put_ctx, &lane->spec, data, bytes);
-    issue(m, f,
-          &(struct sim_write){.kind = SIM_PUT,
-                              .flow = flow_of(m, f),
-                              .lane = lane->impl,
-                              .at = pos & (ring - 1),
-                              .data = data,
-                              .words = bytes / 8});
+    if (issue(m, f,
+              &(struct sim_write){.kind = SIM_PUT,
+                                  .flow = flow_of(m, f),
+                                  .lane = lane->impl,
+                                  .at = pos & (ring - 1),
+                                  .data = data,
+                                  .words = bytes / 8}) &&
+        w->on_put)
+        w->on_put(w->on_put_ctx, &lane->spec, pos, data, bytes);
 }
 
 static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint32_t word,
@@ -492,6 +506,9 @@ static bool op_dead(struct mem *m, uint32_t node)
     CHECK(node < w->opt.nodes_max);
     if (w->lies[at] != SIM_TRUTH)
         return w->lies[at] == SIM_SAYS_DEAD;
+    const struct sim_chan *c = sim_chan_at(w, m->self, node);
+    if (w->opt.links.on && node != m->self && c->gone && !sim_way_open(w, c))
+        return true;
     return !w->nodes[node].alive && w->nodes[node].lives > 0 && w->now_ns >= w->dead_seen_ns[at];
 }
 

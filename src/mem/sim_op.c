@@ -44,11 +44,26 @@ static void op_push(struct sim *w, uint32_t op, enum sim_event_kind kind, uint64
     sim_push(w, when_ns, event);
 }
 
+/* The connection that it was asked over is not there any more. */
+static bool op_cut_off(struct sim *w, const struct sim_op *op)
+{
+    uint32_t owner = op->region->owner;
+
+    return !sim_link_up(w, op->asker, owner) || sim_link_turn(w, op->asker, owner) != op->turn;
+}
+
 void sim_op_ask(struct sim *w, const struct sim_ask *a)
 {
+    uint32_t owner = a->region->owner;
+    const struct sim_chan *way = sim_chan_at(w, a->asker, owner);
+
+    a->user->value = 0;
+    if (a->kind == SIM_RAISE ? !sim_way_open(w, way) : !sim_way_known(w, way, a->region, a->lane)) {
+        a->user->status = MEM_LOST;
+        return;
+    }
     uint32_t i = op_new(w);
     struct sim_op *op = &w->ops[i];
-    uint32_t owner = a->region->owner;
 
     op->user = a->user;
     op->kind = (uint8_t)a->kind;
@@ -56,6 +71,7 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     op->region = a->region;
     op->lane = a->lane;
     op->memory = w->nodes[owner].memory;
+    op->turn = sim_link_turn(w, a->asker, owner);
     op->ballot = a->ballot;
     op->at = a->at;
     op->out = a->out;
@@ -70,7 +86,6 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
         op->tear = rng_u64(&w->draws);
     }
     a->user->status = MEM_PENDING;
-    a->user->value = 0;
     sim_mix(w, (uint64_t)a->kind << 32 ^ a->asker << 16 ^ owner << 8 ^ op->pieces);
     sim_mix(w, a->at << 20 ^ a->words ^ a->ballot);
     op_push(w, i, SIM_EV_OP, sim_sent_ns(w, a->asker, owner, 0));
@@ -82,7 +97,8 @@ static bool op_passes(struct sim *w, const struct sim_op *op)
 
     if (sim_chan_at(w, op->asker, op->region->owner)->cut)
         return false;
-    if (w->opt.owner_answers && (!owner->alive || owner->paused))
+    bool stopped = owner->paused && (op->kind == SIM_RAISE || !w->opt.links.passive);
+    if (w->opt.owner_answers && (!owner->alive || stopped))
         return false;
     return owner->reachable && op->region->born;
 }
@@ -110,7 +126,7 @@ static bool op_effect(struct sim *w, struct sim_op *op)
     switch ((enum sim_op_kind)op->kind) {
     case SIM_RAISE:
         if (r->promised < op->ballot)
-            r->promised = op->ballot;
+            sim_promise(w, r, op->ballot);
         else if (r->promised > op->ballot)
             op->status = MEM_DENIED;
         op->value = r->promised;
@@ -149,6 +165,7 @@ static void raise_lingers(struct sim *w, uint32_t i)
     to->asker = from->asker;
     to->region = from->region;
     to->memory = from->memory;
+    to->turn = from->turn;
     to->ballot = from->ballot;
     to->status = MEM_PENDING;
     to->pieces = 1;
@@ -164,6 +181,7 @@ static void op_wait(struct sim *w, uint32_t i)
     } else if (op->user && w->now_ns >= op->give_up_ns) {
         if (op->kind == SIM_RAISE && rng_below(&w->draws, 2))
             raise_lingers(w, i);
+        sim_link_break(w, w->ops[i].asker, w->ops[i].region->owner);
         op_lost(w, i, w->now_ns);
     } else {
         uint64_t again = w->now_ns + 1 + rng_below(&w->draws, w->opt.lost_after_ns / SIM_TRIES + 1);
@@ -178,8 +196,16 @@ void sim_op_event(struct sim *w, uint32_t i)
     struct sim_op *op = &w->ops[i];
     uint32_t owner = op->region->owner;
 
-    if (op->void_ || (!op->user && op->kind != SIM_RAISE)) {
+    /* What is over with its connection may still have an effect until there is a new one. */
+    bool late = op_cut_off(w, op);
+    bool over = late && sim_link_up(w, op->asker, owner);
+    if (op->void_ || (!op->user && (op->kind != SIM_RAISE || over))) {
         sim_op_free(w, i);
+    } else if (late && op->user) {
+        if (op->kind == SIM_RAISE && !over && rng_below(&w->draws, 2))
+            raise_lingers(w, i);
+        uint64_t known_ns = sim_chan_at(w, w->ops[i].asker, owner)->down_ns;
+        op_lost(w, i, known_ns == UINT64_MAX ? w->now_ns : known_ns);
     } else if (op->memory != w->nodes[owner].memory) {
         if (op->user)
             op_lost(w, i, w->now_ns + rng_below(&w->draws, w->opt.lost_after_ns));
@@ -189,6 +215,10 @@ void sim_op_event(struct sim *w, uint32_t i)
         op_wait(w, i);
     } else if (!op_effect(w, op)) {
         op_push(w, i, SIM_EV_OP, 1 + sim_answered_ns(w, owner, op->asker, 0));
+    } else if (op->kind == SIM_RAISE && op->status == MEM_DONE && op->region->told_ns > w->now_ns &&
+               !w->opt.links.untold) {
+        op->status = MEM_PENDING; /* those who write here have to be told first */
+        op_push(w, i, SIM_EV_OP, op->region->told_ns);
     } else if (op->user) {
         uint64_t back_ns = sim_answered_ns(w, owner, op->asker, 8 * (uint64_t)op->words);
         if (op->kind == SIM_RAISE)
@@ -215,8 +245,13 @@ void sim_op_reply_event(struct sim *w, uint32_t event)
                      event);
             return;
         }
+        sim_link_break(w, op->asker, op->region->owner);
         op->status = MEM_LOST;
     }
+    /* An answer that was on its way may come while its asker does not know of the break. */
+    if (op_cut_off(w, op) && (sim_link_up(w, op->asker, op->region->owner) ||
+                              !sim_way_open(w, sim_chan_at(w, op->asker, op->region->owner))))
+        op->status = MEM_LOST;
     sim_mix(w, op->value ^ (uint64_t)op->status << 60);
     sim_arrive(w, op->asker, event);
 }

@@ -1,6 +1,7 @@
 /* The inside of the simulated memory, shared by sim.c (world, clock, events), sim_chan.c (writes
- * and completions), sim_op.c (raises and reads), sim_cost.c (how long these take), sim_fault.c
- * (lives, cuts, lies) and sim_mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
+ * and completions), sim_op.c (raises and reads), sim_cost.c (how long these take), sim_link.c
+ * (connections), sim_fault.c (lives, cuts, lies) and sim_mem.c (regions, lanes and the table of
+ * mem.h). Nothing else includes it.
  *
  * One thread at a time uses a world.
  *
@@ -34,6 +35,8 @@ enum sim_event_kind {
     SIM_EV_REPORT,    /* news of a flow reaches its issuer */
     SIM_EV_OP,        /* an op reaches its owner, or looks again */
     SIM_EV_REPLY,     /* an op's result reaches its asker */
+    SIM_EV_LINK,      /* a connection may be made */
+    SIM_EV_TOLD,      /* a node hears of another promise */
 };
 
 struct sim_event {
@@ -51,7 +54,11 @@ struct sim_event {
             uint64_t give_up; /* LOST instead if it could not be told by then */
             enum mem_status status;
         } report;
-        uint32_t index; /* of the channel or the op */
+        struct {
+            struct sim_region *region;
+            uint32_t node;
+        } told;
+        uint32_t index; /* of the channel, the op or the connection */
     } u;
 };
 
@@ -61,13 +68,21 @@ struct sim_heap_entry {
     uint64_t key; /* sequence number << SIM_SLOT_BITS | event */
 };
 
+/* With links: what a node's writes to a region are judged by, until then, instead of the promised word. */
+struct sim_told {
+    uint64_t value;
+    uint64_t until_ns;
+};
+
 struct sim_region {
     struct sim_region *next; /* of the same owner, in order of first mention */
     struct sim_lane *lanes, **lanes_end;
     uint32_t owner;
     uint32_t region;
     uint64_t promised;
-    bool born; /* the owner has opened it and its memory has been there since */
+    bool born;             /* the owner has opened it and its memory has been there since */
+    struct sim_told *told; /* with links, by node; else NULL */
+    uint64_t told_ns;      /* when all are judged by the promised word; a raise is answered then */
 };
 
 struct sim_handle { /* one node's handle of a lane */
@@ -81,6 +96,8 @@ struct sim_lane {
     struct sim_region *region;
     struct sim_lane *next; /* of the same region, in order of opening */
     struct sim_handle *handles;
+    uint64_t
+        opened_ns; /* with links: when the others know where it is; UINT64_MAX: it is not open */
     uint32_t
         offered; /* life of the owner, from 1, that was told of it; 0: none since its writer came */
 };
@@ -97,6 +114,7 @@ struct sim_flow {
     uint32_t in_flight;     /* writes that have not landed */
     enum mem_status failed; /* MEM_DONE, or what its issuer has been or will be told */
     bool dropping;          /* failed, and nothing of it lands any more */
+    bool broken;            /* failed, and nothing more of it is sent */
 };
 
 enum sim_item_kind { SIM_PUT, SIM_SET, SIM_BELL };
@@ -132,6 +150,17 @@ struct sim_chan {           /* the ordered way from one node to another */
     bool cut;
     bool event;      /* a SIM_EV_CHAN is queued */
     bool lost_event; /* a SIM_EV_CHAN_LOST is queued */
+
+    /* With links, what the issuer knows of the connection: when it is there, when its lanes are known, and
+     * when it is gone; UINT64_MAX: not yet. */
+    uint64_t usable_ns, lanes_ns, down_ns;
+    bool gone; /* it looked as if the other process had ended */
+};
+
+struct sim_link { /* the connection of two nodes */
+    bool up;
+    bool planned;  /* a SIM_EV_LINK is queued */
+    uint32_t turn; /* rises whenever it is made or breaks */
 };
 
 enum sim_op_kind { SIM_RAISE, SIM_PEEK, SIM_READ_CTL, SIM_READ_RING };
@@ -144,6 +173,7 @@ struct sim_op {
     uint32_t next; /* in the free list */
     uint32_t asker;
     uint32_t memory; /* the owner's memory it was asked of */
+    uint32_t turn;   /* of the connection it was asked over */
     uint32_t words, tries;
     uint64_t ballot;
     uint64_t at; /* ring offset or control word */
@@ -206,6 +236,7 @@ struct sim {
 
     struct sim_node *nodes;
     struct sim_chan *chans;  /* [from * nodes_max + to] */
+    struct sim_link *links;  /* [lower * nodes_max + higher]; NULL without links */
     uint64_t *dead_seen_ns;  /* [asker * nodes_max + node] */
     uint8_t *lies;           /* [asker * nodes_max + node], enum sim_lie */
     struct sim_lane **lanes; /* hash table by name, lanes_size a power of two */
@@ -216,7 +247,7 @@ struct sim {
     void *on_bell_ctx;
     void (*on_touch)(void *, uint32_t);
     void *on_touch_ctx;
-    void (*on_put)(void *, const struct mem_lane_spec *, const void *, uint32_t);
+    void (*on_put)(void *, const struct mem_lane_spec *, uint64_t, const void *, uint32_t);
     void *on_put_ctx;
     void (*on_landing)(void *, const struct sim_landing *);
     void *on_landing_ctx;
@@ -239,7 +270,7 @@ static inline void sim_mix(struct sim *w, uint64_t word)
     w->hash = hash_mix(w->hash, word);
 }
 
-static inline struct sim_chan *sim_chan_at(struct sim *w, uint32_t from, uint32_t to)
+static inline struct sim_chan *sim_chan_at(const struct sim *w, uint32_t from, uint32_t to)
 {
     return &w->chans[(size_t)from * w->opt.nodes_max + to];
 }
@@ -256,6 +287,25 @@ uint64_t sim_marked_ns(struct sim *, uint32_t from, uint32_t to);
 uint64_t sim_answered_ns(struct sim *, uint32_t from, uint32_t to, uint64_t bytes);
 /* With costs: both are in one place, where what is written is there at once. */
 bool sim_near(const struct sim *, uint32_t a, uint32_t b);
+
+/* sim_link.c; without links everything is connected, and promises are in force at once */
+
+void sim_link_plan(struct sim *, uint32_t a, uint32_t b); /* the connection may be made */
+void sim_link_event(struct sim *, uint32_t link);
+void sim_link_break(struct sim *, uint32_t a, uint32_t b);
+bool sim_link_up(const struct sim *, uint32_t a, uint32_t b);
+uint32_t sim_link_turn(const struct sim *, uint32_t a, uint32_t b);
+/* May the channel's issuer use it, as far as it knows; and for a region or lane at the other end? */
+bool sim_way_open(const struct sim *, const struct sim_chan *);
+bool sim_way_known(const struct sim *, const struct sim_chan *, const struct sim_region *,
+                   const struct sim_lane *);
+/* A flow has just been opened. */
+void sim_flow_begin(struct sim *, uint32_t flow);
+/* Something is about to be written: the flow's state, which may have failed by that. */
+enum mem_status sim_flow_ready(struct sim *, uint32_t flow, const struct sim_lane *);
+void sim_promise(struct sim *, struct sim_region *, uint64_t ballot);
+bool sim_promise_held(const struct sim *, const struct sim_flow *);
+void sim_told_event(struct sim *, struct sim_region *, uint32_t node);
 
 /* sim_chan.c */
 
@@ -274,8 +324,9 @@ void sim_chan_lost_event(struct sim *, uint32_t chan);
 void sim_chan_kick(struct sim *, struct sim_chan *); /* what it waited for may have come */
 void sim_chan_kick_all(struct sim *, uint32_t to);
 void sim_chan_drop(struct sim *, struct sim_chan *, uint64_t from); /* writes from this number on */
-void sim_chan_writer_died(struct sim *, struct sim_chan *);
-void sim_chan_settle(struct sim *, struct sim_chan *); /* nothing is in flight any more */
+void sim_chan_stop(struct sim *, struct sim_chan *);    /* no more is sent: a part still lands */
+uint64_t sim_chan_waits_since(const struct sim_chan *); /* the head's issue; UINT64_MAX: empty */
+void sim_chan_settle(struct sim *, struct sim_chan *);  /* nothing is in flight any more */
 uint32_t sim_flow_new(struct sim *, uint32_t issuer, struct sim_region *, uint64_t ballot);
 void sim_flow_shut(struct sim *, uint32_t flow);
 void sim_flow_mark(struct sim *, uint32_t flow, uint64_t tag);

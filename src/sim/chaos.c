@@ -70,7 +70,7 @@ static void fault_crash(struct chaos *c, uint32_t host)
     if (!c->calls->is_up(c->ctx, host) || c->paused_until[host] == CHAOS_STOPPED ||
         !c->calls->may_crash(c->ctx, host))
         return;
-    bool keep = rng_below(c->rng, 2);
+    bool keep = rng_below(c->rng, 2) && !c->links;
     chaos_trace(c, "%s crashes, memory %s", name(c, host), keep ? "kept" : "lost");
     chaos_forget(c, host);
     c->calls->crash(c->ctx, host, keep);
@@ -129,6 +129,19 @@ static void fault_isolate(struct chaos *c, uint32_t host)
     for (uint32_t q = 0; q < c->hosts; q++)
         if (q != host && q != spared)
             cut(c, host, q, length);
+    c->faults++;
+}
+
+/* A connection breaks in the middle of whatever is under way on it, or all of a host's do. */
+static void fault_break(struct chaos *c, uint32_t host)
+{
+    uint32_t other = rng_below(c->rng, 4) ? (uint32_t)rng_below(c->rng, c->hosts) : any_node(c);
+    bool all = rng_below(c->rng, 4) == 0;
+    chaos_trace(c, "%s loses its connection%s%s", name(c, host), all ? "s" : " to ",
+                all ? "" : name(c, other));
+    for (uint32_t i = 0; i < c->hosts + c->clients; i++)
+        if (i != host && (all || i == other))
+            sim_break(c->sim, host, i);
     c->faults++;
 }
 
@@ -200,7 +213,9 @@ static void fault_event(void *ctx, uint64_t begun)
     uint64_t pick = rng_below(c->rng, 100);
     if (c->duels && pick < 90)
         pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
-    if (pick < 27)
+    if (c->links && rng_below(c->rng, 3) == 0)
+        fault_break(c, leader_or_any(c));
+    else if (pick < 27)
         fault_crash(c, leader_or_any(c));
     else if (pick < 50)
         fault_pause(c, rng_below(c->rng, 5) ? leader_or_any(c) : any_node(c));
@@ -222,7 +237,9 @@ static void ambush_event(void *ctx, uint64_t arg)
     if (c->calm || c->life[host] != arg >> 8 || !c->calls->is_up(c->ctx, host))
         return;
     uint64_t pick = rng_below(c->rng, 4);
-    if (pick < (c->duels ? 1 : 2))
+    if (c->links && rng_below(c->rng, 3) == 0)
+        fault_break(c, host);
+    else if (pick < (c->duels ? 1 : 2))
         fault_crash(c, host);
     else if (pick < 3)
         fault_isolate(c, host);

@@ -1,8 +1,8 @@
 /* The faults of a simulated run: what befalls whom and when, drawn from the run's seed.
  *
  * Hosts are nodes 0 .. hosts-1, clients the nodes after them. The run says what a host is made of,
- * through calls; chaos decides about crashes with and without memory, pauses, cuts, leaders whose
- * writes reach nobody, lies of the oracle, and ambushes on those who just take over. */
+ * through calls; chaos decides about crashes with and without memory, pauses, cuts, connections that
+ * break, leaders whose writes reach nobody, lies of the oracle, and ambushes on those who just take over. */
 #ifndef SIM_CHAOS_H
 #define SIM_CHAOS_H
 
@@ -37,6 +37,7 @@ struct chaos {
     uint64_t unit_ns;  /* how long things take is drawn in these; about 15 are a heartbeat */
     uint64_t every_ns; /* mean time between faults; 0: none */
     bool duels;        /* mostly lies and isolated leaders */
+    bool links;        /* connections break, and memory goes with its process */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */

@@ -437,6 +437,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         .hosts = f->hosts,
         .clients = f->clients,
         .unit_ns = f->unit_ns,
+        .links = so.links.on,
     };
     if (f->sleepy)
         sim_on_touch(f->sim, touched, f);

@@ -257,7 +257,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     static const uint32_t sizes[] = {3, 3, 3, 3, 3, 5, 5, 5, 7, 1, 2, 4, 6, 9, 3, 5};
     f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
     f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
-    run_draw_memory(g, so);
+    run_draw_memory(r->opt, g, so);
     f->step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 400 * RUN_US, 2500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 2000) : rng_below(g, SNAP_PAD_MAX);

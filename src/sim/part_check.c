@@ -75,14 +75,15 @@ static void look_payload(const struct part_check *c, uint16_t group, uint32_t so
     look(c, &p);
 }
 
-void part_check_put(void *part_check, const struct mem_lane_spec *spec, const void *data,
-                    uint32_t bytes)
+void part_check_put(void *part_check, const struct mem_lane_spec *spec, uint64_t pos,
+                    const void *data, uint32_t bytes)
 {
     struct part_check *c = part_check;
     if ((spec->kind & 0xff) != LANE_SOURCE)
         return;
-    /* What goes over the end of a ring comes in two puts, one right after the other. */
-    if (memcmp(&c->cut_of, spec, sizeof(*spec)) != 0)
+    /* What goes over the end of a ring comes in two puts, one right after the other; if there is still
+     * somebody to write to. */
+    if (memcmp(&c->cut_of, spec, sizeof(*spec)) != 0 || pos != c->cut_end)
         c->cut_bytes = 0;
     CHECK(c->cut_bytes + bytes <= sizeof(c->cut));
     memcpy(c->cut + c->cut_bytes, data, bytes);
@@ -95,6 +96,7 @@ void part_check_put(void *part_check, const struct mem_lane_spec *spec, const vo
         at += frame_size(f->bytes);
     }
     c->cut_of = *spec;
+    c->cut_end = pos + bytes;
     c->cut_bytes = (uint32_t)(end - at);
     memmove(c->cut, at, c->cut_bytes);
 }

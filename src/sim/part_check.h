@@ -21,10 +21,12 @@ struct part_check {
     _Alignas(8) unsigned char cut[PART_PUT_BYTES_MAX];
     uint32_t cut_bytes;
     struct mem_lane_spec cut_of;
+    uint64_t cut_end; /* position at which the rest is to come */
 };
 
 /* For sim_on_put. */
-void part_check_put(void *part_check, const struct mem_lane_spec *, const void *, uint32_t bytes);
+void part_check_put(void *part_check, const struct mem_lane_spec *, uint64_t pos, const void *,
+                    uint32_t bytes);
 
 /* For what a replica observes. */
 void part_check_entry(const struct part_check *, uint16_t group, const struct entry *);

@@ -1,8 +1,12 @@
 #include "sim/run.h"
 
+#include "base/hash.h"
 #include "base/planted.h"
 
-enum { LOOK_EVERY = 256 }; /* events between two looks at whether all is delivered */
+enum {
+    LOOK_EVERY = 256, /* events between two looks at whether all is delivered */
+    LINKS_STREAM = 7,
+};
 
 void run_violated(struct run_result *r, const char *property, uint64_t pos, const char *fmt,
                   va_list ap)
@@ -14,7 +18,24 @@ void run_violated(struct run_result *r, const char *property, uint64_t pos, cons
     vsnprintf(r->text, sizeof(r->text), fmt, ap);
 }
 
-void run_draw_memory(struct rng *g, struct sim_options *so)
+/* Connections are drawn from a stream of their own: the other draws of a seed are the same without them. */
+static void draw_links(const struct run_options *opt, struct sim_options *so)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(opt->seed, LINKS_STREAM));
+    so->links.on = rng_below(g, 2);
+    if (opt->memory != RUN_MEMORY_DRAWN)
+        so->links.on = opt->memory == RUN_MEMORY_OFI;
+    if (!so->links.on)
+        return;
+    so->links.untold = PLANTED(raise_untold);
+    so->links.passive = rng_below(g, 3) == 0;
+    so->links.late_per_million = rng_below(g, 2) ? (uint32_t)rng_below(g, 100000) : 0;
+    so->links.late_ns_max = rng_below(g, so->lost_after_ns);
+    so->links.queue_max = rng_below(g, 3) ? (uint32_t)rng_range(g, 8, 100) : 0;
+}
+
+void run_draw_memory(const struct run_options *opt, struct rng *g, struct sim_options *so)
 {
     uint64_t delay = rng_range(g, 200, 3000);
     *so = (struct sim_options){
@@ -28,6 +49,7 @@ void run_draw_memory(struct rng *g, struct sim_options *so)
     so->tear_per_million = (uint32_t)rng_below(g, 300000);
     so->lost_after_ns = rng_range(g, 60 * RUN_US, 300 * RUN_US);
     so->owner_answers = rng_below(g, 2);
+    draw_links(opt, so);
 }
 
 void run_draw_times(struct rng *g, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns)
@@ -66,6 +88,7 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->events = sim_events(f->sim);
     r->faults = f->chaos.faults;
     r->replicas = f->group[0].replicas;
+    r->memory = f->chaos.links ? RUN_MEMORY_OFI : RUN_MEMORY_SHM;
     fleet_close(f);
     for (uint32_t h = 0; h < f->hosts; h++)
         for (uint32_t i = 0; i < f->node[h].members; i++) {

@@ -11,10 +11,18 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* What the simulated memory is like. */
+enum run_memory {
+    RUN_MEMORY_DRAWN, /* from the seed */
+    RUN_MEMORY_SHM,   /* always there; outlives its process, or does not */
+    RUN_MEMORY_OFI,   /* over connections that break, and gone with its process */
+};
+
 struct run_options {
     uint64_t seed;
     uint32_t replicas; /* 0: drawn from the seed */
-    FILE *trace;       /* readable trace of what happens; NULL: none */
+    enum run_memory memory;
+    FILE *trace; /* readable trace of what happens; NULL: none */
 };
 
 enum { RUN_TEXT_BYTES = 256 };
@@ -31,6 +39,7 @@ struct run_result {
     uint64_t messages; /* decided */
     uint64_t snapshots;
     uint32_t replicas;
+    enum run_memory memory;
 };
 
 /* What the runs have in common. */
@@ -43,7 +52,7 @@ void run_violated(struct run_result *, const char *property, uint64_t pos, const
                   va_list);
 
 /* Draws how the memory behaves; nodes_max is left to the run. */
-void run_draw_memory(struct rng *, struct sim_options *);
+void run_draw_memory(const struct run_options *, struct rng *, struct sim_options *);
 
 /* Draws the time-outs of replicas, in this order. */
 void run_draw_times(struct rng *, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns);

@@ -288,7 +288,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     struct rng *g = &r->fleet.rng;
     draw_groups(r);
     r->fleet.clients = (uint32_t)rng_range(g, 1, TREE_CLIENTS_MAX);
-    run_draw_memory(g, so);
+    run_draw_memory(r->opt, g, so);
     r->fleet.step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 300 * RUN_US, 1500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 500) : rng_below(g, SNAP_PAD_MAX);

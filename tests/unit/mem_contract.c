@@ -1,5 +1,5 @@
-/* The contract of mem.h, the same cases on every backend: the simulator, shared memory, and libfabric's
- * tcp in both of its ways to judge a mark. All nodes are in this thread. What only one backend has is
+/* The contract of mem.h, the same cases on every backend: the simulator, without connections and with those
+ * of libfabric's two providers, shared memory, and libfabric in both of its ways to judge a mark. All nodes are in this thread. What only one backend has is
  * in its own file. */
 #include "../ofi_fixture.h"
 #include "base/rng.h"
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 enum { HOSTS = 3, REGION = 7, OTHER_REGION = 8, KIND = 1, WORDS = 16, RING = 65536 };
-enum backend { SIM, SHM, OFI_TOLD, OFI_READ_BACK };
+enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK };
 
 static const char *const host_names[] = {"h0", "h1", "h2"};
 
@@ -36,6 +36,11 @@ static struct {
     struct node node[HOSTS];
 } rig;
 
+static bool simulated(void)
+{
+    return rig.backend <= SIM_READ_BACK;
+}
+
 static struct mem_lane_spec spec(uint32_t owner, uint32_t writer, uint32_t region)
 {
     return (struct mem_lane_spec){.owner = owner,
@@ -52,7 +57,7 @@ static struct mem *node_mem(uint32_t i)
     struct mem *m = NULL;
     int rc = 0;
 
-    if (rig.backend == SIM) {
+    if (simulated()) {
         m = sim_node_start(rig.sim, i);
     } else if (rig.backend == SHM) {
         struct shm_node hosts[HOSTS];
@@ -75,8 +80,8 @@ static struct mem *node_mem(uint32_t i)
 /* Time goes by: what is under way gets a chance to come about, some of it. */
 static void step(void)
 {
-    if (rig.backend == SIM)
-        sim_step(rig.sim);
+    if (simulated() && !sim_step(rig.sim))
+        sim_pass(rig.sim, sim_now(rig.sim) + 100);
     for (int i = 0; i < HOSTS; i++)
         if (rig.node[i].mem)
             mem_poll(rig.node[i].mem);
@@ -86,8 +91,10 @@ static bool connected(uint32_t from, uint32_t to)
 {
     struct node *n = &rig.node[from];
 
-    if (rig.backend == SIM || from == to)
+    if (from == to)
         return true;
+    if (simulated())
+        return sim_connected(rig.sim, from, to);
     bool up = rig.backend == SHM ? shm_connected(n->mem, to) : ofi_connected(n->mem, to);
     return up && n->lane[from][to]->ctl;
 }
@@ -104,7 +111,7 @@ static void connect_all(void)
             for (uint32_t k = 0; k < HOSTS; k++)
                 if (rig.node[i].mem && rig.node[k].mem)
                     all = all && connected(i, k);
-        if (!all && rig.backend != SIM)
+        if (!all && !simulated())
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
     }
     assert_true(all);
@@ -131,7 +138,7 @@ static void node_open(uint32_t i)
 /* Ends a node's life, as a crash that costs its memory where that is possible. */
 static void node_end(uint32_t i)
 {
-    if (rig.backend == SIM)
+    if (simulated())
         sim_node_crash(rig.sim, i, false);
     else
         mem_close(rig.node[i].mem);
@@ -148,13 +155,17 @@ static void rig_begin(enum backend b)
         .tear_per_million = 300000,
         .lost_after_ns = 100000,
         .owner_answers = true,
+        .links = {.on = b == SIM_TOLD || b == SIM_READ_BACK,
+                  .passive = b == SIM_READ_BACK,
+                  .late_per_million = 10000,
+                  .late_ns_max = 20000},
     };
     struct err e = {""};
 
     memset(&rig, 0, sizeof rig);
     rig.backend = b;
     rng_init(&rig.rng, 1);
-    if (b == SIM) {
+    if (simulated()) {
         rig.sim = sim_open(&o, &e);
         assert_non_null(rig.sim);
     } else if (b == SHM) {
@@ -176,9 +187,9 @@ static void rig_open(uint32_t nodes)
 static void rig_end(void)
 {
     for (int i = 0; i < HOSTS; i++)
-        if (rig.node[i].mem && rig.backend != SIM)
+        if (rig.node[i].mem && !simulated())
             mem_close(rig.node[i].mem);
-    if (rig.backend == SIM)
+    if (simulated())
         sim_close(rig.sim);
     else if (rig.backend == SHM)
         rmdir(rig.shm_dir);
@@ -496,7 +507,7 @@ static void race_once(uint64_t ballot, uint64_t *done)
             mem_poll(candidate);
             break;
         default:
-            step();
+            steps(simulated() ? 4 : 1); /* of which each is only one event */
         }
         if (op.status == MEM_PENDING)
             continue;
@@ -730,7 +741,7 @@ static void a_sleeper_is_woken(void)
 {
     struct mem_flow f;
 
-    if (rig.backend == SIM)
+    if (simulated())
         return; /* nobody sleeps there */
     rig_open(2);
     for (uint64_t until = clock_now_ns() + 20000000; clock_now_ns() < until;)
@@ -782,6 +793,8 @@ static void a_sleeper_is_woken(void)
     }
 #define RUN_(name)                                                                                 \
     RUN_ON(sim, name)                                                                              \
+    RUN_ON(sim_told, name)                                                                         \
+    RUN_ON(sim_read_back, name)                                                                    \
     RUN_ON(shm, name)                                                                              \
     RUN_ON(ofi_told, name)                                                                         \
     RUN_ON(ofi_read_back, name)
@@ -795,6 +808,8 @@ CASES(RUN_)
         return 0;                                                                                  \
     }
 BACKEND(sim, SIM)
+BACKEND(sim_told, SIM_TOLD)
+BACKEND(sim_read_back, SIM_READ_BACK)
 BACKEND(shm, SHM)
 BACKEND(ofi_told, OFI_TOLD)
 BACKEND(ofi_read_back, OFI_READ_BACK)
@@ -810,7 +825,10 @@ int main(void)
 {
 #define ROW(backend, name)                                                                         \
     cmocka_unit_test_setup_teardown(backend##__##name, backend##_setup, teardown),
-#define ROWS(name) ROW(sim, name) ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name)
+#define ROWS(name)                                                                                 \
+    ROW(sim, name)                                                                                 \
+    ROW(sim_told, name)                                                                            \
+    ROW(sim_read_back, name) ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name)
     const struct CMUnitTest cases[] = {CASES(ROWS)};
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -777,6 +777,194 @@ static void sim__a_clients_lane_is_offered_and_may_be_forgotten(void **state)
     assert_true(kept > 0 && blank > 0 && kept + blank == 20);
 }
 
+/* ---- connections ---- */
+
+/* Node 0 owns, node 1 writes, and both are connected. */
+struct pair {
+    struct sim *w;
+    struct mem *owner, *m;
+    struct mem_lane *own, *out;
+};
+
+static struct sim_options linked(uint64_t seed)
+{
+    struct sim_options o = usual(seed, 2);
+
+    o.links.on = true;
+    return o;
+}
+
+static void connect_pair(struct pair *p)
+{
+    for (int i = 0; i < 1000 && !(sim_connected(p->w, 0, 1) && sim_connected(p->w, 1, 0)); i++)
+        run_for(p->w, 1000);
+    assert_true(sim_connected(p->w, 1, 0));
+}
+
+static struct pair pair_open(const struct sim_options *o)
+{
+    struct pair p = {.w = world(o)};
+
+    p.owner = start(p.w, 0, 0, MEM_BIRTH_NEW);
+    p.m = sim_node_start(p.w, 1);
+    p.own = lane_open(p.owner, &lane_0_1);
+    p.out = lane_open(p.m, &lane_0_1);
+    assert_false(sim_connected(p.w, 1, 0));
+    connect_pair(&p);
+    return p;
+}
+
+/* What is under way when a connection breaks lands up to some write, perhaps in the middle of it, and
+ * is LOST whichever it was; so are idle flows, and what is tried before there is a new connection. */
+static void sim__a_broken_connection_leaves_it_open_what_landed(void **state)
+{
+    (void)state;
+    uint64_t none = 0, all = 0, part = 0, late = 0, at_once = 0;
+
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct sim_options o = linked(seed);
+        struct pair p = pair_open(&o);
+        struct mem_flow f, idle, again;
+        struct mem_op op;
+        enum { WRITES = 10 };
+
+        mem_flow_open(p.m, &idle, 0, 0, 0);
+        mem_flow_open(p.m, &f, 0, 0, 0);
+        for (uint64_t k = 1; k <= WRITES; k++)
+            mem_set(p.m, &f, p.out, 0, (uint64_t[]){k, k}, 2);
+        mem_mark(p.m, &f, 1);
+        mem_raise(p.m, &op, 0, 0, seed);
+        sim_break(p.w, 1, 0);
+        uint64_t landed = mem_word(p.own, 0);
+        while (op.status == MEM_PENDING || f.status == MEM_DONE || idle.status == MEM_DONE) {
+            assert_true(sim_step(p.w));
+            mem_poll(p.m);
+        }
+        assert_int_equal(op.status, MEM_LOST);
+        assert_int_equal(f.status, MEM_LOST);
+        assert_int_equal(f.done, 0);
+        assert_int_equal(idle.status, MEM_LOST);
+        mem_flow_open(p.m, &again, 0, 0, 0);
+        at_once += again.status == MEM_LOST;
+        connect_pair(&p);
+        uint64_t first = mem_word(p.own, 0), second = mem_word(p.own, 1);
+        none += first == 0 && second == 0;
+        all += first == WRITES && second == WRITES;
+        part += first != second;
+        late += first > landed;
+        mem_flow_open(p.m, &f, 0, 0, 0);
+        mem_set1(p.m, &f, p.out, 0, 77);
+        mem_mark(p.m, &f, 1);
+        assert_int_equal(settle_flow(p.w, p.m, &f), MEM_DONE);
+        run_for(p.w, 3 * o.lost_after_ns);
+        assert_int_equal(mem_word(p.own, 0), 77); /* nothing of the old one comes behind the new */
+        assert_int_equal(mem_word(p.own, 1), second);
+        sim_close(p.w);
+    }
+    assert_true(none > 1 && all > 10 && part > 5 && late > 10 && at_once > 100);
+}
+
+/* A crash costs the memory, whatever is said, and all who have lanes there are told. */
+static void sim__over_connections_memory_goes_with_its_process(void **state)
+{
+    (void)state;
+    struct sim_options o = linked(1);
+    struct pair p = pair_open(&o);
+    struct mem_flow f;
+
+    mem_flow_open(p.m, &f, 0, 0, 0);
+    sim_node_crash(p.w, 0, true);
+    run_for(p.w, 2 * o.lost_after_ns);
+    mem_poll(p.m);
+    assert_int_equal(f.status, MEM_LOST);
+    mem_flow_open(p.m, &f, 0, 0, 0);
+    assert_int_equal(f.status, MEM_LOST); /* at once */
+    p.owner = start(p.w, 0, 0, MEM_BIRTH_LOST);
+    connect_pair(&p);
+    mem_flow_open(p.m, &f, 0, 0, 0);
+    assert_int_equal(f.status, MEM_DONE);
+    mem_set1(p.m, &f, p.out, 0, 1); /* to a lane that its owner has not opened */
+    assert_int_equal(f.status, MEM_LOST);
+    sim_close(p.w);
+}
+
+/* A stopped owner takes nothing in on tcp, and does on verbs; a long stop ends the connection. */
+static void sim__a_stopped_owner_takes_writes_on_verbs_only(void **state)
+{
+    (void)state;
+    for (int passive = 0; passive < 2; passive++) {
+        struct sim_options o = linked(2);
+        o.links.passive = passive;
+        struct pair p = pair_open(&o);
+        struct mem_flow f;
+
+        mem_flow_open(p.m, &f, 0, 0, 0);
+        sim_node_pause(p.w, 0, true);
+        mem_set1(p.m, &f, p.out, 0, 1);
+        mem_mark(p.m, &f, 1);
+        run_for(p.w, o.lost_after_ns / 2);
+        mem_poll(p.m);
+        assert_int_equal(mem_word(p.own, 0), passive);
+        assert_int_equal(f.done, passive);
+        sim_node_pause(p.w, 0, false);
+        assert_int_equal(settle_flow(p.w, p.m, &f), MEM_DONE);
+        sim_node_pause(p.w, 0, true);
+        mem_set1(p.m, &f, p.out, 0, 2);
+        mem_mark(p.m, &f, 2);
+        run_for(p.w, 3 * o.lost_after_ns);
+        mem_poll(p.m);
+        assert_int_equal(f.status, passive ? MEM_DONE : MEM_LOST);
+        sim_close(p.w);
+    }
+}
+
+/* On tcp a write may count that landed when the word had changed, but not one that landed after the raise was
+ * answered; and who is told of another promise is denied though he writes nothing. */
+static void sim__a_raise_is_in_force_before_it_is_answered(void **state)
+{
+    (void)state;
+    uint64_t between = 0;
+
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct sim_options o = linked(seed);
+        o.nodes_max = 3;
+        o.spike_per_million = 0;
+        struct pair p = pair_open(&o);
+        struct mem *candidate = sim_node_start(p.w, 2);
+        struct mem_flow f;
+        struct mem_op op;
+        uint64_t k = 0, at_answer = UINT64_MAX, at_change = UINT64_MAX;
+
+        while (!sim_connected(p.w, 2, 0))
+            run_for(p.w, 1000);
+        assert_int_equal(raise_now(p.w, p.m, 0, 1, NULL), MEM_DONE);
+        mem_flow_open(p.m, &f, 0, 0, 1);
+        mem_raise(candidate, &op, 0, 0, 2);
+        for (int i = 0; i < 200 && f.status == MEM_DONE; i++) {
+            mem_set1(p.m, &f, p.out, 0, ++k);
+            mem_mark(p.m, &f, k);
+            for (int n = 0; n < 3; n++) {
+                sim_step(p.w);
+                if (at_change == UINT64_MAX && mem_promised(p.owner, 0) == 2)
+                    at_change = mem_word(p.own, 0);
+                mem_poll(candidate);
+                if (at_answer == UINT64_MAX && op.status != MEM_PENDING)
+                    at_answer = mem_word(p.own, 0);
+            }
+            mem_poll(p.m);
+        }
+        finish(p.w, candidate, &op);
+        assert_int_equal(op.status, MEM_DONE);
+        run_for(p.w, o.lost_after_ns);
+        mem_poll(p.m);
+        assert_int_equal(f.status, MEM_DENIED);
+        assert_true(f.done <= at_answer);
+        between += f.done > at_change;
+        sim_close(p.w);
+    }
+    assert_true(between > 10);
+}
+
 static void sim__birth_is_zero_words_and_garbage_rings(void **state)
 {
     (void)state;
@@ -1232,6 +1420,10 @@ int main(void)
         cmocka_unit_test(sim__paused_owner_answers_later),
         cmocka_unit_test(sim__lost_raise_may_take_effect),
         cmocka_unit_test(sim__reads_may_be_torn),
+        cmocka_unit_test(sim__a_broken_connection_leaves_it_open_what_landed),
+        cmocka_unit_test(sim__over_connections_memory_goes_with_its_process),
+        cmocka_unit_test(sim__a_stopped_owner_takes_writes_on_verbs_only),
+        cmocka_unit_test(sim__a_raise_is_in_force_before_it_is_answered),
         cmocka_unit_test(sim__birth_is_zero_words_and_garbage_rings),
         cmocka_unit_test(sim__a_clients_lane_is_offered_and_may_be_forgotten),
         cmocka_unit_test(sim__lane_sizes_must_agree),
