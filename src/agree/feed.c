@@ -8,13 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SOURCE_BYTES_DEFAULT = 64 << 10,
-    SAVE_WORDS = 2,
-    /* Where writes are messages: without progress for that part of retry_ns, those who do not lead get the
-     * stream too. */
-    SPREADS_PER_RETRY = 32,
-};
+enum { SOURCE_BYTES_DEFAULT = 64 << 10, SAVE_WORDS = 2 };
 
 struct way {
     struct mem_lane *out;
@@ -183,14 +177,19 @@ static void way_write(struct feed *f, struct way *w)
     mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, f->tail);
 }
 
+/* Does it go to the leader alone? What the leader takes nobody else needs, and where writes are messages that
+ * spares most of them. A new leader tells all sources that it leads, and gets then what was not taken. */
+static bool to_leader_alone(const struct feed *f)
+{
+    return f->mem->sends && f->leader_ballot > 0 && f->way[f->leader].flow.status == MEM_DONE;
+}
+
 void feed_flush(struct feed *f)
 {
-    struct way *lead = &f->way[f->leader];
     /* The leader first: everybody waits for it. */
-    way_write(f, lead);
+    way_write(f, &f->way[f->leader]);
     mem_bell_later(f->mem, f->nodes[f->leader]);
-    /* What it takes from there nobody else needs; if it does not, feed_step tells the others. */
-    if (f->mem->sends && lead->flow.status == MEM_DONE)
+    if (to_leader_alone(f))
         return;
     for (uint32_t q = 0; q < f->opt.replicas; q++)
         way_write(f, &f->way[q]);
@@ -229,9 +228,7 @@ void feed_rewind(struct feed *f)
 void feed_step(struct feed *f, uint64_t now_ns)
 {
     uint64_t taken = feed_taken(f);
-    bool moves = taken == f->tail || taken != f->moved_at || f->moved_ns == 0;
-    bool spread = !f->mem->sends || f->way[f->leader].flow.status != MEM_DONE ||
-                  (!moves && now_ns - f->moved_ns >= f->opt.retry_ns / SPREADS_PER_RETRY);
+    bool alone = to_leader_alone(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
         struct way *w = &f->way[q];
         if (w->flow.status != MEM_DONE) {
@@ -239,10 +236,10 @@ void feed_step(struct feed *f, uint64_t now_ns)
             w->sent = taken;
             w->begun = stream_life(f->start) == 0;
         }
-        if (spread || q == f->leader)
+        if (!alone || q == f->leader)
             way_write(f, w);
     }
-    if (moves) {
+    if (taken == f->tail || taken != f->moved_at || f->moved_ns == 0) {
         f->moved_at = taken;
         f->moved_ns = now_ns;
         return;

@@ -318,7 +318,7 @@ int wire_serve(const struct bench_args *a, struct err *e)
         for (int i = 0; ok && i <= TRIPS; i++)
             ok = ofi_raw_await(raw, ++value) && ofi_raw_write(raw, value);
         value += WRITES;
-        ok = ok && ofi_raw_await(raw, value) && ofi_raw_write(raw, value);
+        ok = ok && ofi_raw_await(raw, value) && ofi_raw_write(raw, value) && ofi_raw_settle(raw);
         if (!ok)
             rc = err_set(e, ERR_TIMEOUT, "the other side of the wire is gone");
     }

@@ -309,7 +309,8 @@ struct ofi {
     uint64_t birth;
     uint64_t silent_ns, linger_ns;
     uint64_t now_ns; /* of this poll */
-    uint64_t chores_ns;
+    uint64_t chores_ns; /* when connections are looked after next, */
+    uint64_t looked_ns; /* and when they last were */
     uint64_t stranger_ns; /* when a stranger was last spoken of */
     char failure[256];
     char trouble[320];   /* why a host was not reached, last; for a client's error text */

@@ -282,9 +282,20 @@ void ofi_events_take(struct ofi *o)
         ;
 }
 
+/* Who was away for long, stopped or starved, has heard from nobody; that says nothing of the others. */
+static void forgive_absence(struct ofi *o)
+{
+    uint64_t away = o->looked_ns ? o->now_ns - o->looked_ns : 0;
+
+    o->looked_ns = o->now_ns;
+    for (struct link *l = o->links; away > o->silent_ns / 2 && l; l = l->next)
+        l->heard_ns += away;
+}
+
 void ofi_peers_look_after(struct ofi *o)
 {
     o->chores_ns = o->now_ns + CHORES_NS;
+    forgive_absence(o);
     ofi_events_take(o);
     for (struct link *l = o->links, *next; l; l = next) {
         next = l->next;

@@ -207,6 +207,14 @@ bool ofi_raw_write(struct ofi_raw *r, uint64_t value)
     return true;
 }
 
+bool ofi_raw_settle(struct ofi_raw *r)
+{
+    while (r->completed < r->posted)
+        if (!turn(r))
+            return false;
+    return true;
+}
+
 bool ofi_raw_await(struct ofi_raw *r, uint64_t value)
 {
     const _Atomic uint64_t *last = (const _Atomic uint64_t *)(r->target + r->bytes / 8 - 1);

@@ -22,6 +22,9 @@ void ofi_raw_close(struct ofi_raw *);
 /* Writes into the other side's memory, with `value` at the end. False: the connection has failed. */
 bool ofi_raw_write(struct ofi_raw *, uint64_t value);
 
+/* Waits until all that was written has left: then one need not poll for a while. */
+bool ofi_raw_settle(struct ofi_raw *);
+
 /* Waits until the other side has written `value` here. False: nothing came for seconds. */
 bool ofi_raw_await(struct ofi_raw *, uint64_t value);
 
