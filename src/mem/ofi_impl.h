@@ -63,9 +63,10 @@ enum {
     OPS_PER_COMPLETION = 16, /* writes that nobody marked before one asks for a completion */
 };
 
-#define MS UINT64_C(1000000)             /* in nanoseconds */
-#define CHORES_NS (100 * UINT64_C(1000)) /* how often connections are looked after */
-#define HANDSHAKE_NS (2000 * MS)         /* from the first sign of a connection to the proof */
+#define MS UINT64_C(1000000) /* in nanoseconds */
+#define CHORES_NS                                                                                  \
+    (100 * UINT64_C(1000))       /* how often connections are looked after, while one is made */
+#define HANDSHAKE_NS (2000 * MS) /* from the first sign of a connection to the proof */
 #define DIAL_NS_MIN MS
 #define DIAL_NS_MAX (200 * MS)
 #define TELL_NS (2 * MS)              /* to hand a promise to a socket */
@@ -308,9 +309,9 @@ struct ofi {
     struct ofi_auth auth;
     uint64_t birth;
     uint64_t silent_ns, linger_ns;
-    uint64_t now_ns; /* of this poll */
-    uint64_t chores_ns; /* when connections are looked after next, */
-    uint64_t looked_ns; /* and when they last were */
+    uint64_t now_ns;      /* of this poll */
+    uint64_t chores_ns;   /* when connections are looked after next, */
+    uint64_t looked_ns;   /* and when they last were */
     uint64_t stranger_ns; /* when a stranger was last spoken of */
     char failure[256];
     char trouble[320];   /* why a host was not reached, last; for a client's error text */

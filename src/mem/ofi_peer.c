@@ -294,7 +294,7 @@ static void forgive_absence(struct ofi *o)
 
 void ofi_peers_look_after(struct ofi *o)
 {
-    o->chores_ns = o->now_ns + CHORES_NS;
+    o->chores_ns = o->now_ns + (o->links_pending > 0 ? CHORES_NS : MS);
     forgive_absence(o);
     ofi_events_take(o);
     for (struct link *l = o->links, *next; l; l = next) {
