@@ -16,7 +16,7 @@ enum { TURNS = 500000 };
 enum { TURNS = 10000000 };
 #endif
 
-#define TARGET_NS 30000000000u /* the share of sleepers is turned down to meet it */
+#define TARGET_NS 12000000000u /* the share of sleepers is turned down to meet it */
 #define SLEEP_NS 2000000000u
 
 struct count {
