@@ -51,6 +51,15 @@ void api_home_close(struct api_home *);
 /* Why the memory will never be connected again, if so; else NULL. */
 const char *api_mem_failure(const struct tram_cluster *, struct mem *);
 
+/* With all replicas open: may the process have what it will need? */
+int api_mem_limits(const struct tram_cluster *, struct mem *, struct err *);
+
+/* What the host shows of itself, to who asks over a network; NULL: nothing any more. */
+void api_mem_show(const struct tram_cluster *, struct mem *, const void *page, size_t bytes);
+
+/* For asking hosts of other machines what they show (mem/ofi.h, ofi_look). */
+int api_look_open(const struct tram_cluster *, struct mem **, struct err *);
+
 /* Opens a trace file of that name in the directory. */
 int api_trace(const struct tram_cluster *, const char *dir, const char *name,
               struct trace_writer **, struct err *);

@@ -253,9 +253,15 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
                 if (rc != 0)
                     return rc;
             }
+    rc = api_mem_limits(c, h->mem, e);
+    if (rc != 0)
+        return rc;
     h->page =
         api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->incarnation, h->places, e);
-    return h->page ? 0 : ERR_SYSTEM;
+    if (h->page == NULL)
+        return ERR_SYSTEM;
+    api_mem_show(c, h->mem, h->page, page_bytes(h->places));
+    return 0;
 }
 
 int tram_host_open(const struct tram_cluster *c, const struct tram_host_options *o,
@@ -295,6 +301,7 @@ void tram_host_close(struct tram_host *h)
         api_machine_fini(&h->place[i].machine);
     }
     if (h->mem) {
+        api_mem_show(h->cluster, h->mem, NULL, 0);
         api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->places);
         mem_close(h->mem);
     }

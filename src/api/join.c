@@ -78,7 +78,7 @@ static int shm_join_client(const struct tram_cluster *c, struct mem **out, struc
 
 /* ---- a network ---- */
 
-static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state,
+static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
                     struct mem **out, struct err *e)
 {
     struct ofi_host hosts[CLUSTER_HOSTS_MAX];
@@ -100,6 +100,7 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         .lives_max = CASTER_LIVES_MAX,
         .self = self,
         .state = state,
+        .looks = looks,
     };
     rc = ofi_open_node(&o, out, e);
     explicit_bzero(key, sizeof(key));
@@ -165,7 +166,7 @@ static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api
     if (h->dir_fd >= 0)
         flock(h->dir_fd, LOCK_UN);
     /* Lives are counted where the user wants all files, or where they outlive the machine's restart. */
-    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, out, e);
+    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, out, e);
 }
 
 /* ---- either ---- */
@@ -199,7 +200,23 @@ void api_home_close(struct api_home *h)
 int api_join_client(const struct tram_cluster *c, struct mem **out, struct err *e)
 {
     return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, out, e)
-                                             : ofi_join(c, OFI_ANY, NULL, out, e);
+                                             : ofi_join(c, OFI_ANY, NULL, false, out, e);
+}
+
+int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
+{
+    return c->conf->transport == CLUSTER_SHM ? 0 : ofi_limits_check(m, e);
+}
+
+void api_mem_show(const struct tram_cluster *c, struct mem *m, const void *page, size_t bytes)
+{
+    if (c->conf->transport != CLUSTER_SHM)
+        ofi_show(m, page, bytes);
+}
+
+int api_look_open(const struct tram_cluster *c, struct mem **out, struct err *e)
+{
+    return ofi_join(c, OFI_ANY, NULL, true, out, e);
 }
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)

@@ -153,10 +153,21 @@ static void follow(struct tail *t)
 
 /* ---- the command ---- */
 
+/* What it delivers is in a file of its machine. */
+static bool can_be_followed(const struct tail *t, const struct running *r, uint32_t rank)
+{
+    const struct running_host *h = &r->host[running_host_of(r, t->group, rank)];
+
+    return h->state == RUNNING_UP && !h->asked;
+}
+
 static int choose_host(struct tail *t, const struct running *r)
 {
     uint32_t n = running_replicas(r, t->group);
     int leader = running_leader(r, t->group);
+
+    if (leader >= 0 && !can_be_followed(t, r, (uint32_t)leader))
+        leader = -1;
 
     if (t->args->host) {
         for (uint32_t q = 0; q < n; q++) {
@@ -175,7 +186,7 @@ static int choose_host(struct tail *t, const struct running *r)
         return CMD_USAGE;
     }
     for (uint32_t q = 0; q < n && leader < 0; q++)
-        if (r->host[running_host_of(r, t->group, q)].state == RUNNING_UP)
+        if (can_be_followed(t, r, q))
             leader = (int)q;
     if (leader < 0) {
         fprintf(stderr, "tram tail: no host of %s %s\n", t->args->group, running_not(t->cluster));

@@ -2,18 +2,26 @@
 
 #include "api/api.h"
 #include "base/clock.h"
+#include "base/say.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "mem/ofi.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SILENT_NS = 1000000000, PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8 };
+enum {
+    SILENT_NS = 1000000000,
+    LOOK_NS = 1000000000,
+    PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8
+};
 
 /* ---- options ---- */
 
@@ -53,6 +61,21 @@ int running_directory(const struct tram_cluster *c, const char *command,
 
 /* ---- samples ---- */
 
+/* Can a process of this machine have the address? */
+static bool is_here(const struct cluster_host *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+
+    if (getaddrinfo(host->address, NULL, &hints, &found) != 0)
+        return false;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool here = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return here;
+}
+
 int running_open(struct running *r, const struct tram_cluster *c, const char *command)
 {
     int code = running_directory(c, command, r->dir);
@@ -66,12 +89,17 @@ int running_open(struct running *r, const struct tram_cluster *c, const char *co
         running_close(r);
         return CMD_FAILED;
     }
+    for (uint32_t h = 0; c->conf->transport != CLUSTER_SHM && h < c->conf->hosts; h++)
+        r->host[h].elsewhere = !is_here(&c->conf->host[h]);
     running_sample(r);
     return CMD_DONE;
 }
 
 void running_close(struct running *r)
 {
+    if (r->look)
+        mem_close(r->look);
+    r->look = NULL;
     free(r->host);
     free(r->replica);
     r->host = NULL;
@@ -137,31 +165,85 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
     };
 }
 
+/* True if it is one, and was filled. */
+static bool page_read(struct running *r, uint32_t h, const struct api_page *p, size_t bytes,
+                      uint64_t *updated_ns)
+{
+    if (bytes < sizeof(*p))
+        return false;
+    uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]);
+    /* Acquire: pairs with the release of the host's page_fill. */
+    *updated_ns = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
+    if (p->magic != PAGE_MAGIC || p->replicas > room)
+        return false;
+    r->host[h].pid = (pid_t)p->pid;
+    r->host[h].life = (uint32_t)p->life;
+    r->host[h].replicas = (uint32_t)p->replicas;
+    for (uint64_t i = 0; i < p->replicas; i++)
+        replica_read(r, h, &p->replica[i]);
+    return *updated_ns != 0;
+}
+
 static void host_sample(struct running *r, uint32_t h)
 {
     const char *name = r->cluster->conf->host[h].name;
     size_t bytes = 0;
+    uint64_t updated = 0;
 
-    r->host[h] = (struct running_host){0};
+    r->host[h] = (struct running_host){.elsewhere = r->host[h].elsewhere};
     bool alive = is_alive(r, name);
     struct api_page *p = page_map(r, name, &bytes);
     if (alive)
         r->host[h].state = RUNNING_STARTING;
     if (p == NULL)
         return;
-    uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]);
-    /* Acquire: pairs with the release of the host's page_fill. */
-    uint64_t updated = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
-    if (p->magic == PAGE_MAGIC && p->replicas <= room) {
-        r->host[h].pid = (pid_t)p->pid;
-        r->host[h].life = (uint32_t)p->life;
-        r->host[h].replicas = (uint32_t)p->replicas;
-        for (uint64_t i = 0; i < p->replicas; i++)
-            replica_read(r, h, &p->replica[i]);
-        if (alive && updated != 0)
-            r->host[h].state = r->now_ns > updated + SILENT_NS ? RUNNING_SILENT : RUNNING_UP;
-    }
+    if (page_read(r, h, p, bytes, &updated) && alive)
+        r->host[h].state = r->now_ns > updated + SILENT_NS ? RUNNING_SILENT : RUNNING_UP;
     munmap(p, bytes);
+}
+
+/* ---- hosts of other machines ---- */
+
+static bool is_elsewhere(void *ctx, uint32_t h)
+{
+    const struct running *r = ctx;
+
+    return r->host[h].state == RUNNING_ELSEWHERE;
+}
+
+static void on_page(void *ctx, uint32_t h, const void *page, size_t bytes)
+{
+    struct running *r = ctx;
+    uint64_t updated;
+
+    r->host[h].asked = true;
+    /* That it has answered says that it runs; its clock is another one. */
+    r->host[h].state = page_read(r, h, page, bytes, &updated) ? RUNNING_UP : RUNNING_STARTING;
+}
+
+/* Those that do not run here, and may elsewhere. */
+static void ask_others(struct running *r)
+{
+    const struct cluster *c = r->cluster->conf;
+    struct err e = {""};
+    uint32_t others = 0;
+
+    for (uint32_t h = 0; c->transport != CLUSTER_SHM && h < c->hosts; h++)
+        if (r->host[h].state == RUNNING_DOWN && r->host[h].elsewhere) {
+            r->host[h].state = RUNNING_ELSEWHERE;
+            others++;
+        }
+    if (others == 0 || r->mute)
+        return;
+    if (r->look == NULL && api_look_open(r->cluster, &r->look, &e) < 0) {
+        say_warn("hosts of other machines cannot be asked: %s", e.text);
+        r->mute = true;
+        return;
+    }
+    ofi_look(r->look, LOOK_NS, is_elsewhere, on_page, r);
+    for (uint32_t h = 0; h < c->hosts; h++)
+        if (r->host[h].state == RUNNING_ELSEWHERE)
+            r->host[h].state = RUNNING_DOWN;
 }
 
 void running_sample(struct running *r)
@@ -171,6 +253,7 @@ void running_sample(struct running *r)
            (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->replica));
     for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
         host_sample(r, h);
+    ask_others(r);
 }
 
 /* ---- questions ---- */
@@ -246,7 +329,7 @@ bool running_all_attached(const struct running *r)
 
 const char *running_state_name(enum running_state s)
 {
-    static const char *const name[] = {"down", "starting", "silent", "up"};
+    static const char *const name[] = {"down", "starting", "silent", "up", "elsewhere"};
 
     return name[s];
 }

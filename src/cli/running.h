@@ -48,6 +48,7 @@ enum running_state {
     RUNNING_STARTING, /* one has, and shows nothing yet */
     RUNNING_SILENT,   /* it has not renewed its page for a second: stopped, or hung */
     RUNNING_UP,
+    RUNNING_ELSEWHERE, /* on another machine, and cannot be asked */
 };
 
 struct running_host {
@@ -55,12 +56,16 @@ struct running_host {
     pid_t pid;         /* of the page; 0 if there is none */
     uint32_t life;     /* processes that were this host before */
     uint32_t replicas; /* that it carries */
+    bool elsewhere;    /* its address is none of this machine's, */
+    bool asked;        /* and what we know of it, it was asked for */
 };
 
-/* The samples of all hosts, at one time. */
+/* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */
 struct running {
     const struct tram_cluster *cluster;
     char dir[RUNNING_DIR_BYTES];
+    struct mem *look; /* what asks; NULL until there is somebody to ask */
+    bool mute;        /* it cannot be done, and that was said */
     uint64_t now_ns;
     struct running_host *host;          /* by number */
     struct tram_replica_stats *replica; /* by group and rank; see running_replica */

@@ -45,6 +45,7 @@ struct ofi_options {
     uint64_t silent_ns;  /* how long a connected host may say nothing; 0: three seconds */
     uint64_t linger_ns;  /* how long a host that leaves listens who else does; 0: 300 ms */
     bool read_back;      /* ask for the promise after every mark, as verbs does; tests */
+    bool looks;          /* client: wants no place, and is good for ofi_look alone */
 };
 
 /* A host: counts a life, listens, and connects to whoever is there; the others connect later. A
@@ -61,6 +62,22 @@ bool ofi_connected(struct mem *, uint32_t node);
 /* Why this node can never be connected again, if so: another process has its place, or hosts remember
  * a later life of it. NULL otherwise. */
 const char *ofi_failure(struct mem *);
+
+/* Once all lanes are open: is there enough of what the system limits for all hosts to connect? ERR_SYSTEM says
+ * what to raise. */
+int ofi_limits_check(struct mem *, struct err *);
+
+/* ---- what a host shows of itself ---- */
+
+enum { OFI_PAGE_BYTES_MAX = 1 << 20 };
+
+/* A host's page, a multiple of 8 bytes, which may change at any time. Whoever has the key may look at it. */
+void ofi_show(struct mem *, const void *page, size_t bytes);
+
+/* Asks all hosts for their pages, for that long at most; `wanted` false: not this one. Tells of each that has
+ * answered; those that nobody listens for are not waited for. */
+void ofi_look(struct mem *, uint64_t timeout_ns, bool (*wanted)(void *ctx, uint32_t host),
+              void (*seen)(void *ctx, uint32_t host, const void *page, size_t bytes), void *ctx);
 
 /* The directory for a host's state if the cluster file names none: ERR_NOTFOUND if the environment
  * has none either. */

@@ -225,6 +225,10 @@ struct peer {
     uint64_t birth;       /* of the process in it */
     uint64_t dial_ns, dial_wait_ns;
     char said[128]; /* what was last said of it, to say it once */
+    /* Of who looks: */
+    bool asked;     /* and no answer yet */
+    uint64_t *page; /* what has come of it */
+    uint32_t page_words, page_got;
 };
 
 /* Memory of ours that one node writes: control words of some lanes, then their rings. */
@@ -298,6 +302,7 @@ struct ofi {
     bool host;
     bool read_back;
     bool leaving;
+    bool looks; /* client: asks for pages alone */
     bool
         drained; /* the last look at the completion queue found nothing, nor anything to do for it */
     bool dozing; /* between doze and sleep */
@@ -350,6 +355,8 @@ struct ofi {
 
     struct life_file life;
     struct place *place;
+    const uint64_t *page; /* host: what it shows */
+    uint32_t page_words;
 };
 
 struct flow_impl {
@@ -444,6 +451,15 @@ void ofi_peer_say(struct ofi *, struct peer *, bool warn, const char *fmt, ...)
 bool ofi_peer_message(struct link *, const struct ofi_head *);
 bool link_prove(struct link *);
 void ofi_place_freed(struct link *, bool ended);
+
+/* ofi_look.c */
+bool ofi_page_send(struct link *);
+bool ofi_page_take(struct link *, const uint64_t *words, uint32_t count);
+
+/* ofi_limit.c */
+uint64_t ofi_locked_bytes(const struct ofi *);
+const char *ofi_limit_hint(const struct ofi *, char *out,
+                           size_t bytes); /* "", or of locked memory */
 
 /* ofi_open.c */
 void ofi_free(struct ofi *);

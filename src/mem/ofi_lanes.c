@@ -102,8 +102,10 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
         close(fd);
     if (rc == 0) {
         c->read_mr = net_register(&o->net, c->at, c->bytes, FI_REMOTE_READ);
+        char hint[128];
         if (!c->read_mr)
-            rc = err_set(e, ERR_NOMEM, "lanes of %s: register %zu bytes", o->name, c->bytes);
+            rc = err_set(e, ERR_NOMEM, "lanes of %s: register %zu bytes%s", o->name, c->bytes,
+                         ofi_limit_hint(o, hint, sizeof hint));
     }
     if (rc < 0) {
         chunk_free(c);

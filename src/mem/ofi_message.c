@@ -69,6 +69,10 @@ static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
         l->state = LINK_PLACING; /* it will ask */
         return true;
     }
+    if (o->looks) {
+        l->state = LINK_PLACING;
+        return link_send(l, OFI_LOOK, NULL, 1);
+    }
     if (o->mem.self == OFI_ANY) {
         struct ofi_place want = {.node = o->want_place};
         l->state = LINK_PLACING;
@@ -340,6 +344,10 @@ bool ofi_peer_message(struct link *l, const struct ofi_head *h)
         return on_place_want(l, ((const struct ofi_place *)whole)->node);
     case OFI_PLACE:
         return on_place(l, whole);
+    case OFI_LOOK:
+        return ofi_page_send(l);
+    case OFI_PAGE:
+        return ofi_page_take(l, ofi_items(h), h->count);
     default:
         return l->state == LINK_UP && on_message(l, h);
     }

@@ -182,6 +182,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     o->dirty_last = &o->dirty;
     o->mem.self = p->self;
     o->host = p->self < p->hosts_count;
+    o->looks = p->looks && !o->host;
     o->life.fd = -1;
     o->hosts_count = p->hosts_count;
     o->clients = p->clients;
@@ -202,7 +203,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     if (rc == 0)
         rc = open_words(o, e);
     if (rc == 0)
-        rc = o->host ? open_host(o, p, e) : open_client(o, p, e);
+        rc = o->host ? open_host(o, p, e) : o->looks ? 0 : open_client(o, p, e);
     if (rc < 0) {
         ofi_free(o);
         return rc;
@@ -254,8 +255,11 @@ void ofi_free(struct ofi *o)
         munmap((void *)(uintptr_t)o->promised, OFI_REGIONS_MAX * sizeof(uint64_t));
     net_close(&o->net);
     life_close(&o->life, false);
-    for (uint32_t i = 0; i < OFI_NODES_MAX; i++)
+    for (uint32_t i = 0; i < OFI_NODES_MAX; i++) {
+        if (o->peers[i])
+            free(o->peers[i]->page);
         free(o->peers[i]);
+    }
     free(o->region);
     free(o->flow);
     free(o->own_mark);

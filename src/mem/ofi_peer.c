@@ -57,6 +57,7 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
         return;
     if (p->dialing == l)
         p->dialing = NULL;
+    p->asked = false; /* who looks does not ask twice */
     if (was_up) {
         p->link = NULL;
         /* Its kernel, or itself, has closed: most likely it is dead. One that we gave up may just be
@@ -99,7 +100,9 @@ static void dial(struct ofi *o, struct peer *p)
     struct link *l =
         info->dest_addr ? link_new(o, p, info, ofi_lanes_stage_bytes(o, p->node)) : NULL;
     if (!l) {
-        ofi_peer_say(o, p, true, "no memory for a connection");
+        char hint[128];
+        ofi_peer_say(o, p, true, "no memory for a connection%s",
+                     ofi_limit_hint(o, hint, sizeof hint));
         return;
     }
     l->dialed = true;
@@ -115,6 +118,8 @@ static bool ours_to_dial(const struct ofi *o, const struct peer *p)
 {
     if (!p->host || p->node == o->mem.self)
         return false;
+    if (o->looks)
+        return p->asked;
     if (!o->host) /* one host after the other is asked for a place */
         return o->mem.self == OFI_ANY ? p->node == o->giver : p->wanted;
     return p->node < o->mem.self;
@@ -181,7 +186,8 @@ static void connect_request(struct ofi *o, struct fi_info *info, const void *dat
     struct link *l =
         link_new(o, p, info, p ? ofi_lanes_stage_bytes(o, p->node) : (uint64_t)STAGE_BYTES_MIN);
     if (!l) {
-        say_warn("%s: no memory for a connection", o->name);
+        char hint[128];
+        say_warn("%s: no memory for a connection%s", o->name, ofi_limit_hint(o, hint, sizeof hint));
         return;
     }
     l->state = LINK_ACCEPTING;

@@ -33,6 +33,7 @@ static const struct {
     [OFI_PROMISED] = {.item = sizeof(struct ofi_promised)},
     [OFI_RAISE] = {.item = sizeof(struct ofi_raise)},
     [OFI_RAISED] = {.item = sizeof(struct ofi_raise)},
+    [OFI_PAGE] = {.item = sizeof(uint64_t)},
 };
 
 uint32_t ofi_message_bytes(enum ofi_kind kind, uint32_t count)

@@ -87,6 +87,8 @@ enum ofi_kind {
     OFI_PULSE, /* I live */
     OFI_BELL,  /* wake up */
     OFI_LEAVE, /* I end, in order */
+    OFI_LOOK,  /* a client's that wants no place: what do you show of yourself? */
+    OFI_PAGE,  /* a part of that */
     OFI_KINDS
 };
 
@@ -153,7 +155,15 @@ struct ofi_raise {
     uint64_t ballot; /* answer: the promised word */
 };
 
+/* The first word of a part: how many words there are in all, and which one comes next. */
+static inline uint64_t ofi_part(uint32_t total, uint32_t first)
+{
+    return (uint64_t)total << 32 | first;
+}
+
 enum {
+    OFI_WORDS_MAX =
+        (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(uint64_t) - 1, /* of a part */
     OFI_WANTS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_want),
     OFI_ATS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_at),
 };

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -215,6 +216,72 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
     assert_int_equal(ofi_open_node(&o, &m, &e), ERR_TIMEOUT);
     expect_says(e.text, "refused"); /* by the kernel */
     hush_end(&h, said, sizeof said);
+}
+
+enum { PAGE_WORDS = 40000 };
+
+static uint64_t page[2][PAGE_WORDS];
+static bool shown[OFI_FIXTURE_HOSTS];
+
+static bool look_at_all(void *ctx, uint32_t host)
+{
+    (void)ctx;
+    (void)host;
+    return true;
+}
+
+static void on_shown(void *ctx, uint32_t host, const void *what, size_t bytes)
+{
+    size_t wanted = host == 0 ? sizeof page[0] : 8;
+
+    (void)ctx;
+    shown[host] = host < 2 && bytes == wanted && memcmp(what, page[host], bytes) == 0;
+}
+
+/* Who has the key sees what hosts show, short or long, again and again; and does not wait for one that is not
+ * there. Who has another sees nothing. */
+static void ofi__who_has_the_key_may_look(void **state)
+{
+    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, OFI_ANY, hosts);
+    struct err e = {""};
+    struct mem *m;
+    char said[4096];
+    int status;
+
+    (void)state;
+    for (int i = 0; i < PAGE_WORDS; i++)
+        page[0][i] = page[1][i] = (uint64_t)i * 0x9e3779b97f4a7c15u;
+    struct hush h = hush_begin();
+    pid_t kid = fork();
+    if (kid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ofi_show(open_node(0), page[0], sizeof page[0]);
+        ofi_show(open_node(1), page[1], 8);
+        for (;;)
+            poll_all();
+    }
+    o.looks = true;
+    assert_int_equal(ofi_open_node(&o, &m, &e), 0);
+    for (uint64_t until = clock_now_ns() + 10000000000u;
+         !(shown[0] && shown[1]) && clock_now_ns() < until;)
+        ofi_look(m, 5000000000u, look_at_all, on_shown, NULL);
+    assert_true(shown[0] && shown[1] && !shown[2]);
+    memset(shown, 0, sizeof shown);
+    uint64_t began = clock_now_ns();
+    ofi_look(m, 60000000000u, look_at_all, on_shown, NULL);
+    assert_true(shown[0] && shown[1] && !shown[2] && clock_now_ns() - began < 30000000000u);
+    mem_close(m);
+    o.key = (const unsigned char *)"another key for tests, 32 bytes.";
+    memset(shown, 0, sizeof shown);
+    assert_int_equal(ofi_open_node(&o, &m, &e), 0);
+    ofi_look(m, 60000000000u, look_at_all, on_shown, NULL);
+    assert_false(shown[0] || shown[1]);
+    mem_close(m);
+    kill(kid, SIGKILL);
+    waitpid(kid, &status, 0);
+    hush_end(&h, said, sizeof said);
+    expect_says(said, "wrong cluster key");
 }
 
 static int raw_connect(const char *address, uint16_t port)
@@ -768,6 +835,38 @@ static void ofi__more_lanes_need_no_other_connection(void **state)
     assert_true(l->stage_bytes >= 4 * before);
 }
 
+/* What would be locked is counted, and a limit below it is named; where nothing is locked, as on tcp, there is
+ * none. */
+static void ofi__too_little_locked_memory_is_named(void **state)
+{
+    struct rlimit before, little = {.rlim_cur = 65536, .rlim_max = RLIM_INFINITY};
+    struct err e = {""};
+    int status;
+
+    (void)state;
+    pid_t kid = fork();
+    if (kid == 0) {
+        struct mem *a = open_node(0);
+        struct ofi *o = (struct ofi *)a;
+        region(a);
+        uint64_t none = ofi_locked_bytes(o);
+        lane_of(a, 0, 1);
+        bool ok = ofi_locked_bytes(o) >= none + 2 * RING;
+        getrlimit(RLIMIT_MEMLOCK, &before);
+        little.rlim_max = before.rlim_max;
+        ok = ok && setrlimit(RLIMIT_MEMLOCK, &little) == 0;
+        /* Without the right of root to lock what it wants. */
+        ok = ok && (geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
+        ok = ok && ofi_limits_check(a, &e) == 0;
+        o->net.local = true;
+        ok = ok && ofi_limits_check(a, &e) == ERR_SYSTEM && strstr(e.text, "ulimit -l") &&
+             strstr(e.text, "may lock 64;");
+        _exit(ok ? 0 : 1);
+    }
+    waitpid(kid, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 /* A writer that is never acknowledged: at some point its flow is LOST, and its connection is not. */
 static void ofi__too_much_at_once_is_lost(void **state)
 {
@@ -981,6 +1080,7 @@ int main(void)
         CASE(ofi__another_key_is_refused),
         CASE(ofi__another_cluster_is_refused),
         CASE(ofi__a_client_is_told_why_it_is_refused),
+        CASE(ofi__who_has_the_key_may_look),
         CASE(ofi__a_host_listens_on_its_address_alone),
         CASE(ofi__who_has_nothing_to_do_sleeps),
         CASE(ofi__strangers_do_no_harm),
@@ -992,6 +1092,7 @@ int main(void)
         CASE(ofi__a_killed_host_is_known_to_be_dead),
         CASE(ofi__a_new_life_shuts_the_old_one_out),
         CASE(ofi__a_raise_shuts_out_whom_it_cannot_tell),
+        CASE(ofi__too_little_locked_memory_is_named),
         CASE(ofi__too_much_at_once_is_lost),
         CASE(ofi__more_lanes_need_no_other_connection),
         CASE(ofi__sizes_that_differ_are_told_on_both_sides),
