@@ -333,6 +333,8 @@ bool ofi_peer_message(struct link *l, const struct ofi_head *h)
 
     if (l->state == LINK_REFUSED)
         return true; /* it has not heard yet */
+    if (l->state == LINK_DIALING)
+        l->state = LINK_PROVING; /* that we are connected is still in the event queue */
     switch (h->kind) {
     case OFI_PROVE:
         return on_prove(l, whole);

@@ -255,7 +255,8 @@ static bool event_next(struct ofi *o)
         return true;
     if (event == FI_CONNECTED) {
         bool accepted = l->state == LINK_ACCEPTING;
-        l->state = LINK_PROVING;
+        if (accepted || l->state == LINK_DIALING) /* else its first message came before this */
+            l->state = LINK_PROVING;
         if (accepted && !link_prove(l))
             link_close(l, false, "no memory");
     } else if (event == FI_SHUTDOWN) {
