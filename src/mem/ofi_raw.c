@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "mem/ofi_impl.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,7 @@ bool ofi_raw_await(struct ofi_raw *r, uint64_t value)
         if (!turn(r))
             return false;
         if (looks % LOOKS == 0) {
+            sched_yield(); /* the other side may have no other core */
             uint64_t now = clock_now_ns();
             until = until ? until : now + AWAIT_NS;
             if (now > until)

@@ -51,7 +51,8 @@ static struct link *link_make(struct ofi *o, unsigned kind)
     struct link *l = link_new(o, p, info, STAGE_BYTES_MIN);
     CHECK(l != NULL);
     l->dialed = kind & 16 && p;
-    l->state = p ? LINK_PROVING : LINK_PLACING;
+    o->looks = p && kind & 64;
+    l->state = p && !o->looks ? LINK_PROVING : LINK_PLACING;
     ofi_hello_make(&o->auth, 1, 0, 0, &l->hello);
     ofi_prove_make(&o->auth, &l->hello, 0, o->birth, &l->prove);
     if (p && kind & 32) {
