@@ -59,6 +59,7 @@ enum {
     PIECE_BYTES_MAX = 256 << 10,
     READ_BYTES_MAX = 64 << 10, /* of a read, as one operation */
     BOUNCE_BYTES = 256 << 10,
+    POLLS_PER_CLOCK = 8,
     TELL_POLLS = 16,         /* to hear that a promise was handed to a socket */
     OPS_PER_COMPLETION = 16, /* writes that nobody marked before one asks for a completion */
 };
@@ -314,7 +315,8 @@ struct ofi {
     struct ofi_auth auth;
     uint64_t birth;
     uint64_t silent_ns, linger_ns;
-    uint64_t now_ns;      /* of this poll */
+    uint64_t now_ns; /* of this poll, or one shortly before */
+    uint32_t polls;
     uint64_t chores_ns;   /* when connections are looked after next, */
     uint64_t looked_ns;   /* and when they last were */
     uint64_t stranger_ns; /* when a stranger was last spoken of */
