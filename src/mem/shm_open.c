@@ -286,6 +286,8 @@ static int recover(struct shm *s, struct err *e)
     bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
     s->kept = g && memory_whole(s, g);
     s->broken = own_whole ? s->past_broken : s->mem.incarnation + 1;
+    s->self->broken =
+        s->broken; /* what we read of our own at others is no more whole than what they read */
     pthread_mutex_unlock(&s->lock);
 
     rc = 0;

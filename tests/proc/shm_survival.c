@@ -274,6 +274,37 @@ static void shm__older_content_does_not_pass_for_kept(void **state)
     assert_int_equal(kids[1].order->birth, MEM_BIRTH_LOST);
 }
 
+/* The same, and what misses is the writer's own: it must not read older content where newer was
+ * acknowledged, either. */
+static void shm__older_content_of_its_own_does_not_pass_for_all(void **state)
+{
+    uint64_t value = 0;
+
+    (void)state;
+    start_all();
+    assert_int_equal(kid_raise(&kids[2], 1, 5), MEM_DONE);
+    assert_int_equal(kid_set(&kids[2], 1, 1, 11, 5), MEM_DONE);
+    kid_stop(&kids[0]);
+    kid_kill(&kids[2]);
+    restart(2); /* life 1, known to host 1 only */
+    assert_int_equal(kids[2].order->birth, MEM_BIRTH_KEPT);
+    assert_true(kid_connect(&kids[2], 1));
+    assert_int_equal(kid_raise(&kids[2], 1, 6), MEM_DONE);
+    assert_int_equal(kid_set(&kids[2], 1, 1, 12, 6), MEM_DONE);
+    kid_stop(&kids[1]);
+    kid_kill(&kids[2]);
+    kid_continue(&kids[0]);
+    restart(2);
+    assert_int_equal(kids[2].order->birth, MEM_BIRTH_LOST);
+    kid_continue(&kids[1]);
+    for (uint64_t ballot = 7; ballot < 12; ballot++) {
+        if (kid_raise(&kids[2], 1, ballot) == MEM_DONE &&
+            kid_read(&kids[2], 1, 2, 1, &value) == MEM_DONE)
+            assert_int_equal(value, 12);
+        nap(20000000);
+    }
+}
+
 /* Everything at random, one order after the other: raises, reads, writes, kills, stops, restarts.
  * At most one host is dead and at most one is stopped. What was acknowledged at an owner is read
  * there by whoever raises, as long as the owner's memory has not been declared lost. */
@@ -431,6 +462,7 @@ int main(void)
         CASE(shm__a_reader_that_was_stopped_sees_the_writers_new_life),
         CASE(shm__memory_that_was_given_up_never_completes_a_write),
         CASE(shm__older_content_does_not_pass_for_kept),
+        CASE(shm__older_content_of_its_own_does_not_pass_for_all),
         CASE(shm__random_faults_lose_nothing_that_counted),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
