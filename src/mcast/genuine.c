@@ -132,8 +132,7 @@ static void backlog_drain(struct replica *r, uint32_t edge)
     struct backlog *b = &g->backlog[edge];
     while (b->from < b->end) {
         const struct frame *f = (void *)(b->bytes + b->from);
-        uint64_t end;
-        if (feed_send(r->edge[edge].feed, f->payload, f->bytes, &end) != 0)
+        if (replica_send(r, edge, f->payload, f->bytes) != 0)
             return;
         b->from += frame_size(f->bytes);
         g->backlog_bytes -= frame_size(f->bytes);
@@ -145,9 +144,7 @@ static void tell(struct replica *r, uint16_t group, const void *payload, uint32_
 {
     struct genuine *g = r->own;
     uint32_t edge = edge_to(r, group);
-    uint64_t end;
-    if (g->backlog[edge].from < g->backlog[edge].end ||
-        feed_send(r->edge[edge].feed, payload, bytes, &end) != 0)
+    if (g->backlog[edge].from < g->backlog[edge].end || replica_send(r, edge, payload, bytes) != 0)
         backlog_add(g, &g->backlog[edge], payload, bytes);
 }
 

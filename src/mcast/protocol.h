@@ -26,6 +26,7 @@ struct replica {
     struct log *log;
     struct edge *edge;
     uint32_t edges;
+    bool sent; /* there may be something in a stream that is not written out */
     struct replies *replies;
     struct snap snap;
     uint64_t delivered;
@@ -68,6 +69,9 @@ extern const struct protocol protocol_tree, protocol_genuine;
 
 /* Gives the message to the machine and answers the client; or only tells it that it was refused. */
 void replica_deliver(struct replica *, const struct message_view *);
+
+/* Puts a message into the stream to another group; as feed_send. */
+int replica_send(struct replica *, uint32_t edge, const void *payload, uint32_t bytes);
 void replica_refuse(struct replica *, const struct message_view *);
 
 /* True if a client's own entry says who it is: only the process that has a place speaks for it. */

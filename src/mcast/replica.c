@@ -263,6 +263,7 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
             return false;
         r->edge[i].flushed = feed_taken(r->edge[i].feed);
     }
+    r->sent = true;
     return replies_load(r->replies, at, (uint64_t)(end - at));
 }
 
@@ -316,6 +317,14 @@ static const struct log_machine log_calls = {
 
 /* ---- writing out, as leader ---- */
 
+int replica_send(struct replica *r, uint32_t edge, const void *payload, uint32_t bytes)
+{
+    uint64_t end;
+    int rc = feed_send(r->edge[edge].feed, payload, bytes, &end);
+    r->sent |= rc == 0;
+    return rc;
+}
+
 /* What a predecessor may have left unwritten. */
 static void begin_to_lead(struct replica *r)
 {
@@ -323,13 +332,14 @@ static void begin_to_lead(struct replica *r)
         feed_rewind(r->edge[i].feed);
         r->edge[i].flushed = feed_taken(r->edge[i].feed);
     }
+    r->sent = true;
     replies_rewind(r->replies);
 }
 
 static int write_out(struct replica *r, uint64_t now_ns)
 {
     int work = 0;
-    for (uint32_t i = 0; i < r->edges; i++) {
+    for (uint32_t i = 0; r->sent && i < r->edges; i++) {
         struct edge *edge = &r->edge[i];
         if (feed_end(edge->feed) != edge->flushed) {
             feed_flush(edge->feed);
@@ -337,6 +347,7 @@ static int write_out(struct replica *r, uint64_t now_ns)
             work++;
         }
     }
+    r->sent = false;
     bool step = now_ns >= r->step_ns;
     if (step)
         r->step_ns = now_ns + r->opt.heartbeat_ns;

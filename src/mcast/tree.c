@@ -129,8 +129,7 @@ static void tree_apply(struct replica *r, const struct entry *e)
     if (!t->well_formed)
         return;
     for (uint32_t i = 0; t->belongs && i < t->wants; i++) {
-        uint64_t end;
-        CHECK(feed_send(r->edge[t->want[i]].feed, e->payload, e->bytes, &end) == 0);
+        CHECK(replica_send(r, t->want[i], e->payload, e->bytes) == 0);
     }
     if (!t->belongs)
         replica_refuse(r, &t->v);
