@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all bench demo deps test asan tsan format clean
+.PHONY: all bench demo deps test test-rdma asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -28,6 +28,10 @@ bench: all
 # Everything, in all three builds; ends with "N passed, N failed".
 test: deps
 	@tools/run-tests --build $(BUILD)
+
+# Over RDMA verbs, in virtual machines with software RDMA; ends with "N passed, N failed", or says why it was skipped.
+test-rdma: all
+	@tests/rdma/run $(BUILD)
 
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
 asan tsan: deps

@@ -1,8 +1,8 @@
 /* The contract of mem.h, the same cases on every backend: the simulator, without connections and with those
  * of libfabric's two providers, shared memory, and libfabric in both of its ways to judge a mark. All nodes are in this thread. What only one backend has is
  * in its own file. */
+#include "../mem_race.h"
 #include "../ofi_fixture.h"
-#include "base/rng.h"
 #include "mem/shm.h"
 #include "mem/sim.h"
 
@@ -12,6 +12,8 @@
 #include <time.h>
 
 #include <cmocka.h>
+
+#include "../holds.h"
 
 enum { HOSTS = 3, REGION = 7, OTHER_REGION = 8, KIND = 1, WORDS = 16, RING = 65536 };
 enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK };
@@ -472,81 +474,32 @@ static void the_own_memory_denies_too(void)
     assert_int_equal(f.done, 1);
 }
 
-/* A writer under one ballot streams entries while somebody else raises and then reads: whatever was, or
- * is later, reported done is in what was read. */
-static void race_once(uint64_t ballot, uint64_t *done)
+static void race_step(void)
 {
-    static uint64_t ring[RING / 8];
-    struct mem *writer = rig.node[1].mem;
-    struct mem_lane *out = rig.node[1].lane[0][1];
-    uint32_t by = rng_below(&rig.rng, 4) ? 2 : 0; /* another, or the owner itself */
-    struct mem *candidate = rig.node[by].mem;
-    struct mem_op op = {.status = MEM_DONE};
-    struct mem_flow f;
-    uint64_t guard = 0, k = 0;
-    uint64_t raise_at = 1 + rng_below(&rig.rng, 60), last = raise_at + 60;
-    enum { NOT_YET, RAISING, READING_GUARD, READING_RING, OVER } stage = NOT_YET;
-
-    assert_int_equal(raise_by(1, 0, ballot, NULL), MEM_DONE);
-    mem_flow_open(writer, &f, 0, REGION, ballot);
-    mem_set1(writer, &f, out, 0, 0);
-    uint64_t until = patience();
-    while ((stage != OVER || (f.status == MEM_DONE && f.done < k)) && clock_now_ns() < until) {
-        for (uint64_t n = rng_below(&rig.rng, 4); n > 0 && k < last; n--) {
-            k++;
-            uint64_t entry[] = {ballot << 16 | k, ~k};
-            mem_put(writer, &f, out, 16 * k, entry, sizeof entry);
-            mem_set1(writer, &f, out, 0, k);
-            mem_mark(writer, &f, k);
-        }
-        switch (rng_below(&rig.rng, 4)) { /* not everybody runs all the time */
-        case 0:
-            mem_poll(writer);
-            break;
-        case 1:
-            mem_poll(candidate);
-            break;
-        default:
-            steps(simulated() ? 4 : 1); /* of which each is only one event */
-        }
-        if (op.status == MEM_PENDING)
-            continue;
-        assert_int_equal(op.status, MEM_DONE);
-        if (stage == NOT_YET && k >= raise_at) {
-            mem_raise(candidate, &op, 0, REGION, ballot + 1);
-            stage = RAISING;
-        } else if (stage == RAISING) {
-            mem_read_ctl(candidate, &op, rig.node[by].lane[0][1], 0, 1, &guard);
-            stage = READING_GUARD;
-        } else if (stage == READING_GUARD) {
-            mem_read_ring(candidate, &op, rig.node[by].lane[0][1], 0, ring, RING);
-            stage = READING_RING;
-        } else if (stage == READING_RING) {
-            stage = OVER;
-        }
-    }
-    assert_int_equal(stage, OVER);
-    steps(20); /* what comes late */
-    assert_true(f.status == MEM_DENIED || f.done == k);
-    assert_true(guard >= f.done);
-    for (uint64_t i = 1; i <= f.done; i++) {
-        assert_int_equal(ring[2 * i], ballot << 16 | i);
-        assert_int_equal(ring[2 * i + 1], ~i);
-    }
-    *done = f.done;
-    mem_flow_close(writer, &f);
+    steps(simulated() ? 4 : 1); /* of which each is only one event */
 }
 
 static void a_done_write_is_seen_after_a_raise(void)
 {
+    static uint64_t ring[RING / 8];
     int some = 0, not_all = 0;
-    uint64_t done;
 
     rig_open(HOSTS);
     for (uint64_t i = 0; i < 300; i++) {
-        race_once(2 * i + 1, &done);
-        some += done > 0;
-        not_all += done < 60;
+        uint32_t by = rng_below(&rig.rng, 4) ? 2 : 0; /* another, or the owner itself */
+        struct race r = {.writer = rig.node[1].mem,
+                         .candidate = rig.node[by].mem,
+                         .out = rig.node[1].lane[0][1],
+                         .seen = rig.node[by].lane[0][1],
+                         .ballot = 2 * i + 1,
+                         .rng = &rig.rng,
+                         .step = race_step,
+                         .ring = ring,
+                         .until_ns = patience()};
+        assert_int_equal(raise_by(1, 0, r.ballot, NULL), MEM_DONE);
+        HOLDS(race_run(&r));
+        some += r.done > 0;
+        not_all += r.done < RACE_ENTRIES;
     }
     assert_true(some > 50 && not_all > 50);
 }
