@@ -1,0 +1,795 @@
+#include "rig.h"
+
+#include "../ofi_fixture.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/say.h"
+#include "check/load.h"
+#include "mem/ofi.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PAYLOAD = 64,
+    OUTSTANDING = 64,
+    CAST_EVERY_NS = 200000, /* keeps traces small, and is short beside any gap of interest */
+    BURST_MAX = 7,          /* so that a kill finds messages in all stages of their way */
+    LOOK_EVERY_NS = 100000,
+    WRITE_US = 300, /* about what a client takes to write as much as it may to all groups */
+    BOARD_FD = 100,
+};
+
+static struct board *board_map(void)
+{
+    void *at = mmap(NULL, sizeof(struct board), PROT_READ | PROT_WRITE, MAP_SHARED, BOARD_FD, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* ---- a host ---- */
+
+struct state {
+    uint64_t count, hash;
+};
+
+struct machine {
+    struct state group[RIG_GROUPS];
+    _Atomic uint64_t *wrong;
+};
+
+static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *reply, uint32_t max)
+{
+    struct machine *m = ctx;
+    struct state *s = &m->group[d->group];
+    if (d->number != s->count || max < sizeof(s->hash))
+        atomic_fetch_add(m->wrong, 1);
+    s->count++;
+    s->hash = hash_mix(s->hash, hash_mix(d->client, d->life) ^ d->seq);
+    s->hash = hash_bytes(s->hash, d->body, d->bytes);
+    memcpy(reply, &s->hash, sizeof(s->hash));
+    return sizeof(s->hash);
+}
+
+static int machine_save(void *ctx, uint32_t group, void **data, size_t *bytes)
+{
+    const struct machine *m = ctx;
+    *bytes = sizeof(struct state);
+    *data = malloc(*bytes);
+    if (*data == NULL)
+        return -1;
+    memcpy(*data, &m->group[group], *bytes);
+    return 0;
+}
+
+static int machine_load(void *ctx, uint32_t group, const void *data, size_t bytes)
+{
+    struct machine *m = ctx;
+    if (bytes != sizeof(struct state))
+        return -1;
+    memcpy(&m->group[group], data, bytes);
+    return 0;
+}
+
+static void show(struct board *b, uint32_t rank, const struct tram_host *host,
+                 const struct machine *m)
+{
+    struct tram_replica_stats s;
+    for (uint32_t i = 0; tram_host_replica(host, i, &s) == 0; i++) {
+        struct notice *n = &b->host[rank].group[s.group];
+        atomic_store(&n->attached, s.attached);
+        atomic_store(&n->behind, s.behind);
+        atomic_store(&n->terms, s.terms);
+        atomic_store(&n->hash, m->group[s.group].hash);
+        atomic_store(&n->count, m->group[s.group].count);
+        atomic_store(&n->ballot, s.ballot);
+        atomic_store(&n->applied, s.applied);
+        atomic_store(&n->commit, s.commit);
+        atomic_store(&n->tail, s.tail);
+        atomic_store(&n->role, s.role);
+    }
+}
+
+static int host_main(const char *file, const char *traces, uint32_t rank)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct board *b = board_map();
+    struct tram_cluster *cluster;
+    struct tram_host *host;
+    struct tram_error error = {""};
+    if (b == NULL)
+        return 3;
+    struct machine m = {.wrong = &b->host[rank].wrong};
+    if (tram_cluster_load(file, &cluster, &error) != 0) {
+        fprintf(stderr, "# host %u: %s\n", rank, error.text);
+        return 3;
+    }
+    struct tram_host_options o = {
+        .name = tram_cluster_host_name(cluster, rank),
+        .machine = {machine_deliver, machine_save, machine_load},
+        .ctx = &m,
+        .trace_dir = traces,
+    };
+    if (tram_host_open(cluster, &o, &host, &error) != 0) {
+        fprintf(stderr, "# host %u: %s\n", rank, error.text);
+        return 3;
+    }
+    int rc = 0;
+    uint64_t shown = 0;
+    while (rc >= 0 && !atomic_load_explicit(&b->host[rank].stop, memory_order_relaxed)) {
+        rc = tram_host_step(host, &error);
+        uint64_t now = clock_now_ns();
+        if (now - shown > LOOK_EVERY_NS) {
+            show(b, rank, host, &m);
+            atomic_store(&b->host[rank].life, 1);
+            shown = now;
+        }
+    }
+    if (rc < 0) {
+        fprintf(stderr, "# host %u: %s\n", rank, error.text);
+        atomic_store(&b->host[rank].broken, 1);
+    }
+    tram_host_close(host);
+    tram_cluster_free(cluster);
+    return rc < 0 ? 3 : 0;
+}
+
+/* ---- casting ---- */
+
+/* Mostly a few groups, often one, now and then all. */
+static uint32_t draw_groups(struct rng *rng, uint16_t *list)
+{
+    uint64_t shape = rng_below(rng, 8);
+    uint64_t bits = rng_u64(rng);
+    uint32_t count = 0;
+    for (uint16_t g = 0; g < RIG_GROUPS && shape > 2; g++)
+        if (shape == 7 || (bits >> (3 * g) & 3) == 0)
+            list[count++] = g;
+    if (count == 0)
+        list[count++] = (uint16_t)(bits % RIG_GROUPS);
+    return count;
+}
+
+static void kill_self(int signal)
+{
+    (void)signal;
+    kill(getpid(), SIGKILL);
+}
+
+/* Writes as much as it may to all groups, and is killed when it has come to some of them: by a timer, since
+ * another process would hardly be in time. */
+static int die_writing(struct tram_client *client, struct rng *rng)
+{
+    static unsigned char body[1024];
+    uint16_t list[RIG_GROUPS];
+    struct itimerval timer = {.it_value.tv_usec = (suseconds_t)rng_range(rng, 1, WRITE_US)};
+    for (uint16_t g = 0; g < RIG_GROUPS; g++)
+        list[g] = g;
+    while (tram_client_outstanding(client) > 0)
+        tram_client_wait(client, MS);
+    while (tram_cast(client, list, RIG_GROUPS, body, sizeof(body), NULL, NULL) == 0)
+        ;
+    signal(SIGALRM, kill_self);
+    if (setitimer(ITIMER_REAL, &timer, NULL) != 0)
+        return 3;
+    tram_client_flush(client);
+    for (;;)
+        pause();
+}
+
+/* As fast as it can, until it is killed or told to end. */
+static int client_main(const char *file, const char *traces)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct board *b = board_map();
+    struct tram_cluster *cluster;
+    struct tram_client *client;
+    struct tram_error error = {""};
+    struct rng rng;
+    struct tram_client_options o = {.trace_dir = traces};
+    if (b == NULL || tram_cluster_load(file, &cluster, &error) != 0 ||
+        tram_client_open(cluster, &o, &client, &error) != 0) {
+        fprintf(stderr, "# client: %s\n", error.text);
+        return 3;
+    }
+    rng_init(&rng, clock_now_ns());
+    atomic_store(&b->client.place, tram_client_place(client));
+    atomic_store(&b->client.life, tram_client_life(client) + 1);
+    uint64_t give_up = 0;
+    for (;;) {
+        unsigned char body[PAYLOAD];
+        uint16_t list[RIG_GROUPS];
+        bool stop = atomic_load(&b->client.stop);
+        int rc = 0;
+        while (!stop && rc == 0) {
+            memset(body, (int)rng_below(&rng, 256), sizeof(body));
+            rc = tram_cast(client, list, draw_groups(&rng, list), body,
+                           (uint32_t)rng_below(&rng, sizeof(body) + 1), NULL, &error);
+        }
+        if (rc != 0 && rc != TRAM_AGAIN) {
+            fprintf(stderr, "# client: %s\n", error.text);
+            return 3;
+        }
+        if (atomic_load(&b->client.die))
+            return die_writing(client, &rng);
+        atomic_fetch_add(&b->client.done, (uint64_t)tram_client_wait(client, MS));
+        if (!stop)
+            continue;
+        give_up = give_up ? give_up : clock_now_ns() + PATIENCE;
+        if (tram_client_outstanding(client) == 0 || clock_now_ns() > give_up)
+            break;
+    }
+    uint32_t left = tram_client_outstanding(client);
+    if (left > 0)
+        fprintf(stderr, "# client: %u messages without an answer\n", left);
+    tram_client_close(client);
+    tram_cluster_free(cluster);
+    return left > 0 ? 3 : 0;
+}
+
+/* ---- the test ---- */
+
+static void on_reply(void *ctx, uint64_t ticket, uint32_t group, const void *body, uint32_t bytes)
+{
+    struct rig *t = ctx;
+    uint64_t now = clock_now_ns();
+    uint64_t gap = now - t->reply_ns[group];
+    (void)body;
+    (void)bytes;
+    /* A group that has never answered before the fault has not waited because of it. */
+    bool waited = t->reply_ns[group] != 0 && (t->lasts || !t->answered[group]);
+    if (waited && gap > t->group_gap_ns)
+        t->group_gap_ns = gap;
+    t->answered[group] |= ticket >= t->mark;
+    t->reply_ns[group] = now;
+}
+
+static void on_done(void *ctx, uint64_t ticket)
+{
+    struct rig *t = ctx;
+    uint64_t now = clock_now_ns();
+    (void)ticket;
+    t->gap_ns = now - t->moved_ns > t->gap_ns ? now - t->moved_ns : t->gap_ns;
+    t->moved_ns = now;
+    t->done++;
+}
+
+/* In a new process: what it has to say goes to a file, unless somebody wants to watch. */
+static bool child_begins(struct rig *t, uint32_t n)
+{
+    int fd = getenv("RIG_SAY") ? 2 : open(t->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    return dup2(fd, 2) == 2 && (!t->opt.enter || t->opt.enter(t->opt.ctx, n));
+}
+
+static void start_host(struct rig *t, uint32_t rank)
+{
+    char number[16];
+    snprintf(number, sizeof(number), "%u", rank);
+    fflush(stdout);
+    atomic_store(&t->board->host[rank].life, 0);
+    atomic_store(&t->board->host[rank].stop, 0);
+    t->pid[rank] = fork();
+    if (t->pid[rank] == 0) {
+        if (child_begins(t, rank))
+            execl(t->self, t->self, "host", t->file, t->traces, number, (char *)NULL);
+        _exit(4);
+    }
+}
+
+void rig_start_other(struct rig *t)
+{
+    fflush(stdout);
+    atomic_store(&t->board->client.life, 0);
+    atomic_store(&t->board->client.done, 0);
+    atomic_store(&t->board->client.stop, 0);
+    atomic_store(&t->board->client.die, 0);
+    t->other = fork();
+    if (t->other == 0) {
+        if (child_begins(t, RIG_HOSTS))
+            execl(t->self, t->self, "client", t->file, t->traces, (char *)NULL);
+        _exit(4);
+    }
+}
+
+/* A process that does the killing: were it the client that measures, it would find itself queued behind
+ * the one that dies, on the core where the signal was sent. */
+static bool start_killer(struct rig *t)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return false;
+    fflush(stdout);
+    t->killer = fork();
+    if (t->killer == 0) {
+        pid_t victim;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(fds[1]);
+        while (read(fds[0], &victim, sizeof(victim)) == sizeof(victim))
+            kill(victim, SIGKILL);
+        _exit(0);
+    }
+    close(fds[0]);
+    t->killer_fd = fds[1];
+    return t->killer > 0;
+}
+
+bool rig_kill(const struct rig *t, pid_t victim)
+{
+    return write(t->killer_fd, &victim, sizeof(victim)) == sizeof(victim);
+}
+
+static void cast_one(struct rig *t)
+{
+    unsigned char body[PAYLOAD];
+    uint16_t list[RIG_GROUPS];
+    memset(body, (int)(t->sent & 0xff), sizeof(body));
+    memcpy(body, &t->sent, sizeof(t->sent));
+    if (tram_client_outstanding(t->client) < OUTSTANDING &&
+        tram_cast(t->client, list, draw_groups(&t->rng, list), body, sizeof(body), NULL, NULL) == 0)
+        t->sent++;
+}
+
+/* Keeps the load up and notes progress. */
+static void step(struct rig *t)
+{
+    uint64_t now = clock_now_ns();
+    if (now - t->cast_ns > CAST_EVERY_NS) {
+        for (uint64_t burst = rng_range(&t->rng, 1, BURST_MAX); burst > 0; burst--)
+            cast_one(t);
+        t->cast_ns = now;
+    }
+    uint64_t due = t->cast_ns + CAST_EVERY_NS;
+    now = clock_now_ns();
+    tram_client_wait(t->client, due > now ? due - now : 1);
+}
+
+void rig_run_for(struct rig *t, uint64_t ns)
+{
+    uint64_t until = clock_now_ns() + ns;
+    while (clock_now_ns() < until)
+        step(t);
+}
+
+bool rig_failed(const struct rig *t)
+{
+    for (uint32_t h = 0; h < RIG_HOSTS; h++)
+        if (atomic_load(&t->board->host[h].wrong) || atomic_load(&t->board->host[h].broken))
+            return true;
+    return false;
+}
+
+static uint32_t leads(const struct rig *t, uint32_t h)
+{
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < RIG_GROUPS; g++)
+        count += atomic_load(&t->board->host[h].group[g].role) == TRAM_LEADER;
+    return count;
+}
+
+static bool all_well(const struct rig *t)
+{
+    for (uint32_t h = 0; h < RIG_HOSTS; h++)
+        if (atomic_load(&t->board->host[h].life) == 0)
+            return false;
+    for (uint32_t g = 0; g < RIG_GROUPS; g++) {
+        uint32_t led = 0;
+        for (uint32_t h = 0; h < RIG_HOSTS; h++) {
+            const struct notice *n = &t->board->host[h].group[g];
+            uint64_t role = atomic_load(&n->role);
+            if (atomic_load(&n->behind) || role == TRAM_JOINING)
+                return false;
+            led += role == TRAM_LEADER && atomic_load(&n->attached) == RIG_HOSTS;
+        }
+        if (led != 1)
+            return false;
+    }
+    return true;
+}
+
+void rig_print(const struct rig *t)
+{
+    static const char *const roles[] = {"joining", "follower", "candidate", "sync", "leader"};
+    for (uint32_t g = 0; g < RIG_GROUPS; g++)
+        for (uint32_t h = 0; h < RIG_HOSTS; h++) {
+            const struct notice *n = &t->board->host[h].group[g];
+            printf("# g%u h%u%s: %s, ballot %llu, applied %llu, commit %llu, tail %llu, attached "
+                   "%llu, %llu messages%s\n",
+                   g + 1, h + 1, atomic_load(&t->board->host[h].life) ? "" : " (down)",
+                   roles[atomic_load(&n->role) % 5], (unsigned long long)atomic_load(&n->ballot),
+                   (unsigned long long)atomic_load(&n->applied),
+                   (unsigned long long)atomic_load(&n->commit),
+                   (unsigned long long)atomic_load(&n->tail),
+                   (unsigned long long)atomic_load(&n->attached),
+                   (unsigned long long)atomic_load(&n->count),
+                   atomic_load(&n->behind) ? ", behind" : "");
+        }
+    printf("# client: %llu sent, %llu done\n", (unsigned long long)t->sent,
+           (unsigned long long)t->done);
+}
+
+bool rig_wait_well(struct rig *t)
+{
+    uint64_t give_up = clock_now_ns() + PATIENCE;
+    while (!all_well(t) && !rig_failed(t) && clock_now_ns() < give_up)
+        step(t);
+    if (all_well(t) && !rig_failed(t))
+        return true;
+    printf("# hosts and groups do not get well again:\n");
+    rig_print(t);
+    return false;
+}
+
+void rig_fault_begins(struct rig *t)
+{
+    t->mark = t->sent;
+    t->gap_ns = t->group_gap_ns = 0;
+    memset(t->answered, 0, sizeof(t->answered));
+}
+
+bool rig_fault_is_over(struct rig *t)
+{
+    uint64_t give_up = clock_now_ns() + PATIENCE;
+    for (;;) {
+        bool all = true;
+        for (uint32_t g = 0; g < RIG_GROUPS; g++)
+            all &= t->answered[g];
+        if (all)
+            break;
+        if (clock_now_ns() > give_up || rig_failed(t)) {
+            printf("# some group does not answer:\n");
+            rig_print(t);
+            return false;
+        }
+        step(t);
+    }
+    hist_add(&t->gaps, t->gap_ns);
+    hist_add(&t->group_gaps, t->group_gap_ns);
+    return true;
+}
+
+uint32_t rig_leading_host(const struct rig *t, uint32_t first)
+{
+    for (uint32_t i = 0; i < RIG_HOSTS; i++)
+        if (leads(t, (first + i) % RIG_HOSTS) > 0)
+            return (first + i) % RIG_HOSTS;
+    return 0;
+}
+
+bool rig_bring_back(struct rig *t, uint32_t host)
+{
+    uint64_t started = clock_now_ns();
+    start_host(t, host);
+    if (!rig_wait_well(t))
+        return false;
+    hist_add(&t->back, clock_now_ns() - started);
+    return true;
+}
+
+bool rig_other_done(struct rig *t, uint64_t messages)
+{
+    uint64_t give_up = clock_now_ns() + PATIENCE;
+    while (atomic_load(&t->board->client.done) < messages && clock_now_ns() < give_up)
+        step(t);
+    if (atomic_load(&t->board->client.done) >= messages)
+        return true;
+    printf("# the other client got %llu answers\n",
+           (unsigned long long)atomic_load(&t->board->client.done));
+    rig_print(t);
+    return false;
+}
+
+/* Nothing under way, and all replicas of each group in the same state. */
+static bool quiet(const struct rig *t)
+{
+    if (tram_client_outstanding(t->client) > 0)
+        return false;
+    for (uint32_t g = 0; g < RIG_GROUPS; g++)
+        for (uint32_t h = 0; h < RIG_HOSTS; h++) {
+            const struct notice *n = &t->board->host[h].group[g];
+            const struct notice *first = &t->board->host[0].group[g];
+            if (atomic_load(&n->count) != atomic_load(&first->count) ||
+                atomic_load(&n->hash) != atomic_load(&first->hash))
+                return false;
+        }
+    return true;
+}
+
+static bool drained(struct rig *t)
+{
+    uint64_t give_up = clock_now_ns() + PATIENCE;
+    uint64_t since = 0;
+    /* Quiet for a while: what a killed client left may still be on its way. */
+    while (since == 0 || clock_now_ns() - since < 50 * MS) {
+        tram_client_wait(t->client, MS);
+        since = !quiet(t) ? 0 : since ? since : clock_now_ns();
+        if (clock_now_ns() > give_up) {
+            printf("# does not come to rest:\n");
+            rig_print(t);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_traces(const struct rig *t)
+{
+    struct amcast *a = amcast_open();
+    struct load_report report = {0};
+    struct amcast_summary s;
+    struct err e = {""};
+    int rc = load_dir(a, t->traces, NULL, NULL, &report, &e);
+    bool good = rc == 0 && amcast_verify(a, true);
+    const struct amcast_violation *v;
+    for (uint32_t i = 0; (v = amcast_violation(a, i)) != NULL; i++) {
+        printf("# VIOLATION of %s: %s\n", amcast_property_names[v->property], v->text);
+        for (uint32_t k = 0; k < v->evidence_count; k++)
+            printf("#     %s:%u: %s\n", amcast_file_name(a, v->evidence[k].place.file),
+                   v->evidence[k].place.line, v->evidence[k].text);
+    }
+    amcast_summarise(a, &s);
+    if (rc != 0)
+        printf("# traces: %s\n", e.text);
+    printf("# checked: %llu casts, %llu deliveries, %llu done, %u lives of %u replicas\n",
+           (unsigned long long)s.casts, (unsigned long long)s.deliveries,
+           (unsigned long long)s.dones, s.lives, s.replicas);
+    /* A check of nothing shows nothing. */
+    good &= s.casts >= t->sent && s.dones >= t->done && s.replicas == RIG_GROUPS * RIG_HOSTS;
+    amcast_close(a);
+    return good;
+}
+
+static void print_hist(const char *what, const struct hist *h)
+{
+    if (hist_count(h) > 0)
+        printf("# %s: median %.2f, p90 %.2f, max %.2f ms (%llu)\n", what,
+               (double)hist_quantile(h, 0.5) / 1e6, (double)hist_quantile(h, 0.9) / 1e6,
+               (double)hist_max(h) / 1e6, (unsigned long long)hist_count(h));
+}
+
+static bool write_cluster(const struct rig *t, const struct cluster *c, struct err *e)
+{
+    char key[128];
+    FILE *f = fopen(t->file, "w");
+    bool good = f && cluster_write(f, c, e) == 0;
+    if (f)
+        good &= fclose(f) == 0;
+    if (c->transport == CLUSTER_SHM || !good)
+        return good;
+    return cluster_key_path(c, t->file, key, sizeof(key), e) == 0 && ofi_key_make(key, e) == 0;
+}
+
+static bool make_cluster(struct rig *t)
+{
+    struct err e = {""};
+    struct tram_error error = {""};
+    struct cluster *c;
+    struct cluster_plan plan = {.name = "kill",
+                                .protocol = t->opt.protocol,
+                                .transport = t->opt.transport,
+                                .groups = RIG_GROUPS,
+                                .replicas = 3,
+                                .hosts = RIG_HOSTS};
+    snprintf(t->dir, sizeof(t->dir), "/dev/shm/tram-test-XXXXXX");
+    if (mkdtemp(t->dir) == NULL || cluster_make(&plan, &c, &e) != 0)
+        return false;
+    snprintf(t->file, sizeof(t->file), "%s/cluster.yaml", t->dir);
+    snprintf(t->traces, sizeof(t->traces), "%s/traces", t->dir);
+    snprintf(t->log, sizeof(t->log), "%s/log", t->dir);
+    snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s", t->dir);
+    c->wait = t->opt.wait;
+    for (uint32_t h = 0; h < RIG_HOSTS; h++)
+        if (t->opt.address[h])
+            snprintf(c->host[h].address, sizeof(c->host[h].address), "%s", t->opt.address[h]);
+        else if (t->opt.transport != CLUSTER_SHM)
+            c->host[h].port = ofi_fixture_port();
+    bool good = write_cluster(t, c, &e);
+    cluster_free(c);
+    if (!good || tram_cluster_load(t->file, &t->cluster, &error) != 0) {
+        printf("# cluster: %s%s\n", e.text, error.text);
+        return false;
+    }
+    return true;
+}
+
+static bool begin(struct rig *t)
+{
+    struct tram_error error = {""};
+    struct tram_client_options o = {
+        .trace_dir = t->traces, .reply = on_reply, .done = on_done, .ctx = t};
+    memset(t->board, 0, sizeof(*t->board));
+    hist_init(&t->gaps);
+    hist_init(&t->group_gaps);
+    hist_init(&t->back);
+    if (!make_cluster(t))
+        return false;
+    for (uint32_t h = 0; h < RIG_HOSTS; h++)
+        start_host(t, h);
+    /* Over a network it is a host that lets us in, and a slow machine takes its time to start one. */
+    uint64_t give_up = clock_now_ns() + PATIENCE;
+    int rc;
+    do
+        rc = tram_client_open(t->cluster, &o, &t->client, &error);
+    while (rc == TRAM_TIMEOUT && clock_now_ns() < give_up);
+    if (rc != 0) {
+        printf("# client: %s\n", error.text);
+        return false;
+    }
+    t->moved_ns = t->cast_ns = clock_now_ns();
+    return start_killer(t) && rig_wait_well(t);
+}
+
+/* What the processes said. No one of us ever says that of another: it would be a mistake of ours. */
+static bool log_is_right(const struct rig *t, bool show)
+{
+    char line[512];
+    bool right = true;
+    FILE *f = fopen(t->log, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        bool wrong = strstr(line, "what no one of us sends") != NULL;
+        if (show || wrong)
+            printf("# said: %s", line);
+        right &= !wrong;
+    }
+    if (f)
+        fclose(f);
+    return right;
+}
+
+static bool end(struct rig *t, bool good)
+{
+    char command[128];
+    tram_client_close(t->client);
+    if (t->killer > 0) {
+        close(t->killer_fd);
+        waitpid(t->killer, NULL, 0);
+    }
+    if (t->other > 0) {
+        kill(t->other, SIGKILL);
+        waitpid(t->other, NULL, 0);
+    }
+    for (uint32_t h = 0; h < RIG_HOSTS; h++) {
+        int status = 0;
+        atomic_store(&t->board->host[h].stop, 1);
+        if (t->pid[h] <= 0)
+            continue;
+        if (!good)
+            kill(t->pid[h], SIGKILL);
+        waitpid(t->pid[h], &status, 0);
+        good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    tram_cluster_free(t->cluster);
+    if (t->dir[0]) {
+        good &= check_traces(t);
+        good &= log_is_right(t, !good);
+        snprintf(command, sizeof(command), "rm -rf '%s'", t->dir);
+        if (good || getenv("RIG_KEEP") == NULL)
+            good &= system(command) == 0;
+    }
+    return good;
+}
+
+/* ---- campaigns ---- */
+
+bool rig_kill_hosts(struct rig *t, uint32_t kills)
+{
+    for (uint32_t i = 0; i < kills; i++) {
+        rig_run_for(t, 2 * MS + rng_below(&t->rng, 3 * MS));
+        uint32_t victim = rig_leading_host(t, (uint32_t)rng_below(&t->rng, RIG_HOSTS));
+        rig_fault_begins(t);
+        if (!rig_kill(t, t->pid[victim]) || !rig_fault_is_over(t))
+            return false;
+        waitpid(t->pid[victim], NULL, 0);
+        if (!rig_bring_back(t, victim))
+            return false;
+    }
+    return true;
+}
+
+bool rig_stop_hosts(struct rig *t, uint32_t stops)
+{
+    for (uint32_t i = 0; i < stops; i++) {
+        uint32_t victim = rig_leading_host(t, i);
+        rig_fault_begins(t);
+        kill(t->pid[victim], SIGSTOP);
+        rig_run_for(t, 100 * MS + rng_below(&t->rng, 200 * MS));
+        kill(t->pid[victim], SIGCONT);
+        uint64_t continued = clock_now_ns();
+        if (!rig_fault_is_over(t) || !rig_wait_well(t))
+            return false;
+        hist_add(&t->back, clock_now_ns() - continued);
+        rig_run_for(t, 10 * MS);
+    }
+    return true;
+}
+
+int rig_wait_for(struct rig *t, pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        step(t);
+    return status;
+}
+
+bool rig_other_ends(struct rig *t)
+{
+    atomic_store(&t->board->client.stop, 1);
+    int status = rig_wait_for(t, t->other);
+    t->other = 0;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static bool board_make(struct rig *t)
+{
+    int fd = memfd_create("board", 0);
+    bool good = fd >= 0 && ftruncate(fd, sizeof(struct board)) == 0 && dup2(fd, BOARD_FD) >= 0;
+    if (fd >= 0)
+        close(fd);
+    t->board = good ? board_map() : NULL;
+    return t->board != NULL;
+}
+
+static bool campaign(const struct rig_campaign *c, const struct rig_options *o)
+{
+    struct rig *t = calloc(1, sizeof(*t));
+    ssize_t len = t ? readlink("/proc/self/exe", t->self, sizeof(t->self) - 1) : -1;
+    if (len < 0 || !board_make(t)) {
+        printf("# no memory for the test\n");
+        free(t);
+        return false;
+    }
+    t->opt = *o;
+    rng_init(&t->rng, clock_now_ns());
+    bool good = begin(t);
+    good = good && c->run(t, c->times);
+    good = good && drained(t);
+    if (rig_failed(t))
+        rig_print(t);
+    good &= !rig_failed(t);
+    print_hist("time in which no message at all was done", &t->gaps);
+    print_hist("time without an answer of the group that waited longest", &t->group_gaps);
+    print_hist(c->back, &t->back);
+    good = end(t, good);
+    munmap(t->board, sizeof(*t->board));
+    free(t);
+    return good;
+}
+
+int rig_campaigns(const char *test, const struct rig_campaign *all, uint32_t count,
+                  const struct rig_options *o)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *skip = all[i].skip;
+        uint64_t started = clock_now_ns();
+        bool ok = skip || campaign(&all[i], o);
+        if (!skip)
+            printf("# %.1f s\n", (double)(clock_now_ns() - started) / 1e9);
+        printf("%s %u - %s__%s (%u times)%s%s\n", ok ? "ok" : "not ok", i + 1, test, all[i].name,
+               all[i].times, skip ? " # SKIP " : "", skip ? skip : "");
+        fflush(stdout);
+        good &= ok;
+    }
+    printf("1..%u\n", count);
+    return good ? 0 : 1;
+}
+
+bool rig_process(int argc, char **argv, int *code)
+{
+    bool host = argc == 5 && strcmp(argv[1], "host") == 0;
+    bool client = argc == 4 && strcmp(argv[1], "client") == 0;
+    /* The test's own client is not to clutter its output. */
+    say_set_level(host || client || getenv("RIG_SAY") ? SAY_INFO : SAY_ERROR);
+    if (host)
+        *code = host_main(argv[2], argv[3], (uint32_t)atoi(argv[4]));
+    if (client)
+        *code = client_main(argv[2], argv[3]);
+    return host || client;
+}
