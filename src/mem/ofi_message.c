@@ -31,6 +31,31 @@ static bool refuse(struct link *l, enum ofi_reason reason, uint32_t life)
     return link_send(l, OFI_REFUSE, &r.head + 1, 1);
 }
 
+/* A host that comes back is tried by each of those who miss it at a time of its own. All that are connected to us
+ * hear of it from the first who is connected again. */
+static void spread_news(struct link *l)
+{
+    struct ofi_news news = {.node = l->peer->node};
+
+    for (struct link *other = l->node->links; other; other = other->next)
+        if (other != l && other->state == LINK_UP)
+            link_send(other, OFI_NEWS, &news, 1);
+}
+
+static bool on_news(struct link *l, const struct ofi_news *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!l->peer->host || item[i].node >= o->hosts_count)
+            return false;
+        struct peer *p = o->peers[item[i].node];
+        p->dial_wait_ns = DIAL_NS_MIN;
+        p->dial_ns = o->now_ns;
+    }
+    return true;
+}
+
 static bool link_up(struct link *l)
 {
     struct peer *p = l->peer;
@@ -53,6 +78,8 @@ static bool link_up(struct link *l)
     l->up_ns = l->node->now_ns;
     l->node->links_pending--;
     say_info("%s: %s: connected%s, life %u", l->node->name, p->name, back ? " again" : "", l->life);
+    if (p->host && l->node->host)
+        spread_news(l);
     /* The pulse says that our first wants were before it. */
     return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
 }
@@ -316,6 +343,8 @@ static bool on_message(struct link *l, const struct ofi_head *h)
     case OFI_PULSE:
         l->ready = true;
         return true;
+    case OFI_NEWS:
+        return on_news(l, items, h->count);
     case OFI_BELL:
         return true;
     case OFI_LEAVE:

@@ -33,6 +33,7 @@ static const struct {
     [OFI_PROMISED] = {.item = sizeof(struct ofi_promised)},
     [OFI_RAISE] = {.item = sizeof(struct ofi_raise)},
     [OFI_RAISED] = {.item = sizeof(struct ofi_raise)},
+    [OFI_NEWS] = {.item = sizeof(struct ofi_news)},
     [OFI_PAGE] = {.item = sizeof(uint64_t)},
 };
 

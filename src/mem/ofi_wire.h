@@ -87,6 +87,7 @@ enum ofi_kind {
     OFI_PULSE, /* I live */
     OFI_BELL,  /* wake up */
     OFI_LEAVE, /* I end, in order */
+    OFI_NEWS,  /* hosts that the sender reaches since now: who waits to try again need not */
     OFI_LOOK,  /* a client's that wants no place: what do you show of yourself? */
     OFI_PAGE,  /* a part of that */
     OFI_KINDS
@@ -146,6 +147,11 @@ struct ofi_promised {
     uint64_t value;
     uint64_t key; /* where it can be read */
     uint64_t address;
+};
+
+struct ofi_news {
+    uint32_t node;
+    uint32_t unused;
 };
 
 struct ofi_raise {

@@ -593,6 +593,28 @@ static void ofi__a_killed_host_is_known_to_be_dead(void **state)
     expect_says(said, "the connection has ended");
 }
 
+/* A host that comes back is known to all as soon as one of them is connected: nobody waits until it would have tried
+ * again by itself. */
+static void ofi__who_is_back_is_told_to_others(void **state)
+{
+    char said[4096];
+
+    (void)state;
+    struct mem *a = open_node(0), *b = open_node(1), *c = open_node(2);
+    wait_connected(a, b);
+    wait_connected(a, c);
+    wait_connected(b, c);
+    struct peer *missed = ((struct ofi *)(void *)c)->peers[0];
+    struct hush h = hush_begin();
+    close_now(a);
+    WAIT_FOR(mem_dead(b, 0) && !missed->link && !missed->dialing);
+    missed->dial_ns = UINT64_MAX;
+    a = open_node(0);
+    wait_connected(a, b);
+    wait_connected(a, c);
+    hush_end(&h, said, sizeof said);
+}
+
 /* ---- what lands ---- */
 
 /* A process that is not the host any more, with much under way: from the moment that the host's next life
@@ -1090,6 +1112,7 @@ int main(void)
         CASE(ofi__one_process_per_host),
         CASE(ofi__who_leaves_last_begins_anew),
         CASE(ofi__a_killed_host_is_known_to_be_dead),
+        CASE(ofi__who_is_back_is_told_to_others),
         CASE(ofi__a_new_life_shuts_the_old_one_out),
         CASE(ofi__a_raise_shuts_out_whom_it_cannot_tell),
         CASE(ofi__too_little_locked_memory_is_named),
