@@ -250,8 +250,8 @@ const char *failed_take_over(uint32_t n)
  * count, or the candidate finds it. */
 const char *old_leader_writes_a_candidate(void)
 {
-    struct group *g = serving(
-        &(struct group_options){.replicas = 3, .clients = 2, .seed = 1, .owner_answers = true});
+    struct group *g = serving(&(struct group_options){
+        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 2, true);
     group_hold(g, 0, true); /* these two answer no request, but what is written to them lands */
@@ -1001,8 +1001,8 @@ const char *decided_copy_rewritten(void)
  * promise, the write must not count. */
 const char *write_between_read_and_promise(uint64_t seed)
 {
-    struct group *g = serving(
-        &(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .owner_answers = true});
+    struct group *g = serving(&(struct group_options){
+        .replicas = 3, .clients = 2, .seed = seed, .owner_answers = true, .rude = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 1, true);
     group_hold(g, 0, true);
@@ -1031,8 +1031,8 @@ const char *write_between_read_and_promise(uint64_t seed)
  * that follower: it lands then, and must not count. */
 const char *write_held_up(void)
 {
-    struct group *g = serving(
-        &(struct group_options){.replicas = 3, .clients = 2, .seed = 1, .owner_answers = true});
+    struct group *g = serving(&(struct group_options){
+        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 2, true);
@@ -1080,6 +1080,44 @@ const char *deaf_leader(uint32_t n)
     GROUP_WAIT(g, g->history_count >= target, 4 * GROUP_ELECT_NS);
     heal_all(g);
     GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* The same over a network: the others are told, and do not wait any longer than for one who is silent. */
+const char *deaf_leader_resigns(uint32_t n)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = n, .seed = 1, .owner_answers = true});
+    for (uint32_t q = 1; q < n; q++)
+        group_cut(g, q, 0, true);
+    uint32_t target = g->history_count + 1;
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, g->history_count >= target, GROUP_SUSPECT_NS + 3 * GROUP_HEARTBEAT_NS);
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* Over a network, a follower and the leader are cut off from each other, and neither from anybody else: the
+ * leader has its quorum and stays, so that all goes on at once, however long it takes. */
+const char *one_link_cut(uint32_t n, bool to, bool from)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = n, .seed = 1, .owner_answers = true});
+    uint32_t other = n - 1;
+    group_cut(g, 0, other, to);
+    group_cut(g, other, 0, from);
+    for (int i = 0; i < 20; i++) {
+        uint32_t target = g->history_count + 1;
+        group_send(g, 0, BYTES);
+        GROUP_WAIT(g, g->history_count >= target, 2 * GROUP_HEARTBEAT_NS);
+        group_run(g, GROUP_SUSPECT_NS / 2);
+    }
+    for (uint32_t q = 0; q < n; q++)
+        GROUP_MUST(g, "stable leader", group_stats(g, q).candidacies == (q == 0));
+    heal_all(g);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "stable leader", group_leader(g) == 0);
     return group_close(g);
 }
 

@@ -47,6 +47,33 @@ const char *second_life(enum mcast_protocol protocol)
     return forest_close(f);
 }
 
+/* The leaders of two groups are cut off from each other, and from nobody else. Both have their quorums and stay;
+ * what goes from group to group, and what is said back, goes through their followers. More goes than fits into
+ * all rings on the way. */
+const char *leaders_cut_off(enum mcast_protocol protocol, bool to, bool from)
+{
+    struct forest *f = forest_open_led(&(struct forest_options){
+        .protocol = protocol, .groups = 2, .seed = 3, .owner_answers = true});
+    FOREST_SETUP(f, forest_cast(f, 0, TO(A) | TO(B), 100));
+    FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
+    uint32_t a = forest_node(f, A, forest_leader(f, A)), b = forest_node(f, B, forest_leader(f, B));
+    uint64_t terms = forest_stats(f, A, forest_leader(f, A)).terms;
+    sim_cut(f->sim, a, b, to);
+    sim_cut(f->sim, b, a, from);
+    for (int i = 0; i < 200; i++) {
+        FOREST_WAIT(f, forest_cast(f, 0, TO(A) | TO(B), FOREST_BODY_MAX), 2 * FOREST_SUSPECT_NS);
+        FOREST_WAIT(f, i % 8 || caster_outstanding(f->client[0].caster) == 0,
+                    2 * FOREST_SUSPECT_NS);
+    }
+    FOREST_MUST(f, forest_stats(f, A, forest_leader(f, A)).terms == terms);
+    FOREST_MUST(f, forest_node(f, A, forest_leader(f, A)) == a);
+    FOREST_MUST(f, forest_node(f, B, forest_leader(f, B)) == b);
+    sim_cut(f->sim, a, b, false);
+    sim_cut(f->sim, b, a, false);
+    FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
+    return forest_close(f);
+}
+
 /* ---- what no correct client sends ---- */
 
 /* A good client goes on before and after; whatever the other one sends is delivered nowhere. */

@@ -271,8 +271,8 @@ const char *tree_failed_take_over(uint32_t messages)
  * count, or the candidate finds it. Guards that a candidate's own memory promises before it is read. */
 const char *tree_old_leader_writes_a_candidate(void)
 {
-    struct forest *f = grown(
-        &(struct forest_options){.groups = 2, .clients = 2, .seed = 1, .owner_answers = true});
+    struct forest *f = grown(&(struct forest_options){
+        .groups = 2, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
     client_reaches_only(f, 0, 0);
     cut_inside(f, AT_ROOT, 0, 2, true);
     forest_stop(f, AT_ROOT, 0,

@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCE_BYTES_DEFAULT = 64 << 10, SAVE_WORDS = 2 };
+enum {
+    SOURCE_BYTES_DEFAULT = 64 << 10,
+    SAVE_WORDS = 2,
+    HELPS_PER_RETRY = 2, /* who helps does so after this part of retry_ns, */
+    HELP_RETRIES = 16,   /* and then goes on for so many of them */
+};
 
 struct way {
     struct mem_lane *out;
@@ -34,6 +39,7 @@ struct feed {
     uint64_t leader_ballot;
     uint64_t moved_ns; /* when progress was last seen, or nothing was outstanding */
     uint64_t moved_at;
+    uint64_t help_end_ns; /* we help until then */
     uint32_t nodes[LOG_REPLICAS_MAX];
     struct way way[LOG_REPLICAS_MAX];
 };
@@ -253,6 +259,23 @@ void feed_step(struct feed *f, uint64_t now_ns)
         way_write(f, &f->way[q]);
         mem_bell(f->mem, f->nodes[q]);
     }
+}
+
+void feed_help(struct feed *f, uint64_t now_ns)
+{
+    if (now_ns >= f->help_end_ns) {
+        uint64_t taken = feed_taken(f);
+        if (taken == f->tail || taken != f->moved_at || f->moved_ns == 0) {
+            f->moved_at = taken;
+            f->moved_ns = now_ns;
+            return;
+        }
+        if (now_ns - f->moved_ns < f->opt.retry_ns / HELPS_PER_RETRY)
+            return;
+        f->help_end_ns = now_ns + HELP_RETRIES * f->opt.retry_ns;
+        feed_rewind(f);
+    }
+    feed_step(f, now_ns);
 }
 
 uint64_t feed_save_bytes(struct feed *f)

@@ -54,6 +54,10 @@ uint64_t feed_end(const struct feed *);
 /* Repairs: reopens lost ways, writes again what makes no progress. Now and then. */
 void feed_step(struct feed *, uint64_t now_ns);
 
+/* The same for who holds the stream and is not the one to send it: if nothing was taken for long, the one who is
+ * may be cut off from those who take, and it sends too. */
+void feed_help(struct feed *, uint64_t now_ns);
+
 /* The next flush writes everything that was not yet taken, to all: for who begins to lead. */
 void feed_rewind(struct feed *);
 

@@ -37,6 +37,7 @@ enum {
     ROW_BALLOT,      /* ballot under which it leads or tries to; 0 if it does neither */
     ROW_SNAP_ID,     /* snapshot it is taking */
     ROW_SNAP_TAKEN,  /* bytes of it taken so far */
+    ROW_BACKS,       /* ballot of a leader that serves, if it hears or is one; see oracle.h */
     ROW_WORDS
 };
 

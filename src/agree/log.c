@@ -45,6 +45,7 @@ void log_move(struct log *l, enum log_state to)
     if (to == LOG_FOLLOWER)
         l->ballot = 0;
     l->row[ROW_BALLOT] = l->ballot;
+    l->row[ROW_BACKS] = to == LOG_LEADER && l->mem->sends ? l->ballot : 0;
     log_invariant(l);
     log_row_push(l);
 }
@@ -305,6 +306,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
             mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
         }
     oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
+    l->oracle.remote = l->mem->sends && !o.rude;
 
     /* A second life has no state of its own, whatever became of its memory: the machine's state
      * was in the process. With its memory it still votes; without, it must not. */
@@ -511,6 +513,7 @@ static void look_at_rows(const struct log *l, struct oracle_view *view)
         view[r] = (struct oracle_view){
             .beat = row_word(l, r, ROW_BEAT),
             .ballot = row_word(l, r, ROW_BALLOT),
+            .backs = row_word(l, r, ROW_BACKS),
             .dead = r != l->me && mem_dead(l->mem, l->opt.nodes[r]),
             .fit = row_word(l, r, ROW_FLAGS) == 0,
         };
@@ -540,6 +543,15 @@ static void beat(struct log *l)
     oracle_watch(&l->oracle, view, l->now_ns);
 }
 
+/* Over a network the others are told whom this replica backs, when that changes. */
+static void show_backing(struct log *l, uint64_t backs)
+{
+    if (!l->mem->sends || l->row[ROW_BACKS] == backs)
+        return;
+    l->row[ROW_BACKS] = backs;
+    log_row_push(l);
+}
+
 /* Asked now and then, at once when the leader is known to be dead, and all the time while somebody
  * should lead and nobody does. */
 static void ask_oracle(struct log *l)
@@ -559,8 +571,27 @@ static void ask_oracle(struct log *l)
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
     oracle_watch(&l->oracle, view, l->now_ns);
+    if (l->mem->sends && !l->behind)
+        streams_answer(l);
+    show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
     if (oracle_says_run(&l->oracle, view, promised, l->now_ns))
         recover_begin(l);
+}
+
+/* A leader that hears no quorum over a network will not commit anything, and is in the way: it makes room for
+ * who does. (Memory that is written without its process may be silent and count.) */
+static void check_touch(struct log *l)
+{
+    if (!l->mem->sends || !log_leading(l) || l->now_ns < l->ask_ns)
+        return;
+    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    struct oracle_view view[LOG_REPLICAS_MAX];
+    look_at_rows(l, view);
+    oracle_watch(&l->oracle, view, l->now_ns);
+    if (oracle_in_touch(&l->oracle, l->now_ns))
+        return;
+    log_step_down(l, true);
+    show_backing(l, ORACLE_ALONE);
 }
 
 int log_post(struct log *l, uint64_t now_ns)
@@ -569,6 +600,7 @@ int log_post(struct log *l, uint64_t now_ns)
         return 0;
     l->now_ns = now_ns;
     beat(l);
+    check_touch(l);
     switch (l->state) {
     case LOG_JOINING:
         return join_step(l);

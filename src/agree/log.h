@@ -84,6 +84,8 @@ struct log_options {
     uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 200 us */
     uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */
     uint64_t seed;         /* for back-off */
+    bool
+        rude; /* over a network too, does not ask whether others hear a leader: for duels in tests */
 
     const struct log_machine *machine;
     void *ctx;

@@ -69,7 +69,10 @@ struct source_way {
     struct mem_lane *ack;
     struct mem_flow flow;
     uint32_t node;
-    uint32_t region; /* of the acknowledgement, at the writer */
+    uint32_t region;   /* of the acknowledgement, at the writer */
+    uint64_t told;     /* what this writer knows of `taken` from us */
+    uint64_t asked;    /* guard as last seen while we did not lead, */
+    uint64_t asked_ns; /* and when it had moved */
 };
 
 struct source {
@@ -290,6 +293,7 @@ bool sources_silent(struct log *);
 void sources_ack(struct log *);
 void sources_look_after(struct log *);
 void source_dirty(struct log *, uint32_t source);
+void streams_answer(struct log *);
 
 /* log_snap.c */
 uint32_t snap_head_size(const struct log_options *);

@@ -1,7 +1,10 @@
 /* Taking from the sources, as leader: their rings into the log, and back how far they were taken. */
 #include "agree/log_impl.h"
 
-enum { LAZY_PART = 8 };
+enum {
+    LAZY_PART = 8,
+    ANSWER_FOR = 16, /* times suspect_ns, to who writes to us though we do not lead */
+};
 
 /* How much of a ring may be free again before its writers are told: with the rest they must be able to
  * send the largest message. */
@@ -278,6 +281,27 @@ static void tell(struct log *l, const struct source *s, struct source_way *way)
     uint64_t words[] = {s->taken, l->ballot};
     mem_set(l->mem, &way->flow, way->ack, ACK_TAKEN, words, 2);
     mem_bell_later(l->mem, way->node);
+    way->told = s->taken;
+}
+
+/* As follower, over a network. Another group's stream goes to the leader alone, unless its writer hears nothing
+ * from there: the two may be cut off from each other. What we have applied of it is as good an answer. */
+void streams_answer(struct log *l)
+{
+    for (uint32_t i = l->opt.sources; i < l->sources; i++) {
+        struct source *s = &l->source[i];
+        for (uint32_t w = 0; w < s->ways; w++) {
+            struct source_way *way = &s->way[w];
+            uint64_t guard = way->in->ctl ? mem_word(way->in, SOURCE_GUARD) : 0;
+            if (guard != way->asked) {
+                way->asked = guard;
+                way->asked_ns = l->now_ns;
+            }
+            bool asks = way->asked_ns && l->now_ns - way->asked_ns < ANSWER_FOR * l->opt.suspect_ns;
+            if (asks && (s->taken > way->told || way->flow.status != MEM_DONE))
+                tell(l, s, way);
+        }
+    }
 }
 
 /* Tells the sources how far they were taken; also wakes them. */

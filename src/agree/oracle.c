@@ -15,6 +15,11 @@ void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
 
 void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
 {
+    /* Who was away himself, stopped or starved, has heard nobody meanwhile; that says nothing of them. */
+    uint64_t away = o->watched_ns ? now_ns - o->watched_ns : 0;
+    for (uint32_t r = 0; away >= o->suspect_ns && r < o->n; r++)
+        o->beat_ns[r] += o->beat_ns[r] ? away : 0;
+    o->watched_ns = now_ns;
     for (uint32_t r = 0; r < o->n; r++)
         if (view[r].beat != o->beat[r] || r == o->me) {
             o->beat[r] = view[r].beat;
@@ -55,33 +60,72 @@ static enum oracle_seat seat_now(const struct oracle *o, const struct oracle_vie
                                  uint64_t promised, uint64_t now_ns)
 {
     uint32_t leader = (uint32_t)(promised % o->n);
-    if (promised == 0 || leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns))
+    if (promised == 0 || leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns) ||
+        view[leader].backs == ORACLE_ALONE)
         return SEAT_VACANT;
     return view[leader].ballot == promised ? SEAT_TAKEN : SEAT_UNCLAIMED;
+}
+
+bool oracle_in_touch(const struct oracle *o, uint64_t now_ns)
+{
+    uint32_t heard = 0;
+    for (uint32_t r = 0; r < o->n; r++)
+        heard += !oracle_silent(o, r, now_ns);
+    return heard >= o->quorum;
+}
+
+uint64_t oracle_backs(const struct oracle *o, const struct oracle_view *view, uint64_t promised,
+                      uint64_t now_ns)
+{
+    if (!oracle_in_touch(o, now_ns))
+        return ORACLE_ALONE;
+    bool serves = seat_now(o, view, promised, now_ns) == SEAT_TAKEN &&
+                  view[promised % o->n].backs == promised;
+    return serves ? promised : 0;
+}
+
+/* Can a quorum be reached? The memory of the dead may answer; that of the silent is perhaps cut off. */
+static bool quorum_answers(const struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
+{
+    uint32_t reachable = 0;
+    for (uint32_t r = 0; r < o->n; r++)
+        reachable += o->remote ? r == o->me || (!oracle_silent(o, r, now_ns) && !view[r].dead)
+                               : !oracle_silent(o, r, now_ns) || view[r].dead;
+    return reachable >= o->quorum;
+}
+
+/* Would a quorum be left without a leader, or has it none? */
+static bool quorum_is_free(const struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
+{
+    uint32_t free = 0;
+    for (uint32_t r = 0; r < o->n; r++)
+        free += r == o->me || (!oracle_silent(o, r, now_ns) &&
+                               (view[r].backs == 0 || view[r].backs == ORACLE_ALONE));
+    return free >= o->quorum;
 }
 
 bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t promised,
                      uint64_t now_ns)
 {
     enum oracle_seat seat = seat_now(o, view, promised, now_ns);
+    bool held = o->held;
+    o->held = o->remote && !quorum_is_free(o, view, now_ns);
     if (seat == SEAT_TAKEN) {
         o->seat = seat;
         o->vacant_ns = 0;
         o->failures = 0;
         return false;
     }
-    if (o->vacant_ns == 0 || seat != o->seat) {
+    /* Who were all held back by the same leader stand in line anew. */
+    if (o->vacant_ns == 0 || seat != o->seat || (held && !o->held)) {
         o->seat = seat;
         o->vacant_ns = now_ns;
         o->wait_ns = draw_wait(o, view, promised, now_ns);
         if (seat == SEAT_UNCLAIMED)
             o->wait_ns += o->suspect_ns;
     }
-    uint32_t reachable = 0;
-    /* The memory of the dead may answer; that of the silent is perhaps cut off. */
-    for (uint32_t r = 0; r < o->n; r++)
-        reachable += !oracle_silent(o, r, now_ns) || view[r].dead;
-    return view[o->me].fit && reachable >= o->quorum && now_ns - o->vacant_ns >= o->wait_ns;
+    return view[o->me].fit && !o->held && quorum_answers(o, view, now_ns) &&
+           now_ns - o->vacant_ns >= o->wait_ns;
 }
 
 void oracle_failed(struct oracle *o)
@@ -92,5 +136,6 @@ void oracle_failed(struct oracle *o)
 
 uint64_t oracle_next_ns(const struct oracle *o)
 {
-    return o->vacant_ns == 0 ? UINT64_MAX : o->vacant_ns + o->wait_ns;
+    /* While others hold us back, it is their news that we wait for. */
+    return o->vacant_ns == 0 || o->held ? UINT64_MAX : o->vacant_ns + o->wait_ns;
 }

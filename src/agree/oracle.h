@@ -4,7 +4,12 @@
  * suspect_ns is a hang, and the memory's word that a node is dead counts at once. The leader is
  * the owner of the promise, while it lives and says so; else the lowest rank that lives and is fit.
  * The next in rank waits stagger_ns longer, and everyone waits longer after each failed attempt,
- * by chance, so that duels end. Nothing here affects safety. */
+ * by chance, so that duels end.
+ *
+ * Over a network (`remote`) some links may be cut and others not: who does not hear the leader asks whether the
+ * others do. Each says in its row whom it backs, and nobody tries for a place whose holder a quorum
+ * backs, or who hears no quorum. So a leader that can work is left to it, and who is cut off from
+ * it alone waits for its link. Nothing here affects safety. */
 #ifndef AGREE_ORACLE_H
 #define AGREE_ORACLE_H
 
@@ -24,22 +29,29 @@ enum oracle_seat {
 
 struct oracle {
     uint32_t n, me, quorum;
+    bool remote; /* links may be cut one by one, and the memory of the dead does not answer */
     uint64_t suspect_ns, stagger_ns;
     struct rng rng;
     uint64_t beat[ORACLE_RANKS_MAX];    /* as last seen */
     uint64_t beat_ns[ORACLE_RANKS_MAX]; /* when it last changed */
+    uint64_t watched_ns;                /* when we last looked */
     enum oracle_seat seat;
     uint64_t vacant_ns; /* since when the seat is as it is; 0: it is taken */
     uint64_t wait_ns;   /* how long we hold back this time */
     uint32_t failures;  /* candidacies that failed since a leader was seen */
+    bool held;          /* others back a leader, so we do not try */
 };
+
+/* Instead of a ballot that a replica backs: it hears no quorum, and cannot lead. */
+#define ORACLE_ALONE UINT64_MAX
 
 /* What the oracle sees of one replica. */
 struct oracle_view {
     uint64_t beat;   /* its counter */
-    uint64_t ballot; /* under which it says it leads */
-    bool dead;       /* known to be */
-    bool fit;        /* has state and promises */
+    uint64_t ballot; /* under which it says it leads, or tries to */
+    uint64_t backs; /* ballot of a leader that serves and that it hears or is; 0; or ORACLE_ALONE */
+    bool dead;      /* known to be */
+    bool fit;       /* has state and promises */
 };
 
 void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, uint64_t stagger_ns,
@@ -50,6 +62,13 @@ void oracle_watch(struct oracle *, const struct oracle_view *, uint64_t now_ns);
 
 /* True if nothing was heard of the rank for suspect_ns, or ever. */
 bool oracle_silent(const struct oracle *, uint32_t rank, uint64_t now_ns);
+
+/* True if a quorum is heard, this replica included. */
+bool oracle_in_touch(const struct oracle *, uint64_t now_ns);
+
+/* Whom this replica backs, while it does not lead. */
+uint64_t oracle_backs(const struct oracle *, const struct oracle_view *, uint64_t promised,
+                      uint64_t now_ns);
 
 /* True if this replica should try to lead now. promised is the promise of its own memory. */
 bool oracle_says_run(struct oracle *, const struct oracle_view *, uint64_t promised,

@@ -73,6 +73,7 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .stagger_ns = o->stagger_ns,
         .detach_ns = o->detach_ns,
         .seed = o->seed,
+        .rude = o->rude,
         .machine = &log_calls,
         .ctx = r,
     };
@@ -366,6 +367,17 @@ static int write_out(struct replica *r, uint64_t now_ns)
     return work;
 }
 
+/* Who does not lead has the same streams. Over a network its leader may be cut off from another group's, and
+ * both from nobody else: then they go on through us. */
+static void help_out(struct replica *r, uint64_t now_ns)
+{
+    if (!r->opt.mem->sends || now_ns < r->look_ns)
+        return;
+    r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    for (uint32_t i = 0; i < r->edges; i++)
+        feed_help(r->edge[i].feed, now_ns);
+}
+
 int replica_post(struct replica *r, uint64_t now_ns)
 {
     return log_post(r->log, now_ns);
@@ -383,6 +395,8 @@ int replica_settle(struct replica *r, uint64_t now_ns)
         if (work > 0 || more || !r->led || now_ns >= r->step_ns || replies_waiting(r->replies) ||
             (r->opt.mem->sends && now_ns >= r->look_ns))
             work += write_out(r, now_ns);
+    } else {
+        help_out(r, now_ns);
     }
     r->led = leading;
     return work;

@@ -20,6 +20,7 @@ struct replica_options {
     struct mcast_sizes sizes;
     uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
     uint64_t seed;
+    bool rude; /* likewise */
     const struct mcast_machine *machine;
     void *ctx;
     /* For checkers, as in log_machine; may be NULL. */

@@ -280,6 +280,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .payload_max = payload_max,
         .snap_bytes = 4096,
         .heartbeat_ns = RUN_HEARTBEAT_NS,
+        .rude = so->seed & 1,
         .machine = &machine,
     };
     r->log_opt.batch_bytes = (uint32_t)rng_range(g, 64, log_bytes / 8);

@@ -193,6 +193,23 @@ static void log__commit_never_outruns_the_entries(void **state)
         HOLDS(catching_up_in_steps(seed));
 }
 
+static void log__deaf_leader_resigns_over_a_network(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= LOG_REPLICAS_MAX; n++)
+        HOLDS(deaf_leader_resigns(n));
+}
+
+static void log__leader_with_a_quorum_stays(void **state)
+{
+    (void)state;
+    for (uint32_t n = 3; n <= LOG_REPLICAS_MAX; n++) {
+        HOLDS(one_link_cut(n, true, true));
+        HOLDS(one_link_cut(n, true, false));
+        HOLDS(one_link_cut(n, false, true));
+    }
+}
+
 static void log__deaf_leader_gives_way(void **state)
 {
     (void)state;
@@ -239,6 +256,8 @@ int main(void)
         cmocka_unit_test(log__write_held_up_does_not_count),
         cmocka_unit_test(log__commit_never_outruns_the_entries),
         cmocka_unit_test(log__deaf_leader_gives_way),
+        cmocka_unit_test(log__deaf_leader_resigns_over_a_network),
+        cmocka_unit_test(log__leader_with_a_quorum_stays),
         cmocka_unit_test(log__leader_alone_decides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,6 +185,112 @@ static uint64_t wait_after_failures(uint64_t seed, uint32_t failures)
     return runs_after(&w);
 }
 
+/* ---- over a network ---- */
+
+static void remote_init(struct watch *w, uint32_t n, uint32_t me, uint32_t leader)
+{
+    watch_init(w, n, me, 1);
+    w->o.remote = true;
+    leads(w, leader);
+    for (uint32_t r = 0; r < n; r++)
+        w->view[r].backs = w->promised;
+}
+
+/* The link to the leader is cut, and the others hear it: it is left alone, however long, and nobody has to wake
+ * for that. When they hear it no more either, it is replaced. */
+static void oracle__leader_that_others_hear_is_left_alone(void **state)
+{
+    (void)state;
+    struct watch w;
+    remote_init(&w, 5, 1, 0);
+    w.silent[0] = true;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+    assert_true(oracle_silent(&w.o, 0, w.now));
+    assert_true(oracle_next_ns(&w.o) == UINT64_MAX);
+    assert_true(oracle_backs(&w.o, w.view, w.promised, w.now) == 0);
+    w.view[2].backs = 0;
+    assert_int_equal(runs_after(&w), UINT64_MAX); /* three of five still do */
+    w.view[3].backs = 0;
+    assert_int_equal(runs_after(&w), 1);
+}
+
+/* A link that ended is not a death while others hear the leader; nor does the memory of the dead count. */
+static void oracle__dead_are_no_quorum_over_a_network(void **state)
+{
+    (void)state;
+    struct watch w;
+    remote_init(&w, 3, 1, 0);
+    w.view[0].dead = true;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+    w.view[2].backs = 0;
+    assert_int_equal(runs_after(&w), 1);
+    w.view[2].dead = true;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+}
+
+/* One who only tries is backed by nobody: it may never succeed, and be heard by all. */
+static void oracle__backs_who_serves(void **state)
+{
+    (void)state;
+    struct watch w;
+    remote_init(&w, 3, 1, 0);
+    watch_step(&w);
+    assert_true(oracle_backs(&w.o, w.view, w.promised, w.now) == w.promised);
+    w.view[0].backs = 0;
+    assert_true(oracle_backs(&w.o, w.view, w.promised, w.now) == 0);
+    assert_false(watch_step(&w)); /* but is given its time */
+}
+
+/* A leader that hears no quorum says so, and is replaced at once though it is heard. */
+static void oracle__leader_that_is_alone_is_replaced(void **state)
+{
+    (void)state;
+    struct watch w;
+    remote_init(&w, 3, 1, 0);
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+    w.view[0].backs = ORACLE_ALONE;
+    w.view[0].ballot = 0;
+    w.view[2].backs = 0;
+    assert_in_range(runs_after(&w), 1, 1 + STAGGER);
+
+    remote_init(&w, 3, 0, 0); /* and how that one knows */
+    for (uint32_t i = 0; i < HEARTBEAT; i++)
+        watch_step(&w);
+    assert_true(oracle_in_touch(&w.o, w.now));
+    w.silent[1] = w.silent[2] = true;
+    for (uint32_t i = 0; i < SUSPECT + HEARTBEAT; i++)
+        watch_step(&w);
+    assert_false(oracle_in_touch(&w.o, w.now));
+    assert_true(oracle_backs(&w.o, w.view, w.promised, w.now) == ORACLE_ALONE);
+}
+
+/* Who was stopped for long has heard nobody; it gives the others their time anew. But who looks seldom, though
+ * often enough, still finds who is silent. */
+static void oracle__absence_is_forgiven(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    for (uint32_t i = 0; i < HEARTBEAT; i++)
+        assert_false(watch_step(&w));
+    w.now += 100 * SUSPECT;
+    w.silent[0] = true; /* what it has sent meanwhile is not here yet */
+    assert_false(watch_step(&w));
+    assert_false(oracle_silent(&w.o, 0, w.now));
+    assert_in_range(runs_after(&w), SUSPECT - HEARTBEAT, SUSPECT + HEARTBEAT);
+
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    bool ran = false;
+    for (uint32_t i = 0; i < 4; i++, w.now += SUSPECT - 2) {
+        w.view[2].beat++;
+        oracle_watch(&w.o, w.view, w.now);
+        ran |= oracle_says_run(&w.o, w.view, w.promised, w.now);
+    }
+    assert_true(ran);
+}
+
 /* After each failure the wait is drawn from a range twice as long, up to a limit; the draws differ.
  * */
 static void oracle__backs_off_after_failures(void **state)
@@ -269,6 +375,11 @@ int main(void)
         cmocka_unit_test(oracle__promised_but_not_leading_gets_time),
         cmocka_unit_test(oracle__unfit_replica_never_runs),
         cmocka_unit_test(oracle__needs_a_reachable_quorum),
+        cmocka_unit_test(oracle__leader_that_others_hear_is_left_alone),
+        cmocka_unit_test(oracle__dead_are_no_quorum_over_a_network),
+        cmocka_unit_test(oracle__backs_who_serves),
+        cmocka_unit_test(oracle__leader_that_is_alone_is_replaced),
+        cmocka_unit_test(oracle__absence_is_forgiven),
         cmocka_unit_test(oracle__backs_off_after_failures),
         cmocka_unit_test(oracle__seen_leader_forgives_failures),
         cmocka_unit_test(oracle__duels_end),

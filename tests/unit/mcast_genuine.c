@@ -200,12 +200,21 @@ static void genuine__snapshots_carry_what_waits(void **state)
         HOLDS(genuine_snapshot_of_what_waits(victim));
 }
 
+static void genuine__leaders_that_are_cut_off_go_through_followers(void **state)
+{
+    (void)state;
+    HOLDS(leaders_cut_off(MCAST_GENUINE, true, true));
+    HOLDS(leaders_cut_off(MCAST_GENUINE, true, false));
+    HOLDS(leaders_cut_off(MCAST_GENUINE, false, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(genuine__a_single_message_reaches_all_replicas),
         cmocka_unit_test(genuine__bodies_and_replies_of_all_sizes),
         cmocka_unit_test(genuine__a_second_life_voids_what_the_first_left),
+        cmocka_unit_test(genuine__leaders_that_are_cut_off_go_through_followers),
         cmocka_unit_test(genuine__pairs_in_a_circle_are_ordered),
         cmocka_unit_test(genuine__two_leaders_die_together),
         cmocka_unit_test(genuine__bad_messages_are_delivered_nowhere),

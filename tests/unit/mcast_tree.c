@@ -82,11 +82,20 @@ static void tree__a_false_life_does_not_spoil_the_place(void **state)
     HOLDS(bad_message(MCAST_TREE, 0, &r, sizeof(r)));
 }
 
+static void tree__leaders_that_are_cut_off_go_through_followers(void **state)
+{
+    (void)state;
+    HOLDS(leaders_cut_off(MCAST_TREE, true, true));
+    HOLDS(leaders_cut_off(MCAST_TREE, true, false));
+    HOLDS(leaders_cut_off(MCAST_TREE, false, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree__bodies_and_replies_of_all_sizes),
         cmocka_unit_test(tree__a_second_life_voids_what_the_first_left),
+        cmocka_unit_test(tree__leaders_that_are_cut_off_go_through_followers),
         cmocka_unit_test(tree__bad_destinations_are_delivered_nowhere),
         cmocka_unit_test(tree__truncated_messages_are_delivered_nowhere),
         cmocka_unit_test(tree__another_clients_name_is_not_taken),
