@@ -38,7 +38,7 @@ static bool kill_clients(struct rig *t, uint32_t kills)
             atomic_store(&t->board->client.die, 1);
             rig_wait_for(t, t->other);
             /* Every other time the next one comes while messages of this one are still on their way. */
-            if (i % 2 == 0 && !rig_fault_is_over(t))
+            if (i % 2 == 0 && !rig_fault_is_over(t, 0))
                 return false;
         }
     }
@@ -56,7 +56,7 @@ static bool restart_hosts(struct rig *t, uint32_t rounds)
             printf("# host %u ended with status %d\n", host, status);
             return false;
         }
-        if (!rig_fault_is_over(t) || !rig_bring_back(t, host))
+        if (!rig_fault_is_over(t, 0) || !rig_bring_back(t, host))
             return false;
         rig_run_for(t, 5 * MS);
     }

@@ -8,6 +8,7 @@
 #include "mem/ofi.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,10 +125,13 @@ static int host_main(const char *file, const char *traces, uint32_t rank)
         return 3;
     }
     int rc = 0;
-    uint64_t shown = 0;
+    uint64_t shown = 0, last = clock_now_ns();
     while (rc >= 0 && !atomic_load_explicit(&b->host[rank].stop, memory_order_relaxed)) {
         rc = tram_host_step(host, &error);
         uint64_t now = clock_now_ns();
+        if (now - last > atomic_load_explicit(&b->stall_ns, memory_order_relaxed))
+            atomic_store(&b->stall_ns, now - last);
+        last = now;
         if (now - shown > LOOK_EVERY_NS) {
             show(b, rank, host, &m);
             atomic_store(&b->host[rank].life, 1);
@@ -299,6 +304,19 @@ void rig_start_other(struct rig *t)
     }
 }
 
+/* Notes how long it takes until nothing is left of the process: its connections have ended by then. */
+static void kill_and_watch(struct board *b, pid_t victim)
+{
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, victim, 0), .events = POLLIN};
+    uint64_t killed = clock_now_ns();
+    kill(victim, SIGKILL);
+    if (p.fd >= 0) {
+        poll(&p, 1, -1);
+        close(p.fd);
+    }
+    atomic_store(&b->death_ns, clock_now_ns() - killed);
+}
+
 /* A process that does the killing: were it the client that measures, it would find itself queued behind
  * the one that dies, on the core where the signal was sent. */
 static bool start_killer(struct rig *t)
@@ -313,7 +331,7 @@ static bool start_killer(struct rig *t)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(fds[1]);
         while (read(fds[0], &victim, sizeof(victim)) == sizeof(victim))
-            kill(victim, SIGKILL);
+            kill_and_watch(t->board, victim);
         _exit(0);
     }
     close(fds[0]);
@@ -431,18 +449,23 @@ void rig_fault_begins(struct rig *t)
 {
     t->mark = t->sent;
     t->gap_ns = t->group_gap_ns = 0;
+    atomic_store(&t->board->stall_ns, 0);
+    atomic_store(&t->board->death_ns, 0);
     memset(t->answered, 0, sizeof(t->answered));
 }
 
-bool rig_fault_is_over(struct rig *t)
+static bool all_answered(const struct rig *t)
+{
+    for (uint32_t g = 0; g < RIG_GROUPS; g++)
+        if (!t->answered[g])
+            return false;
+    return true;
+}
+
+bool rig_fault_is_over(struct rig *t, uint64_t notice_ns)
 {
     uint64_t give_up = clock_now_ns() + PATIENCE;
-    for (;;) {
-        bool all = true;
-        for (uint32_t g = 0; g < RIG_GROUPS; g++)
-            all &= t->answered[g];
-        if (all)
-            break;
+    while (!all_answered(t)) {
         if (clock_now_ns() > give_up || rig_failed(t)) {
             printf("# some group does not answer:\n");
             rig_print(t);
@@ -452,6 +475,13 @@ bool rig_fault_is_over(struct rig *t)
     }
     hist_add(&t->gaps, t->gap_ns);
     hist_add(&t->group_gaps, t->group_gap_ns);
+    if (notice_ns > 0) {
+        hist_add(&t->notice, notice_ns);
+        if (t->group_gap_ns <= notice_ns + HAND_OVER_NS)
+            t->within++;
+        else if (atomic_load(&t->board->stall_ns) >= HAND_OVER_NS)
+            t->disturbed++;
+    }
     return true;
 }
 
@@ -554,6 +584,17 @@ static void print_hist(const char *what, const struct hist *h)
                (double)hist_max(h) / 1e6, (unsigned long long)hist_count(h));
 }
 
+static void print_within(const struct rig *t)
+{
+    unsigned faults = (unsigned)hist_count(&t->notice);
+    if (faults == 0)
+        return;
+    print_hist("of that, until it was noticed", &t->notice);
+    printf("# within that and %llu ms: %u of %u; of the others %u while a host did not run for as "
+           "long\n",
+           (unsigned long long)(HAND_OVER_NS / MS), t->within, faults, t->disturbed);
+}
+
 static bool write_cluster(const struct rig *t, const struct cluster *c, struct err *e)
 {
     char key[128];
@@ -585,6 +626,8 @@ static bool make_cluster(struct rig *t)
     snprintf(t->log, sizeof(t->log), "%s/log", t->dir);
     snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s", t->dir);
     c->wait = t->opt.wait;
+    if (getenv("RIG_SUSPECT"))
+        c->suspect_ms = (uint32_t)atoi(getenv("RIG_SUSPECT"));
     for (uint32_t h = 0; h < RIG_HOSTS; h++)
         if (t->opt.address[h])
             snprintf(c->host[h].address, sizeof(c->host[h].address), "%s", t->opt.address[h]);
@@ -607,6 +650,7 @@ static bool begin(struct rig *t)
     memset(t->board, 0, sizeof(*t->board));
     hist_init(&t->gaps);
     hist_init(&t->group_gaps);
+    hist_init(&t->notice);
     hist_init(&t->back);
     if (!make_cluster(t))
         return false;
@@ -684,7 +728,11 @@ bool rig_kill_hosts(struct rig *t, uint32_t kills)
         rig_run_for(t, 2 * MS + rng_below(&t->rng, 3 * MS));
         uint32_t victim = rig_leading_host(t, (uint32_t)rng_below(&t->rng, RIG_HOSTS));
         rig_fault_begins(t);
-        if (!rig_kill(t, t->pid[victim]) || !rig_fault_is_over(t))
+        if (!rig_kill(t, t->pid[victim]))
+            return false;
+        while (atomic_load(&t->board->death_ns) == 0)
+            step(t);
+        if (!rig_fault_is_over(t, atomic_load(&t->board->death_ns)))
             return false;
         waitpid(t->pid[victim], NULL, 0);
         if (!rig_bring_back(t, victim))
@@ -702,7 +750,7 @@ bool rig_stop_hosts(struct rig *t, uint32_t stops)
         rig_run_for(t, 100 * MS + rng_below(&t->rng, 200 * MS));
         kill(t->pid[victim], SIGCONT);
         uint64_t continued = clock_now_ns();
-        if (!rig_fault_is_over(t) || !rig_wait_well(t))
+        if (!rig_fault_is_over(t, 0) || !rig_wait_well(t))
             return false;
         hist_add(&t->back, clock_now_ns() - continued);
         rig_run_for(t, 10 * MS);
@@ -747,7 +795,7 @@ static bool campaign(const struct rig_campaign *c, const struct rig_options *o)
     }
     t->opt = *o;
     rng_init(&t->rng, clock_now_ns());
-    bool good = begin(t);
+    bool good = (!c->prepare || c->prepare()) && begin(t);
     good = good && c->run(t, c->times);
     good = good && drained(t);
     if (rig_failed(t))
@@ -755,6 +803,7 @@ static bool campaign(const struct rig_campaign *c, const struct rig_options *o)
     good &= !rig_failed(t);
     print_hist("time in which no message at all was done", &t->gaps);
     print_hist("time without an answer of the group that waited longest", &t->group_gaps);
+    print_within(t);
     print_hist(c->back, &t->back);
     good = end(t, good);
     munmap(t->board, sizeof(*t->board));

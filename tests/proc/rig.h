@@ -19,6 +19,8 @@ enum { RIG_GROUPS = 8, RIG_HOSTS = 3 };
 
 #define MS UINT64_C(1000000) /* in nanoseconds */
 #define PATIENCE (20000 * MS)
+#define HAND_OVER_NS                                                                               \
+    (20 * MS) /* in which a fault that was noticed is got over, on a machine that is not busy */
 
 /* What a host shows of one of its replicas. */
 struct notice {
@@ -33,6 +35,8 @@ struct notice {
 
 /* What the processes show the test, in memory that all map. */
 struct board {
+    _Atomic uint64_t stall_ns; /* since the fault: longest time in which some host did not run, */
+    _Atomic uint64_t death_ns; /* and how long it took until nothing was left of who was killed */
     struct {
         _Alignas(64) _Atomic uint64_t life; /* 0: not up; set by the host, cleared by the test */
         _Atomic uint64_t wrong;             /* messages out of turn */
@@ -80,6 +84,9 @@ struct rig {
     bool lasts;                    /* the fault goes on: every gap counts */
     uint64_t gap_ns, group_gap_ns; /* longest stretch without progress since the fault */
     struct hist gaps, group_gaps, back;
+    struct hist notice; /* time that passed before each fault could be noticed; as given, */
+    uint32_t within,
+        disturbed; /* waits not much longer; those that were, while a host did not run */
 };
 
 /* If this process is one of those that a rig started: runs it, with its exit code in *code. */
@@ -88,6 +95,7 @@ bool rig_process(int argc, char **argv, int *code);
 /* One case of a test: on a cluster of its own `run` does its harm so many times. */
 struct rig_campaign {
     const char *name;
+    bool (*prepare)(void); /* before the cluster starts; NULL: there is nothing to do */
     bool (*run)(struct rig *, uint32_t times);
     uint32_t times;
     const char *back; /* what is measured in `back` */
@@ -109,7 +117,8 @@ bool rig_wait_well(struct rig *);
 
 /* From now on gaps are noted until every group has answered a message that was cast since. */
 void rig_fault_begins(struct rig *);
-bool rig_fault_is_over(struct rig *);
+/* `notice_ns`: how long it may take to be noticed; 0: nothing is said of that. */
+bool rig_fault_is_over(struct rig *, uint64_t notice_ns);
 
 /* A host that leads something: this one, or the next that does. */
 uint32_t rig_leading_host(const struct rig *, uint32_t first);
