@@ -101,6 +101,7 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         .self = self,
         .state = state,
         .looks = looks,
+        .huge_pages = c->conf->huge_pages,
     };
     rc = ofi_open_node(&o, out, e);
     explicit_bzero(key, sizeof(key));

@@ -54,6 +54,7 @@ struct cluster {
     enum cluster_protocol protocol;
     enum cluster_wait wait;
     bool durable;                        /* false until there is a log on disk */
+    bool huge_pages;                     /* for what others write at a host; not on shm */
     char runtime_dir[CLUSTER_DIR_BYTES]; /* "": left to the transport */
     char key
         [CLUSTER_DIR_BYTES]; /* file of the cluster's key, from where the cluster file is; "": the

@@ -71,8 +71,8 @@ bool cluster_equal(const struct cluster *a, const struct cluster *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->transport != b->transport ||
         a->protocol != b->protocol || a->wait != b->wait || a->durable != b->durable ||
-        strcmp(a->runtime_dir, b->runtime_dir) != 0 || strcmp(a->key, b->key) != 0 ||
-        a->hosts != b->hosts || a->groups != b->groups)
+        a->huge_pages != b->huge_pages || strcmp(a->runtime_dir, b->runtime_dir) != 0 ||
+        strcmp(a->key, b->key) != 0 || a->hosts != b->hosts || a->groups != b->groups)
         return false;
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         if (setting_get(a, s) != setting_get(b, s))

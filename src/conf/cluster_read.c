@@ -11,6 +11,7 @@ enum top_key {
     TOP_PROTOCOL,
     TOP_WAIT,
     TOP_DURABLE,
+    TOP_HUGE_PAGES,
     TOP_RUNTIME_DIR,
     TOP_KEY,
     TOP_HOSTS,
@@ -22,9 +23,17 @@ enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {
-    "name",        "transport", "protocol", "wait",   "durable",
-    "runtime_dir", "key",       "hosts",    "groups", SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {"name",
+                                       "transport",
+                                       "protocol",
+                                       "wait",
+                                       "durable",
+                                       "huge_pages",
+                                       "runtime_dir",
+                                       "key",
+                                       "hosts",
+                                       "groups",
+                                       SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
@@ -124,12 +133,31 @@ static int take_word(struct reader *r, const struct node *n, const char *what,
     return 0;
 }
 
-static int take_durable(struct reader *r, const struct node *n)
+static int take_bool(struct reader *r, const struct node *n, const char *what, bool *out)
 {
     static const char *const bools[] = {"false", "true", NULL};
-    unsigned durable = 0;
+    unsigned value = 0;
 
-    int rc = take_word(r, n, "durable", bools, &durable);
+    int rc = take_word(r, n, what, bools, &value);
+    *out = value;
+    return rc;
+}
+
+static int take_huge_pages(struct reader *r, const struct node *n)
+{
+    int rc = take_bool(r, n, "huge_pages", &r->c->huge_pages);
+
+    if (rc < 0 || !r->c->huge_pages || r->c->transport != CLUSTER_SHM)
+        return rc;
+    return doc_bad(r->d, n->line, r->e,
+                   "huge_pages: true is for transport: tcp and verbs; leave the line out");
+}
+
+static int take_durable(struct reader *r, const struct node *n)
+{
+    bool durable;
+
+    int rc = take_bool(r, n, "durable", &durable);
     if (rc < 0 || !durable)
         return rc;
     return doc_bad(r->d, n->line, r->e,
@@ -581,6 +609,7 @@ static int take_file(struct reader *r, const char *file)
     c->transport = (enum cluster_transport)transport;
     c->protocol = (enum cluster_protocol)protocol;
     c->wait = (enum cluster_wait)wait;
+    rc = rc < 0 ? rc : take_huge_pages(r, value[TOP_HUGE_PAGES]);
     if (rc == 0)
         rc = check_list(r, root, value[TOP_HOSTS], "hosts", "{name: h1, address: 127.0.0.1:7101}");
     rc = rc < 0 ? rc : take_hosts(r, value[TOP_HOSTS]);

@@ -33,6 +33,9 @@ static void write_settings(FILE *f, const struct cluster *c)
                "auto: spin, then sleep; spin; sleep");
     write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
                "messages are kept in memory only; true is not available yet");
+    if (c->transport != CLUSTER_SHM)
+        write_line(f, "huge_pages", c->huge_pages ? "true" : "false", !c->huge_pages,
+                   "true: of 2 MiB, for the rings of hosts (vm.nr_hugepages)");
 }
 
 /* In double quotes; the path has no control characters. */

@@ -5,8 +5,6 @@
 
 #include <sched.h>
 
-#include <sched.h>
-
 enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */

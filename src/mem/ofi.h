@@ -44,6 +44,7 @@ struct ofi_options {
     uint64_t timeout_ns; /* client: how long opening waits for a place; 0: five seconds */
     uint64_t silent_ns;  /* how long a connected host may say nothing; 0: three seconds */
     uint64_t linger_ns;  /* how long a host that leaves listens who else does; 0: 300 ms */
+    bool huge_pages;     /* a host: of 2 MiB, for lanes that others write; see ofi_limits_check */
     bool read_back;      /* ask for the promise after every mark, as verbs does; tests */
     bool looks;          /* client: wants no place, and is good for ofi_look alone */
 };

@@ -62,6 +62,7 @@ enum {
     POLLS_PER_CLOCK = 8,
     TELL_POLLS = 16,         /* to hear that a promise was handed to a socket */
     OPS_PER_COMPLETION = 16, /* writes that nobody marked before one asks for a completion */
+    HUGE_PAGE_BYTES = 2 << 20,
 };
 
 #define MS UINT64_C(1000000) /* in nanoseconds */
@@ -302,6 +303,8 @@ struct ofi {
     struct net net;
     bool host;
     bool read_back;
+    bool huge;                     /* lanes are to be in huge pages, */
+    uint64_t huge_got, huge_short; /* so many are, so many could not be had */
     bool leaving;
     bool looks; /* client: asks for pages alone */
     bool
@@ -484,5 +487,9 @@ uint32_t life_place(const struct life_file *, uint32_t place); /* lives so far *
 uint32_t life_place_next(struct life_file *, uint32_t place);
 void life_at_least(struct life_file *, uint32_t lives);
 void life_close(struct life_file *, bool forget);
+
+/* Closes, as if this life had not been: nobody has heard of it. A host that finds at its start that it cannot run must
+ * not come back as one that has lost its memory. `lives`: those before. */
+void life_take_back(struct life_file *, uint32_t lives);
 
 #endif

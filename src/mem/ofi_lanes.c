@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -74,6 +75,39 @@ static void chunk_free(struct chunk *c)
     free(c);
 }
 
+/* Memory of that file, all of it at once: a page that is missing later would end the process. */
+static void *map_file(int fd, size_t bytes)
+{
+    void *at = MAP_FAILED;
+
+    if (fd >= 0 && (errno = posix_fallocate(fd, 0, (off_t)bytes)) == 0)
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    int saved = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* In huge pages if they are wanted and there are enough. Who starts hears of those that are missing from
+ * ofi_limits_check; for a client that comes later the others do. */
+static void *chunk_map(struct ofi *o, size_t *bytes)
+{
+    size_t huge = align(*bytes, HUGE_PAGE_BYTES);
+    void *at = NULL;
+
+    if (o->huge) {
+        at =
+            map_file(memfd_create("tramway-lanes", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB), huge);
+        *(at ? &o->huge_got : &o->huge_short) += huge / HUGE_PAGE_BYTES;
+    }
+    if (at) {
+        *bytes = huge;
+        return at;
+    }
+    return map_file(memfd_create("tramway-lanes", MFD_CLOEXEC), *bytes);
+}
+
 /* Gives memory to lanes of ours that one node writes. */
 static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint32_t count,
                       struct err *e)
@@ -90,16 +124,10 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
         return err_set(e, ERR_NOMEM, "lanes of %s: no memory", o->name);
     c->writer = writer;
     c->bytes = ctl + rings;
-    int rc = 0, fd = memfd_create("tramway-lanes", MFD_CLOEXEC);
-    /* fallocate and not ftruncate: a page that is missing later would end the process. */
-    if (fd >= 0 && (errno = posix_fallocate(fd, 0, (off_t)c->bytes)) == 0) {
-        void *at = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-        c->at = at == MAP_FAILED ? NULL : at;
-    }
+    int rc = 0;
+    c->at = chunk_map(o, &c->bytes);
     if (!c->at)
         rc = err_sys(e, "lanes of %s: %zu bytes", o->name, c->bytes);
-    if (fd >= 0)
-        close(fd);
     if (rc == 0) {
         c->read_mr = net_register(&o->net, c->at, c->bytes, FI_REMOTE_READ);
         char hint[128];

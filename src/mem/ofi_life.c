@@ -187,6 +187,13 @@ void life_at_least(struct life_file *f, uint32_t lives)
         fdatasync(f->fd);
 }
 
+void life_take_back(struct life_file *f, uint32_t lives)
+{
+    if (lives > 0)
+        life_at_least(f, lives);
+    life_close(f, lives == 0);
+}
+
 void life_close(struct life_file *f, bool forget)
 {
     if (f->page)

@@ -1,4 +1,5 @@
-/* Locked memory: on verbs everything that others reach, and everything that is sent from, is locked. */
+/* What the system limits. Locked memory: on verbs everything that others reach, and everything that is sent from, is
+ * locked. Huge pages, if they are wanted. */
 #include "mem/ofi_impl.h"
 
 #include <linux/capability.h>
@@ -59,6 +60,13 @@ int ofi_limits_check(struct mem *m, struct err *e)
     const struct ofi *o = ofi_of(m);
     uint64_t needed = ofi_locked_bytes(o), limit = locked_limit(o);
 
+    if (o->huge_short > 0)
+        return err_set(
+            e, ERR_SYSTEM,
+            "host %s needs %llu huge pages of 2 MiB, and has got %llu; raise their number "
+            "(sysctl vm.nr_hugepages), or leave huge_pages out of the cluster file",
+            o->name, (unsigned long long)(o->huge_got + o->huge_short),
+            (unsigned long long)o->huge_got);
     if (needed <= limit)
         return 0;
     return err_set(e, ERR_SYSTEM,

@@ -198,6 +198,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     rc = net_open(&o->net, p, e);
     /* On verbs the card acknowledges, and knows nothing of promises. */
     o->read_back = p->read_back || !o->net.data_wakes;
+    o->huge = p->huge_pages && o->host;
     if (rc == 0)
         rc = open_peers(o, p, e);
     if (rc == 0)
@@ -221,6 +222,10 @@ void ofi_leave(struct ofi *o)
 
     o->flows_room = o->flows = o->own_marks = 0; /* their memory may be gone */
     o->leaving = true;
+    if (o->host && o->link_ids == 0 && o->hosts_count > 1) {
+        life_take_back(&o->life, o->mem.incarnation);
+        return;
+    }
     for (struct link *l = o->links; l; l = l->next)
         if (l->state == LINK_UP)
             link_send(l, OFI_LEAVE, NULL, 1);

@@ -284,7 +284,8 @@ static void cluster__written_file_loads_back_equal(void **state)
         HOSTS GROUPS,
         "name: n\ntransport: tcp\nprotocol: genuine\nwait: spin\nclients: 4096\npayload_max: 1M\n"
         "log_bytes: 32M\nsource_bytes: 8M\nreply_max: 0\nheartbeat_ms: 1\nsuspect_ms: 2\n"
-        "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\nkey: 'k \"y\\'\n" HOSTS GROUPS,
+        "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\nkey: 'k \"y\\'\n"
+        "huge_pages: true\n" HOSTS GROUPS,
         "wait: sleep\npayload_max: 100\nlog_bytes: 16k\nsource_bytes: 4k\n" HOSTS GROUPS,
         HOSTS "groups: [{name: g1, replicas: [h1, h2]}]\n",
     };
@@ -468,6 +469,19 @@ static void cluster__refuses_durable(void **state)
     refused(HOSTS GROUPS "durable: true\n", 8, "durable: true is not available yet",
             "`durable: false`", NULL);
     cluster_free(accepted(HOSTS GROUPS "durable: false\n"));
+}
+
+static void cluster__huge_pages_are_for_networks(void **state)
+{
+    (void)state;
+    refused("huge_pages: true\n" HOSTS GROUPS, 1,
+            "huge_pages: true is for transport: tcp and verbs", NULL);
+    struct cluster *c = accepted("huge_pages: true\ntransport: tcp\n" HOSTS GROUPS);
+    assert_true(c->huge_pages);
+    cluster_free(c);
+    c = accepted("huge_pages: false\n" HOSTS GROUPS);
+    assert_false(c->huge_pages);
+    cluster_free(c);
 }
 
 static void cluster__refuses_a_file_without_hosts_or_groups(void **state)
@@ -974,6 +988,7 @@ int main(void)
         cmocka_unit_test(cluster__refuses_wrong_types),
         cmocka_unit_test(cluster__refuses_unknown_words),
         cmocka_unit_test(cluster__refuses_durable),
+        cmocka_unit_test(cluster__huge_pages_are_for_networks),
         cmocka_unit_test(cluster__refuses_a_file_without_hosts_or_groups),
         cmocka_unit_test(cluster__refuses_a_host_twice),
         cmocka_unit_test(cluster__refuses_a_group_twice),

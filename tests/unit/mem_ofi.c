@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -552,7 +553,13 @@ static void ofi__who_leaves_last_begins_anew(void **state)
         close(ready[1]);
         close(go[0]);
     }
-    /* One that leaves alone has lived. */
+    /* One of whom nobody has heard has not lived, */
+    for (int i = 0; i < 2; i++) {
+        struct mem *alone = open_node(1);
+        assert_int_equal(alone->incarnation, 0);
+        close_now(alone);
+    }
+    /* and one that leaves alone has. */
     struct mem *a = open_node(0), *b = open_node(1);
     wait_connected(a, b);
     close_now(b);
@@ -889,6 +896,45 @@ static void ofi__too_little_locked_memory_is_named(void **state)
     assert_int_equal(status, 0);
 }
 
+/* How many more of 2 MiB could be had now. */
+static uint64_t huge_pages_free(void)
+{
+    uint64_t n = 0;
+    FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+    if (f && fscanf(f, "%" SCNu64, &n) != 1)
+        n = 0;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* Where there are enough, lanes are in them; where not, the host has others and is told how many are missing. */
+static void ofi__too_few_huge_pages_are_named(void **state)
+{
+    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
+    struct err e = {""};
+    struct mem_flow f;
+
+    (void)state;
+    o.huge_pages = true;
+    uint64_t before = huge_pages_free();
+    struct mem *a = open_with(&o), *b = open_node(1);
+    region(a);
+    struct mem_lane *own = lane_of(a, 0, 1), *out = lane_of(b, 0, 1);
+    if (before > 0) {
+        assert_int_equal(ofi_limits_check(a, &e), 0);
+        assert_true(huge_pages_free() < before);
+    } else {
+        assert_int_equal(ofi_limits_check(a, &e), ERR_SYSTEM);
+        expect_says(e.text, "host h0 needs 1 huge pages of 2 MiB, and has got 0");
+    }
+    wait_connected(a, b);
+    mem_flow_open(b, &f, 0, REGION, 0);
+    mem_set1(b, &f, out, 0, 42);
+    WAIT_FOR(mem_word(own, 0) == 42);
+}
+
 /* A writer that is never acknowledged: at some point its flow is LOST, and its connection is not. */
 static void ofi__too_much_at_once_is_lost(void **state)
 {
@@ -1116,6 +1162,7 @@ int main(void)
         CASE(ofi__a_new_life_shuts_the_old_one_out),
         CASE(ofi__a_raise_shuts_out_whom_it_cannot_tell),
         CASE(ofi__too_little_locked_memory_is_named),
+        CASE(ofi__too_few_huge_pages_are_named),
         CASE(ofi__too_much_at_once_is_lost),
         CASE(ofi__more_lanes_need_no_other_connection),
         CASE(ofi__sizes_that_differ_are_told_on_both_sides),
