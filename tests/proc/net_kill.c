@@ -4,7 +4,9 @@
  * order; and while hosts are dead or links between them cut, everything goes on, after the time that it takes to
  * notice.
  *
- *      net_kill tree|genuine [KILLS [CUTS]]     the test: prints TAP. 50 50 is the long form
+ *      net_kill tree|genuine [NAME=TIMES]...     the test, short or with what is named alone: prints TAP
+ *
+ * The names: kills, cuts, long (cuts), narrow, slow (links), full (sockets).
  */
 #include "base/clock.h"
 #include "lan.h"
@@ -319,45 +321,82 @@ static const char *no_tbf(void)
 
 /* ---- main ---- */
 
-static int run(enum cluster_protocol protocol, uint32_t kills, uint32_t cuts)
+static struct named {
+    const char *name;
+    struct rig_campaign campaign;
+    const char *(*cannot)(void); /* why it cannot be shown on this machine; NULL: it can */
+} all[] = {
+    {.name = "kills",
+     .campaign = {.name = "leading hosts are killed and come back",
+                  .run = rig_kill_hosts,
+                  .times = 2,
+                  .back = "killed host started, back and up to date"}},
+    {.name = "cuts",
+     .campaign = {.name = "links are cut and heal",
+                  .run = cut_links,
+                  .times = CUTS_SHORT,
+                  .back = "links whole again, and all up to date"}},
+    {.name = "long",
+     .campaign = {.name =
+                      "links are cut for so long that connections end, and clients from leaders",
+                  .run = cut_for_long,
+                  .times = 1,
+                  .back = "links whole again, and all up to date"}},
+    {.name = "narrow",
+     .campaign = {.name = "links are narrow",
+                  .run = narrow_links,
+                  .times = 1,
+                  .back = "links wide again, and all up to date"},
+     .cannot = no_tbf},
+    {.name = "slow",
+     .campaign = {.name = "links delay and drop",
+                  .run = slow_links,
+                  .times = 1,
+                  .back = "links good again, and all up to date"},
+     .cannot = no_netem},
+    {.name = "full",
+     .campaign = {.name = "hosts and clients take nothing until sockets are full",
+                  .prepare = small_buffers, /* for good: this is the last */
+                  .run = fill_sockets,
+                  .times = 1,
+                  .back = "continued host up to date"}},
+};
+enum { COUNT = sizeof(all) / sizeof(all[0]) };
+
+/* Those that are named, as often as is said; false: there is none of that name. */
+static bool choose(int count, char **named)
 {
-    const bool is_long = kills + cuts > 2 * CUTS_SHORT;
-    const struct rig_campaign all[] = {
-        {.name = "leading hosts are killed and come back",
-         .run = rig_kill_hosts,
-         .times = kills,
-         .back = "killed host started, back and up to date"},
-        {.name = "links are cut and heal",
-         .run = cut_links,
-         .times = cuts,
-         .back = "links whole again, and all up to date"},
-        {.name = "links are cut for so long that connections end, and clients from leaders",
-         .run = cut_for_long,
-         .times = is_long ? 4 : 1,
-         .back = "links whole again, and all up to date"},
-        {.name = "links are narrow",
-         .run = narrow_links,
-         .times = is_long ? 10 : 1,
-         .back = "links wide again, and all up to date",
-         .skip = no_tbf()},
-        {.name = "links delay and drop",
-         .run = slow_links,
-         .times = is_long ? 10 : 1,
-         .back = "links good again, and all up to date",
-         .skip = no_netem()},
-        {.name = "hosts and clients take nothing until sockets are full",
-         .prepare = small_buffers, /* for good: this is the last */
-         .run = fill_sockets,
-         .times = is_long ? 10 : 1,
-         .back = "continued host up to date"},
-    };
-    const uint32_t count = sizeof(all) / sizeof(all[0]);
+    uint32_t times[COUNT] = {0};
+    for (int i = 0; i < count; i++) {
+        size_t len = strcspn(named[i], "=");
+        uint32_t at = 0;
+        while (at < COUNT &&
+               (strlen(all[at].name) != len || memcmp(all[at].name, named[i], len) != 0))
+            at++;
+        if (at == COUNT || named[i][len] == 0)
+            return false;
+        times[at] = (uint32_t)strtoul(named[i] + len + 1, NULL, 10);
+    }
+    for (uint32_t i = 0; count > 0 && i < COUNT; i++)
+        all[i].campaign.times = times[i];
+    return true;
+}
+
+static int run(enum cluster_protocol protocol)
+{
+    struct rig_campaign chosen[COUNT];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < COUNT; i++)
+        if (all[i].campaign.times > 0) {
+            chosen[count] = all[i].campaign;
+            chosen[count++].skip = all[i].cannot ? all[i].cannot() : NULL;
+        }
     struct rig_options o = {.protocol = protocol, .transport = CLUSTER_TCP, .enter = enter};
     for (uint32_t h = 0; h < RIG_HOSTS; h++)
         o.address[h] = lan.address[h];
     char test[32];
     snprintf(test, sizeof(test), "%s_net", cluster_protocol_name(protocol));
-    return rig_campaigns(test, all, count, &o);
+    return rig_campaigns(test, chosen, count, &o);
 }
 
 int main(int argc, char **argv)
@@ -368,17 +407,17 @@ int main(int argc, char **argv)
     enum cluster_protocol protocol = CLUSTER_TREE;
     if (argc > 1 && strcmp(argv[1], cluster_protocol_name(CLUSTER_GENUINE)) == 0)
         protocol = CLUSTER_GENUINE;
-    if (argc < 2 || strcmp(argv[1], cluster_protocol_name(protocol)) != 0) {
-        printf("Bail out! usage: net_kill tree|genuine [KILLS [CUTS]]\n");
+    if (argc < 2 || strcmp(argv[1], cluster_protocol_name(protocol)) != 0 ||
+        !choose(argc - 2, argv + 2)) {
+        printf(
+            "Bail out! usage: net_kill tree|genuine [kills|cuts|long|narrow|slow|full=TIMES]...\n");
         return 1;
     }
-    uint32_t kills = argc > 2 ? (uint32_t)atoi(argv[2]) : 2;
-    uint32_t cuts = argc > 3 ? (uint32_t)atoi(argv[3]) : CUTS_SHORT;
     if (!lan_open(&lan, NODES) || !lan_enter(&lan, CLIENT)) {
         printf("1..0 # SKIP no hosts of their own on this machine: %s\n", lan.why);
         return 0;
     }
-    code = run(protocol, kills, cuts);
+    code = run(protocol);
     lan_close(&lan);
     return code;
 }

@@ -3,7 +3,10 @@
  * delivered is traced, and checked when the cluster is closed: nothing lost, nothing twice, one order. How
  * long the client saw no progress is noted.
  *
- * The program of such a test is also its hosts and its other client: rig_process() in main. */
+ * The program of such a test is also its hosts and its other client: rig_process() in main.
+ *
+ * With RIG_SAY in the environment the processes say on stderr what they do; with RIG_KEEP the files of a run that has
+ * failed are kept. TRAM_TEST_SUSPECT_MS is for machines on which 60 ms are nothing. */
 #ifndef TESTS_PROC_RIG_H
 #define TESTS_PROC_RIG_H
 
