@@ -1092,7 +1092,7 @@ const char *deaf_leader_resigns(uint32_t n)
         group_cut(g, q, 0, true);
     uint32_t target = g->history_count + 1;
     group_send(g, 0, BYTES);
-    GROUP_WAIT(g, g->history_count >= target, GROUP_SUSPECT_NS + 3 * GROUP_HEARTBEAT_NS);
+    GROUP_WAIT(g, g->history_count >= target, GROUP_SUSPECT_NS + 4 * GROUP_HEARTBEAT_NS);
     heal_all(g);
     GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
     return group_close(g);
@@ -1100,11 +1100,10 @@ const char *deaf_leader_resigns(uint32_t n)
 
 /* Over a network, a follower and the leader are cut off from each other, and neither from anybody else: the
  * leader has its quorum and stays, so that all goes on at once, however long it takes. */
-const char *one_link_cut(uint32_t n, bool to, bool from)
+const char *one_link_cut(uint32_t n, uint32_t other, bool to, bool from)
 {
     struct group *g =
         serving(&(struct group_options){.replicas = n, .seed = 1, .owner_answers = true});
-    uint32_t other = n - 1;
     group_cut(g, 0, other, to);
     group_cut(g, other, 0, from);
     for (int i = 0; i < 20; i++) {

@@ -42,7 +42,7 @@ const char *write_held_up(void);
 const char *catching_up_in_steps(uint64_t seed);
 const char *deaf_leader(uint32_t n);
 const char *deaf_leader_resigns(uint32_t n);
-const char *one_link_cut(uint32_t n, bool to, bool from);
+const char *one_link_cut(uint32_t n, uint32_t other, bool to, bool from);
 const char *leader_alone(uint32_t n);
 
 #endif

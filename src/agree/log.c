@@ -9,7 +9,7 @@ enum {
     SNAP_BYTES_DEFAULT = 64 << 10,
     SOURCES_MAX = 1 << 20,
     LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
-    ALONE_PER_HEARTBEAT = 64, /* a commit waits so long for a batch, where it is a message */
+    ALONE_PER_HEARTBEAT = 16, /* a commit waits so long for a batch, where it is a message */
 };
 
 /* The legal moves of a replica; everything else is a mistake of ours. */
@@ -650,9 +650,14 @@ int log_settle(struct log *l, uint64_t now_ns)
     return work;
 }
 
+uint64_t log_commit_wait_ns(const struct log *l)
+{
+    return l->opt.heartbeat_ns / ALONE_PER_HEARTBEAT;
+}
+
 uint64_t log_commit_due_ns(const struct log *l)
 {
-    return l->mem->sends ? l->commit_ns + l->opt.heartbeat_ns / ALONE_PER_HEARTBEAT : 0;
+    return l->mem->sends ? l->commit_ns + log_commit_wait_ns(l) : 0;
 }
 
 uint64_t log_next_ns(const struct log *l)
@@ -662,6 +667,9 @@ uint64_t log_next_ns(const struct log *l)
         next = min_u64(next, oracle_next_ns(&l->oracle));
     if ((l->state == LOG_SYNC || l->state == LOG_LEADER) && l->now_ns < log_commit_due_ns(l))
         next = min_u64(next, log_commit_due_ns(l));
+    for (uint32_t q = 0; (l->state == LOG_SYNC || l->state == LOG_LEADER) && q < l->n; q++)
+        if (l->peer[q].unasked_ns != 0)
+            next = min_u64(next, lead_ask_due_ns(l, &l->peer[q]));
     return next;
 }
 

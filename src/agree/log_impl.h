@@ -46,6 +46,7 @@ struct peer {
     uint64_t next;  /* position up to which we have written to it */
     uint64_t kept; /* what stood there below this was ours already: the guard never goes under it */
     uint64_t commit_sent; /* LOG_COMMIT as last written there */
+    uint64_t unasked_ns;  /* since when it has writes that we have not asked to hear of; 0: none */
 
     uint64_t hold;       /* position it needs kept because its snapshot ends there; or UINT64_MAX */
     uint64_t snap_id;    /* transfer to it under way; 0: none */
@@ -260,6 +261,7 @@ void log_set_deadline(struct log *);
 
 /* When a commit goes to the followers though there is nothing to take it along. Where writes are messages
  * the next batch spares two of them for each follower. */
+uint64_t log_commit_wait_ns(const struct log *);
 uint64_t log_commit_due_ns(const struct log *);
 void log_step_down(struct log *, bool failed);
 
@@ -277,6 +279,7 @@ int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);
 void lead_note_stuck(struct log *, uint32_t who);
 uint64_t lead_room_end(const struct log *, uint32_t *who);
+uint64_t lead_ask_due_ns(const struct log *, const struct peer *);
 void lead_send_batch(struct log *, uint64_t end);
 unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
                          uint32_t bytes);

@@ -1,7 +1,11 @@
 /* Leading: synchronise the replicas, write what sources send, commit (protocols F3, F4, F6). */
 #include "agree/log_impl.h"
 
-enum { CATCH_UP_PUTS_MAX = 8 }; /* per replica and round; the rest follows in the next round */
+enum {
+    CATCH_UP_PUTS_MAX = 8,     /* per replica and round; the rest follows in the next round */
+    SPARES_PER_HEARTBEAT = 64, /* a commit waits so long for some before the others are asked, */
+    SPARE_PART = 16,           /* who are asked anyway when so much of the log is written */
+};
 
 /* How far our own copy has landed; what others are sent beyond the present batch is read there. */
 static uint64_t own_landed(const struct log *l)
@@ -141,6 +145,54 @@ static uint64_t batch_copy(struct log *l, const unsigned char *bytes, uint64_t p
     return pos;
 }
 
+/* Is the replica one of those that a commit waits for? Those that were the furthest are. */
+static bool is_first(const struct log *l, uint32_t rank)
+{
+    const struct peer *p = &l->peer[rank];
+    uint32_t before = 1; /* ourselves */
+    for (uint32_t q = 0; q < l->n; q++) {
+        const struct peer *o = &l->peer[q];
+        if (q != l->me && o->phase == PEER_LIVE && o->flow.status == MEM_DONE)
+            before += o->flow.done > p->flow.done || (o->flow.done == p->flow.done && q < rank);
+    }
+    return rank == l->me || before < l->quorum;
+}
+
+/* Asks to hear of what is written, or not yet. Where a write is a message, so is the word that it is done, and a quorum's
+ * are enough. The others are asked later, with a write that is due anyway, or alone. */
+static void peer_ask(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (l->mem->sends && !is_first(l, rank)) {
+        if (p->unasked_ns == 0)
+            p->unasked_ns = l->now_ns;
+        if (l->now_ns - p->unasked_ns < log_commit_wait_ns(l) &&
+            p->next - p->flow.marked < l->opt.log_bytes / SPARE_PART)
+            return;
+    }
+    p->unasked_ns = 0;
+    mem_mark(l->mem, &p->flow, p->next);
+}
+
+/* When those are asked that were not: soon if the commit waits for them by now, since others do not answer. */
+uint64_t lead_ask_due_ns(const struct log *l, const struct peer *p)
+{
+    return p->unasked_ns + (l->commit < l->tail ? l->opt.heartbeat_ns / SPARES_PER_HEARTBEAT
+                                                : 2 * log_commit_wait_ns(l));
+}
+
+static void ask_spares(struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++) {
+        struct peer *p = &l->peer[q];
+        if (p->unasked_ns == 0 || p->phase != PEER_LIVE || l->now_ns < lead_ask_due_ns(l, p))
+            continue;
+        p->unasked_ns = 0;
+        if (p->flow.marked < p->next) /* or the flow is another one by now */
+            mem_mark(l->mem, &p->flow, p->next);
+    }
+}
+
 /* Writes [p->next, end) from the batch to the replica, with guard, and asks to hear of it. */
 static void peer_write(struct log *l, uint32_t rank, uint64_t end)
 {
@@ -153,7 +205,7 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     p->commit_sent = max_u64(p->commit_sent, commit);
     uint64_t words[] = {max_u64(end, p->kept), p->commit_sent};
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
-    mem_mark(l->mem, &p->flow, end);
+    peer_ask(l, rank);
 }
 
 /* The start marker of a leadership that got no further serves the next one too, so that a series of
@@ -442,6 +494,7 @@ int lead_post(struct log *l)
     int sent = l->serving ? sources_take(l) : 0;
     if (!sent && !PLANTED(last_waits) && l->now_ns >= log_commit_due_ns(l))
         commit_alone(l);
+    ask_spares(l);
     return work + sent + snap_send(l);
 }
 
