@@ -13,6 +13,7 @@ enum {
     SAVE_WORDS = 2,
     HELPS_PER_RETRY = 2, /* who helps does so after this part of retry_ns, */
     HELP_RETRIES = 16,   /* and then goes on for so many of them */
+    DOUBLINGS_MAX = 3,   /* of retry_ns, while it brings nothing: the way there may be long */
 };
 
 struct way {
@@ -39,6 +40,7 @@ struct feed {
     uint64_t leader_ballot;
     uint64_t moved_ns; /* when progress was last seen, or nothing was outstanding */
     uint64_t moved_at;
+    uint32_t retries;     /* since then */
     uint64_t help_end_ns; /* we help until then */
     uint32_t nodes[LOG_REPLICAS_MAX];
     struct way way[LOG_REPLICAS_MAX];
@@ -52,7 +54,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
                        LOG_REPLICAS_MAX);
     o.source_bytes = o.source_bytes ? o.source_bytes : SOURCE_BYTES_DEFAULT;
     o.payload_max = o.payload_max ? o.payload_max : o.source_bytes / 4;
-    o.retry_ns = o.retry_ns ? o.retry_ns : 20 * UINT64_C(1000000);
+    o.retry_ns = o.retry_ns ? o.retry_ns : 10 * UINT64_C(1000000);
     o.ack_region = o.ack_region ? o.ack_region : o.region;
     if (frame_size(o.payload_max) > o.source_bytes)
         return err_set(e, ERR_INVALID, "feed: messages of %u bytes do not fit a ring of %u",
@@ -248,12 +250,14 @@ void feed_step(struct feed *f, uint64_t now_ns)
     if (taken == f->tail || taken != f->moved_at || f->moved_ns == 0) {
         f->moved_at = taken;
         f->moved_ns = now_ns;
+        f->retries = 0;
         return;
     }
-    if (now_ns - f->moved_ns < f->opt.retry_ns || PLANTED(edge_forgets) ||
+    if (now_ns - f->moved_ns < f->opt.retry_ns << f->retries || PLANTED(edge_forgets) ||
         PLANTED(stamps_forgotten))
         return;
     f->moved_ns = now_ns;
+    f->retries += f->retries < DOUBLINGS_MAX;
     feed_rewind(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
         way_write(f, &f->way[q]);

@@ -10,14 +10,14 @@
 #include <string.h>
 
 enum {
-    STEPS_PER_RETRY = 64, /* looks at broken ways in the time after which one writes again */
+    STEPS_PER_RETRY = 32, /* looks at broken ways in the time after which one writes again */
     /* Without a tree a message to several groups waits at each of them until they agree. So many of a client may, a
      * message in eight groups counting eight times: with more it is not faster, and with thousands slower, for
      * they leave the caches. */
     WAITING_MAX = 256,
 };
 
-#define RETRY_NS_DEFAULT (20 * UINT64_C(1000000))
+#define RETRY_NS_DEFAULT (10 * UINT64_C(1000000))
 
 /* Rings to and from one group. */
 struct port {
