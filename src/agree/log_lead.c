@@ -185,7 +185,9 @@ static void ask_spares(struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
-        if (p->unasked_ns == 0 || p->phase != PEER_LIVE || l->now_ns < lead_ask_due_ns(l, p))
+        if (p->phase != PEER_LIVE)
+            p->unasked_ns = 0;
+        if (p->unasked_ns == 0 || l->now_ns < lead_ask_due_ns(l, p))
             continue;
         p->unasked_ns = 0;
         if (p->flow.marked < p->next) /* or the flow is another one by now */
