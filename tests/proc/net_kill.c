@@ -404,11 +404,8 @@ int main(int argc, char **argv)
     int code;
     if (rig_process(argc, argv, &code))
         return code;
-    enum cluster_protocol protocol = CLUSTER_TREE;
-    if (argc > 1 && strcmp(argv[1], cluster_protocol_name(CLUSTER_GENUINE)) == 0)
-        protocol = CLUSTER_GENUINE;
-    if (argc < 2 || strcmp(argv[1], cluster_protocol_name(protocol)) != 0 ||
-        !choose(argc - 2, argv + 2)) {
+    enum cluster_protocol protocol;
+    if (argc < 2 || !rig_protocol(argv[1], &protocol) || !choose(argc - 2, argv + 2)) {
         printf(
             "Bail out! usage: net_kill tree|genuine [kills|cuts|long|narrow|slow|full=TIMES]...\n");
         return 1;

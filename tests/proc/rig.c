@@ -835,6 +835,16 @@ int rig_campaigns(const char *test, const struct rig_campaign *all, uint32_t cou
     return good ? 0 : 1;
 }
 
+bool rig_protocol(const char *name, enum cluster_protocol *out)
+{
+    for (unsigned i = 0; cluster_protocol_names[i]; i++)
+        if (strcmp(cluster_protocol_names[i], name) == 0) {
+            *out = (enum cluster_protocol)i;
+            return true;
+        }
+    return false;
+}
+
 bool rig_process(int argc, char **argv, int *code)
 {
     bool host = argc == 5 && strcmp(argv[1], "host") == 0;

@@ -95,6 +95,9 @@ struct rig {
 /* If this process is one of those that a rig started: runs it, with its exit code in *code. */
 bool rig_process(int argc, char **argv, int *code);
 
+/* The protocol of that name; false: there is none. */
+bool rig_protocol(const char *name, enum cluster_protocol *);
+
 /* One case of a test: on a cluster of its own `run` does its harm so many times. */
 struct rig_campaign {
     const char *name;
