@@ -29,9 +29,19 @@ wait_for() # COMMAND...: until it succeeds, at most 30 s
     return 1
 }
 
-pid_of() # HOST
+pid_of() # HOST: of one that runs; one that is just starting shows none
 {
-    "$TRAM" status --json | sed -nE "s/.*\"host\": \"$1\", \"state\": \"[a-z]+\", \"pid\": ([0-9]+),.*/\1/p" | head -1
+    "$TRAM" status --json | sed -nE "s/.*\"host\": \"$1\", \"state\": \"[a-z]+\", \"pid\": ([1-9][0-9]*),.*/\1/p" | head -1
+}
+
+kill_host() # HOST: and waits until it is gone, or who asks next would still see it up
+{
+    local pid
+    pid=$(pid_of "$1")
+    kill -KILL "$pid"
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.02
+    done
 }
 
 own_ports() # FILE...: other addresses than those of `tram init`, below what the kernel takes for connections
