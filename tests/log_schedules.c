@@ -1016,6 +1016,7 @@ const char *write_between_read_and_promise(uint64_t seed)
 
     group_send(g, 0, BYTES);
     post_once(g, 0);
+    post_once(g, 0); /* to the one that it would not have waited for */
     group_cut_off(g, 0, true);
     group_hold(g, 2, false);
     GROUP_WAIT(g, group_leader(g) == 1, 4 * GROUP_ELECT_NS);

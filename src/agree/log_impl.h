@@ -195,7 +195,8 @@ struct log {
     bool lost;        /* what is broken is that */
     uint64_t loss_ns; /* joining: since when no quorum could take us back; 0: one could */
 
-    uint64_t commit_ns; /* leader: when the commit was last found to have risen */
+    uint64_t commit_ns; /* leader: when the commit was last found to have risen, */
+    uint64_t waits_ns;  /* and since when there is something to commit, or it has */
 
     struct log_stats stats;
     uint32_t source_turn;

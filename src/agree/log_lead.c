@@ -174,11 +174,13 @@ static void peer_ask(struct log *l, uint32_t rank)
     mem_mark(l->mem, &p->flow, p->next);
 }
 
-/* When those are asked that were not: soon if the commit waits for them by now, since others do not answer. */
+/* When it is asked, if it was not: soon if the commit waits for it by now, since others do not answer. */
 uint64_t lead_ask_due_ns(const struct log *l, const struct peer *p)
 {
-    return p->unasked_ns + (l->commit < l->tail ? l->opt.heartbeat_ns / SPARES_PER_HEARTBEAT
-                                                : 2 * log_commit_wait_ns(l));
+    uint64_t due = p->unasked_ns + 2 * log_commit_wait_ns(l);
+    if (l->commit < l->tail)
+        due = min_u64(due, l->waits_ns + l->opt.heartbeat_ns / SPARES_PER_HEARTBEAT);
+    return due;
 }
 
 static void ask_spares(struct log *l)
@@ -208,6 +210,9 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     uint64_t words[] = {max_u64(end, p->kept), p->commit_sent};
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
     peer_ask(l, rank);
+    /* A follower wakes by itself, unless its ring fills up before that. */
+    if (rank != l->me && end - row_applied(l, rank) > l->opt.log_bytes / 4)
+        mem_bell_later(l->mem, l->opt.nodes[rank]);
 }
 
 /* The start marker of a leadership that got no further serves the next one too, so that a series of
@@ -364,20 +369,21 @@ static int catch_up(struct log *l, uint32_t rank)
     return work;
 }
 
-/* Sends the batch [tail, end) to all who have everything before it. */
+/* Sends the batch [tail, end) to all who have everything before it. Where that takes messages, the others than those
+ * whom the commit waits for get it in the next round: an answer goes before. */
 void lead_send_batch(struct log *l, uint64_t end)
 {
     uint64_t from = l->tail;
+    if (l->commit == l->tail)
+        l->waits_ns = l->now_ns;
     l->at_rest = false;
     l->tail = end;
     l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->n; q++) {
-        if (l->peer[q].phase != PEER_LIVE || l->peer[q].next != from)
+        if (l->peer[q].phase != PEER_LIVE || l->peer[q].next != from ||
+            (l->mem->sends && !is_first(l, q)))
             continue;
         peer_write(l, q, end);
-        /* A follower wakes by itself, unless its ring fills up before that. */
-        if (q != l->me && end - row_applied(l, q) > l->opt.log_bytes / 4)
-            mem_bell_later(l->mem, l->opt.nodes[q]);
     }
     l->stats.batches++;
 }
@@ -591,7 +597,7 @@ int lead_settle(struct log *l)
      * first of it that was not there before. */
     if (match > l->commit && (match >= l->start_end || PLANTED(early_serve))) {
         l->commit = match;
-        l->commit_ns = l->now_ns;
+        l->commit_ns = l->waits_ns = l->now_ns;
         struct peer *p = &l->peer[l->me];
         p->commit_sent = match;
         mem_set1(l->mem, &p->flow, l->lane[l->me][l->me], LOG_COMMIT, match);
