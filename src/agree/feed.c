@@ -233,6 +233,17 @@ void feed_rewind(struct feed *f)
         f->way[q].sent = taken;
 }
 
+/* Was something taken since it was last looked at, or is there nothing to be taken? */
+static bool moves(struct feed *f, uint64_t taken, uint64_t now_ns)
+{
+    if (taken != f->tail && taken == f->moved_at && f->moved_ns != 0)
+        return false;
+    f->moved_at = taken;
+    f->moved_ns = now_ns;
+    f->retries = 0;
+    return true;
+}
+
 void feed_step(struct feed *f, uint64_t now_ns)
 {
     uint64_t taken = feed_taken(f);
@@ -247,12 +258,8 @@ void feed_step(struct feed *f, uint64_t now_ns)
         if (!alone || q == f->leader)
             way_write(f, w);
     }
-    if (taken == f->tail || taken != f->moved_at || f->moved_ns == 0) {
-        f->moved_at = taken;
-        f->moved_ns = now_ns;
-        f->retries = 0;
+    if (moves(f, taken, now_ns))
         return;
-    }
     if (now_ns - f->moved_ns < f->opt.retry_ns << f->retries || PLANTED(edge_forgets) ||
         PLANTED(stamps_forgotten))
         return;
@@ -268,13 +275,8 @@ void feed_step(struct feed *f, uint64_t now_ns)
 void feed_help(struct feed *f, uint64_t now_ns)
 {
     if (now_ns >= f->help_end_ns) {
-        uint64_t taken = feed_taken(f);
-        if (taken == f->tail || taken != f->moved_at || f->moved_ns == 0) {
-            f->moved_at = taken;
-            f->moved_ns = now_ns;
-            return;
-        }
-        if (now_ns - f->moved_ns < f->opt.retry_ns / HELPS_PER_RETRY)
+        if (moves(f, feed_taken(f), now_ns) ||
+            now_ns - f->moved_ns < f->opt.retry_ns / HELPS_PER_RETRY)
             return;
         f->help_end_ns = now_ns + HELP_RETRIES * f->opt.retry_ns;
         feed_rewind(f);

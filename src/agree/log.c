@@ -507,7 +507,8 @@ static int apply_decided(struct log *l)
 
 /* ---- stepping ---- */
 
-static void look_at_rows(const struct log *l, struct oracle_view *view)
+/* What the rows say, also to the oracle. */
+static void look_at_rows(struct log *l, struct oracle_view *view)
 {
     for (uint32_t r = 0; r < l->n; r++)
         view[r] = (struct oracle_view){
@@ -517,6 +518,7 @@ static void look_at_rows(const struct log *l, struct oracle_view *view)
             .dead = r != l->me && mem_dead(l->mem, l->opt.nodes[r]),
             .fit = row_word(l, r, ROW_FLAGS) == 0,
         };
+    oracle_watch(&l->oracle, view, l->now_ns);
 }
 
 static void show_row(struct log *l)
@@ -540,7 +542,6 @@ static void beat(struct log *l)
         snap_notice(l);
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
-    oracle_watch(&l->oracle, view, l->now_ns);
 }
 
 /* Over a network the others are told whom this replica backs, when that changes. */
@@ -570,7 +571,6 @@ static void ask_oracle(struct log *l)
     l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
-    oracle_watch(&l->oracle, view, l->now_ns);
     if (l->mem->sends && !l->behind)
         streams_answer(l);
     show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
@@ -587,7 +587,6 @@ static void check_touch(struct log *l)
     l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
-    oracle_watch(&l->oracle, view, l->now_ns);
     if (oracle_in_touch(&l->oracle, l->now_ns))
         return;
     log_step_down(l, true);

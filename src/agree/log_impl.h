@@ -7,6 +7,7 @@
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"
+#include "base/minmax.h"
 #include "base/planted.h"
 #include "mem/ring.h"
 
@@ -241,16 +242,6 @@ static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t wor
     if (rank == l->me)
         return l->row[word];
     return l->row_in[rank]->ctl ? mem_word(l->row_in[rank], word) : 0;
-}
-
-static inline uint64_t min_u64(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* log.c */

@@ -485,7 +485,7 @@ int life_open(struct life_file *, const char *dir, const char *host, uint32_t pl
               uint32_t *lives, struct err *);
 uint32_t life_place(const struct life_file *, uint32_t place); /* lives so far */
 uint32_t life_place_next(struct life_file *, uint32_t place);
-void life_at_least(struct life_file *, uint32_t lives);
+void life_set(struct life_file *, uint32_t lives);
 void life_close(struct life_file *, bool forget);
 
 /* Closes, as if this life had not been: nobody has heard of it. A host that finds at its start that it cannot run must

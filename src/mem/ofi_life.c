@@ -98,6 +98,15 @@ static void places_settle(struct life_file *f)
     memcpy(f->page->boot, boot, sizeof boot);
 }
 
+/* Fixed width: a crash leaves one or the other. */
+static bool lives_write(const struct life_file *f, uint32_t lives)
+{
+    char text[64];
+    int len = snprintf(text, sizeof text, "lives %10u pid %10d\n", lives, (int)getpid());
+
+    return pwrite(f->fd, text, (size_t)len, 0) == len;
+}
+
 static int lock_and_count(struct life_file *f, const char *host, uint32_t *lives, struct err *e)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -121,11 +130,7 @@ static int lock_and_count(struct life_file *f, const char *host, uint32_t *lives
                        "no host of the cluster runs anywhere, remove the file",
                        f->path);
     *lives = count;
-    /* Fixed width: a crash leaves one or the other. */
-    snprintf(text, sizeof text, "lives %10u pid %10d\n", count + 1, (int)getpid());
-    if (pwrite(f->fd, text, strlen(text), 0) != (ssize_t)strlen(text))
-        return err_sys(e, "write %s", f->path);
-    return 0;
+    return lives_write(f, count + 1) ? 0 : err_sys(e, "write %s", f->path);
 }
 
 int life_open(struct life_file *f, const char *dir, const char *host, uint32_t places,
@@ -178,19 +183,16 @@ uint32_t life_place_next(struct life_file *f, uint32_t place)
     return life;
 }
 
-void life_at_least(struct life_file *f, uint32_t lives)
+void life_set(struct life_file *f, uint32_t lives)
 {
-    char text[64];
-
-    snprintf(text, sizeof text, "lives %10u pid %10d\n", lives, (int)getpid());
-    if (pwrite(f->fd, text, strlen(text), 0) == (ssize_t)strlen(text))
+    if (lives_write(f, lives))
         fdatasync(f->fd);
 }
 
 void life_take_back(struct life_file *f, uint32_t lives)
 {
     if (lives > 0)
-        life_at_least(f, lives);
+        life_set(f, lives);
     life_close(f, lives == 0);
 }
 

@@ -144,7 +144,7 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
              r->life);
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
     if (o->host && r->life < UINT32_MAX)
-        life_at_least(&o->life, r->life + 1);
+        life_set(&o->life, r->life + 1);
     say_error("%s: %s", o->name, o->failure);
 }
 

@@ -3,6 +3,7 @@
  * A place is one processor with one link. What its nodes issue while they are stepped takes its time,
  * one thing after the other, and leaves when that is over; it goes through the sender's end of the
  * link, takes the way, and goes through the receiver's end, in turn with all else that does. */
+#include "base/minmax.h"
 #include "mem/sim_world.h"
 
 static uint64_t drawn(struct sim *w, uint32_t from, uint32_t to)
@@ -16,11 +17,6 @@ static uint64_t drawn(struct sim *w, uint32_t from, uint32_t to)
                      : rng_below(&w->draws, o->delay_ns_min / 8 + 2);
     return sim_chan_at(w, from, to)->extra_ns +
            rng_range(&w->draws, o->delay_ns_min, spike ? o->delay_ns_spike : o->delay_ns_max);
-}
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 static struct sim_node *place_of(struct sim *w, uint32_t node)

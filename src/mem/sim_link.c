@@ -4,12 +4,8 @@
  * A connection is made when both nodes live, run and reach each other, some time after it could be.
  * When it breaks, its two sides come to know that each in its own time, and it is made again only after
  * both have: nothing of the old one lands behind what comes over the new one. */
+#include "base/minmax.h"
 #include "mem/sim_world.h"
-
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static bool is_remote(const struct sim *w, uint32_t a, uint32_t b)
 {
