@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,9 +26,9 @@ static inline bool is_one_of(const char *property, const char *list)
 
 #define FINDS(bug, scenario, properties)                                                           \
     do {                                                                                           \
-        planted_mask = UINT64_C(1) << PLANTED_##bug;                                               \
+        planted_bug = PLANTED_##bug;                                                               \
         const char *violated_ = (scenario);                                                        \
-        planted_mask = 0;                                                                          \
+        planted_bug = PLANTED_none;                                                                \
         if (violated_ == NULL)                                                                     \
             fail_msg("%s does not find %s", #scenario, #bug);                                      \
         else if (!is_one_of(violated_, properties))                                                \
@@ -40,14 +41,14 @@ static inline void finds_in_some(enum planted bug, const char *(*scenario)(uint6
                                  uint64_t seeds, const char *properties)
 {
     uint32_t found = 0;
-    planted_mask = UINT64_C(1) << bug;
+    planted_bug = bug;
     for (uint64_t seed = 1; seed <= seeds; seed++) {
         const char *violated = scenario(seed);
         if (violated != NULL && !is_one_of(violated, properties))
             fail_msg("seed %d finds '%s', not '%s'", (int)seed, violated, properties);
         found += violated != NULL;
     }
-    planted_mask = 0;
+    planted_bug = PLANTED_none;
     printf("# found in %u of %u worlds\n", found, (unsigned)seeds);
     assert_int_not_equal(found, 0);
 }

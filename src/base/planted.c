@@ -1,5 +1,5 @@
 #include "base/planted.h"
 
 #if TRAM_PLANTED
-uint64_t planted_mask;
+enum planted planted_bug;
 #endif

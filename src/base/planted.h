@@ -1,11 +1,9 @@
 /* Planted bugs: known mistakes that tests switch on to see that the checkers catch them.
  *
  * In every build but the test one, PLANTED(x) is the constant 0 and the mistake is not in the object
- * code. The test build (TRAM_PLANTED=1, program tram-planted) reads one global mask. */
+ * code. The test build (TRAM_PLANTED=1, program tram-planted) has one of them switched on at a time. */
 #ifndef BASE_PLANTED_H
 #define BASE_PLANTED_H
-
-#include <stdint.h>
 
 /* name, where it comes from in the papers' gaps, the protocol whose simulation must catch it, what the
  * mistake is */
@@ -73,6 +71,7 @@
     X(tell_all, "genuine", genuine, "groups that are no destinations are told of a message")
 
 enum planted {
+    PLANTED_none,
 #define PLANTED_ENUM_(name, tag, protocol, text) PLANTED_##name,
     PLANTED_LIST(PLANTED_ENUM_)
 #undef PLANTED_ENUM_
@@ -80,8 +79,8 @@ enum planted {
 };
 
 #if TRAM_PLANTED
-extern uint64_t planted_mask;
-#define PLANTED(name) ((planted_mask >> PLANTED_##name) & 1)
+extern enum planted planted_bug;
+#define PLANTED(name) (planted_bug == PLANTED_##name)
 #else
 #define PLANTED(name) 0
 #endif

@@ -216,22 +216,22 @@ static int run_many(const struct sim_args *a)
 static const struct {
     const char *name, *tag, *protocol, *text;
 } bugs[] = {
-#define BUG_ROW(name, tag, protocol, text) {#name, tag, #protocol, text},
+#define BUG_ROW(name, tag, protocol, text) [PLANTED_##name] = {#name, tag, #protocol, text},
     PLANTED_LIST(BUG_ROW)
 #undef BUG_ROW
 };
 
 static int plant(const char *name)
 {
-    for (unsigned i = 0; i < PLANTED_COUNT; i++)
+    for (unsigned i = 1; i < PLANTED_COUNT; i++)
         if (strcmp(name, bugs[i].name) == 0) {
-            planted_mask |= UINT64_C(1) << i;
+            planted_bug = i;
             return CMD_DONE;
         }
     bool list = strcmp(name, "list") == 0;
     if (!list)
         fprintf(stderr, "tram sim: there is no planted bug '%s'; these are:\n", name);
-    for (unsigned i = 0; i < PLANTED_COUNT; i++)
+    for (unsigned i = 1; i < PLANTED_COUNT; i++)
         fprintf(list ? stdout : stderr, "%-18s %-4s %-4s %s\n", bugs[i].name, bugs[i].tag,
                 bugs[i].protocol, bugs[i].text);
     exit(list ? CMD_DONE : CMD_USAGE);

@@ -31,7 +31,7 @@ struct shared {
     _Atomic uint64_t done;   /* the writer's: last value reported done, before `denied` */
     uint64_t pad2[6];
     _Atomic uint64_t stop;
-    uint64_t planted;
+    enum planted planted;
 };
 
 static int writer_main(void *arg)
@@ -41,7 +41,7 @@ static int writer_main(void *arg)
     uint64_t value = 0;
 
 #if TRAM_PLANTED
-    planted_mask = sh->planted;
+    planted_bug = sh->planted;
 #endif
     pin(0);
     struct node n = host_open(WRITER);
@@ -113,7 +113,7 @@ static void take_away(struct node *n, struct shared *sh, uint64_t r, struct outc
     atomic_store(&sh->round, 0);
 }
 
-static struct outcome run(uint64_t planted, uint64_t rounds, uint64_t until_ns)
+static struct outcome run(enum planted planted, uint64_t rounds, uint64_t until_ns)
 {
     struct shared *sh = shared_page(sizeof *sh);
     struct outcome out = {0};
@@ -144,7 +144,7 @@ static bool two_cores(void)
 static void shm__no_done_write_is_missing_after_a_raise(void **state)
 {
     (void)state;
-    struct outcome out = run(0, ROUNDS, UINT64_MAX);
+    struct outcome out = run(PLANTED_none, ROUNDS, UINT64_MAX);
     print_message("# %lu raises, %lu done writes missing\n", out.raises, out.missing);
     assert_int_equal(out.raises, ROUNDS);
     assert_int_equal(out.missing, 0);
@@ -158,7 +158,7 @@ static void shm__the_test_sees_a_missing_fence(void **state)
     if (SLOW || !two_cores())
         SKIP("a missing fence shows only on two cores at full speed");
     uint64_t until = clock_now_ns() + PLANTED_BUDGET_NS;
-    struct outcome out = run(1ull << PLANTED_no_fence, UINT64_MAX, until);
+    struct outcome out = run(PLANTED_no_fence, UINT64_MAX, until);
     print_message("# without the fence: first missing write after %lu raises\n", out.raises);
     assert_true(out.missing > 0);
 }

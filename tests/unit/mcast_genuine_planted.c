@@ -19,9 +19,9 @@ static void order_finds(enum planted bug, const struct world_options *options)
     struct world_seen seen;
     uint32_t found = 0;
     for (o.seed = 1; o.seed <= 5; o.seed++) {
-        planted_mask = UINT64_C(1) << bug;
+        planted_bug = bug;
         found += world_run(&o, &seen) != NULL;
-        planted_mask = 0;
+        planted_bug = PLANTED_none;
         const char *violated = world_run(&o, &seen);
         if (violated)
             fail_msg("seed %d finds '%s' where nothing is wrong", (int)o.seed, violated);

@@ -81,17 +81,17 @@ static int run(const struct tram_cluster *cluster, uint64_t seed, struct tram_er
     return rc;
 }
 
-static int hunt(uint64_t mask)
+static int hunt(enum planted bug)
 {
     struct tram_error e = {""};
     struct tram_cluster *cluster;
     int rc = TRAM_OK;
     uint64_t seed = 0;
     assert_int_equal(tram_cluster_parse(cluster_text, NULL, &cluster, &e), TRAM_OK);
-    planted_mask = mask;
+    planted_bug = bug;
     while (rc == TRAM_OK && seed < SEEDS_MAX)
         rc = run(cluster, ++seed, &e);
-    planted_mask = 0;
+    planted_bug = PLANTED_none;
     tram_cluster_free(cluster);
     if (rc != TRAM_OK)
         print_message("# seed %d: %s\n", (int)seed, e.text);
@@ -101,25 +101,25 @@ static int hunt(uint64_t mask)
 static void tram_sim_planted__no_bug_no_finding(void **state)
 {
     (void)state;
-    assert_int_equal(hunt(0), TRAM_OK);
+    assert_int_equal(hunt(PLANTED_none), TRAM_OK);
 }
 
 static void tram_sim_planted__bytes_taken_for_entries_are_found(void **state)
 {
     (void)state;
-    assert_int_not_equal(hunt(UINT64_C(1) << PLANTED_nonzero_present), TRAM_OK);
+    assert_int_not_equal(hunt(PLANTED_nonzero_present), TRAM_OK);
 }
 
 static void tram_sim_planted__a_stale_follower_is_found(void **state)
 {
     (void)state;
-    assert_int_not_equal(hunt(UINT64_C(1) << PLANTED_late_stale), TRAM_OK);
+    assert_int_not_equal(hunt(PLANTED_late_stale), TRAM_OK);
 }
 
 static void tram_sim_planted__a_snapshot_without_its_sources_is_found(void **state)
 {
     (void)state;
-    assert_int_not_equal(hunt(UINT64_C(1) << PLANTED_snap_no_sources), TRAM_OK);
+    assert_int_not_equal(hunt(PLANTED_snap_no_sources), TRAM_OK);
 }
 
 int main(void)
