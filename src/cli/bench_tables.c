@@ -217,7 +217,8 @@ static int column_width(const struct compare_table *t, uint32_t column)
 
 static void print_table(const struct compare_table *t, FILE *out)
 {
-    static const char dashes[COMPARE_WORD_BYTES + 1] = "-----------------------------------------";
+    static const char dashes[] = "-----------------------------------------";
+    _Static_assert(sizeof(dashes) > COMPARE_WORD_BYTES, "as many as the widest column has");
     for (uint32_t row = 0; row < t->rows; row++) {
         for (uint32_t column = 0; column < t->columns; column++)
             fprintf(out, "| %*s ", column_width(t, column), t->word[row][column]);

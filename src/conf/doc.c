@@ -114,12 +114,12 @@ static int add_text(struct doc *d, const char *text, size_t bytes, uint32_t *at)
 static int check_key(struct builder *b, const struct node *map, const struct node *key)
 {
     struct doc *d = b->d;
-    const char *text = doc_text(d, key);
     uint32_t at = map->first;
 
     if (key->kind != NODE_TEXT)
         return doc_bad(d, key->line, b->e, "a key must be a word, not %s; write `key: value`",
                        doc_what(d, key).s);
+    const char *text = doc_text(d, key);
     if (map->count / 2 >= DOC_KEYS_MAX)
         return doc_bad(d, key->line, b->e, "more than %d keys in one map; no map has so many",
                        DOC_KEYS_MAX);

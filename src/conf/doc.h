@@ -51,8 +51,10 @@ static inline const struct node *doc_node(const struct doc *d, uint32_t index)
     return &d->node[index];
 }
 
+/* Of a NODE_TEXT: the others have none, and there may be no texts at all. */
 static inline const char *doc_text(const struct doc *d, const struct node *n)
 {
+    CHECK(n->kind == NODE_TEXT);
     return d->texts + n->text;
 }
 

@@ -604,7 +604,7 @@ static int find_node(struct tram_sim *s, const char *name, uint32_t *out, struct
 int tram_sim_kill(struct tram_sim *s, const char *host, bool keep_memory, struct tram_error *error)
 {
     struct err e = {""};
-    struct fleet_node *n;
+    struct fleet_node *n = NULL;
     int rc = find_up(s, host, &n, &e);
     if (rc != 0)
         return api_error(error, rc, &e);
@@ -617,7 +617,7 @@ int tram_sim_kill(struct tram_sim *s, const char *host, bool keep_memory, struct
 int tram_sim_start(struct tram_sim *s, const char *host, struct tram_error *error)
 {
     struct err e = {""};
-    struct fleet_node *n;
+    struct fleet_node *n = NULL;
     int rc = find_host(s, host, &n, &e);
     if (rc == 0 && n->mem != NULL)
         rc = err_set(&e, ERR_INVALID, "host %s is up", host);
@@ -629,7 +629,7 @@ int tram_sim_start(struct tram_sim *s, const char *host, struct tram_error *erro
 int tram_sim_stop(struct tram_sim *s, const char *host, struct tram_error *error)
 {
     struct err e = {""};
-    struct fleet_node *n;
+    struct fleet_node *n = NULL;
     int rc = find_up(s, host, &n, &e);
     if (rc == 0)
         chaos_stop(&s->fleet.chaos, n->node);
@@ -639,7 +639,7 @@ int tram_sim_stop(struct tram_sim *s, const char *host, struct tram_error *error
 int tram_sim_continue(struct tram_sim *s, const char *host, struct tram_error *error)
 {
     struct err e = {""};
-    struct fleet_node *n;
+    struct fleet_node *n = NULL;
     int rc = find_up(s, host, &n, &e);
     if (rc == 0 && runs(s, n->node))
         rc = err_set(&e, ERR_INVALID, "host %s is not stopped", host);
@@ -654,7 +654,7 @@ int tram_sim_cut(struct tram_sim *s, const char *from, const char *to, bool cut,
                  struct tram_error *error)
 {
     struct err e = {""};
-    uint32_t a, b;
+    uint32_t a = 0, b = 0;
     int rc = find_node(s, from, &a, &e);
     if (rc == 0)
         rc = find_node(s, to, &b, &e);
@@ -669,7 +669,7 @@ int tram_sim_delay(struct tram_sim *s, const char *from, const char *to, uint64_
                    struct tram_error *error)
 {
     struct err e = {""};
-    uint32_t a, b;
+    uint32_t a = 0, b = 0;
     int rc = find_node(s, from, &a, &e);
     if (rc == 0)
         rc = find_node(s, to, &b, &e);

@@ -191,10 +191,13 @@ static void note(struct witness *w, const struct difference *d, const struct ima
     }
     say_bytes(bytes, sizeof(bytes), known, data, len);
     const char *other = w->conf->host[f->host[1]].name;
-    snprintf(f->text, sizeof(f->text), "group %s: the %s of %s and %s %s differ%s%s%s: %s",
-             w->conf->group[f->group].name, d->property, w->conf->host[f->host[0]].name, other,
-             where, d->loaded ? ", of which " : "", d->loaded ? other : "",
-             d->loaded ? " has loaded its one" : "", bytes);
+    int whole =
+        snprintf(f->text, sizeof(f->text), "group %s: the %s of %s and %s %s differ%s%s%s: %s",
+                 w->conf->group[f->group].name, d->property, w->conf->host[f->host[0]].name, other,
+                 where, d->loaded ? ", of which " : "", d->loaded ? other : "",
+                 d->loaded ? " has loaded its one" : "", bytes);
+    if (whole >= (int)sizeof(f->text)) /* three long names */
+        memcpy(f->text + sizeof(f->text) - sizeof("..."), "...", sizeof("..."));
 }
 
 static void compare(struct witness *w, struct image *known, const struct difference *d,

@@ -451,6 +451,7 @@ static void cluster__refuses_wrong_types(void **state)
             "not a list", NULL);
     refused(HOSTS "groups:\n- {name: g1, parent: [], replicas: [h1]}\n", 6, "parent must be",
             "not a list", NULL);
+    refused("? []\n: []\n", 1, "a key must be a word, not a list", NULL);
     refused("? [a]\n: b\n" HOSTS GROUPS, 1, "a key must be a word, not a list", NULL);
 }
 
