@@ -271,8 +271,9 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
     int index = o->name ? cluster_host(c->conf, o->name) : -1;
     if (index < 0)
         return api_error(error,
-                         err_set(&e, ERR_NOTFOUND, "there is no host '%s' in cluster %s",
-                                 o->name ? o->name : "", c->conf->name),
+                         err_set(&e, ERR_NOTFOUND, "there is no host '%s' in cluster %s; %s",
+                                 o->name ? o->name : "", c->conf->name,
+                                 cluster_hosts_near(c->conf, o->name ? o->name : "").s),
                          &e);
     struct tram_host *h = calloc(1, sizeof(*h));
     if (h == NULL)

@@ -1,5 +1,6 @@
 #include "cli/args.h"
 
+#include "base/nearest.h"
 #include "cli/cmd.h"
 
 #include <errno.h>
@@ -7,7 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 100, HELP_COLUMN = 20 };
+enum {
+    WIDTH = 100,
+    HELP_COLUMN = 20,
+    OPTIONS_MAX = 64, /* of a command, in all spellings; those behind them are not suggested */
+    OPTION_BYTES = 32,
+    OPTIONS_SHOWN = 12, /* to who named one that does not exist */
+};
 
 int args_bad(const char *command, const char *option, const char *what)
 {
@@ -116,6 +123,37 @@ static const struct args_option *find(const struct args_command *c, const char *
     return NULL;
 }
 
+/* The long spellings of a command's options. */
+struct spellings {
+    char name[OPTIONS_MAX][OPTION_BYTES];
+    uint32_t count;
+};
+
+static const char *spelling_at(const void *of, uint32_t i)
+{
+    return ((const struct spellings *)of)->name[i];
+}
+
+static void spellings_fill(const struct args_command *c, struct spellings *s)
+{
+    for (const struct args_option *o = c->options; !is_last(o) && s->count < OPTIONS_MAX; o++) {
+        const char *at = o->name && o->help ? strstr(o->name, "--") : NULL;
+        if (at != NULL)
+            snprintf(s->name[s->count++], OPTION_BYTES, "%.*s", (int)strcspn(at, ", "), at);
+    }
+}
+
+static int no_such_option(const struct args_command *c, const char *word)
+{
+    struct spellings s = {.count = 0};
+
+    spellings_fill(c, &s);
+    struct nearest_names names = {spelling_at, &s, s.count};
+    fprintf(stderr, "tram %s: there is no option '%s'; %s. `tram %s --help` explains them\n",
+            c->name, word, nearest_text(word, names, OPTIONS_SHOWN).s, c->name);
+    return CMD_USAGE;
+}
+
 static int take_number(const struct args_command *c, const struct args_option *o, const char *word,
                        const char *value)
 {
@@ -147,6 +185,11 @@ static int take_choice(const struct args_command *c, const struct args_option *o
     fprintf(stderr, "tram %s: %s: %s: ", c->name, word, o->needs);
     for (unsigned i = 0; o->choices[i] != NULL; i++)
         fprintf(stderr, "%s%s", i ? ", " : "", o->choices[i]);
+    const char *near = value ? nearest_name(value, nearest_array(o->choices)) : NULL;
+    if (value != NULL)
+        fprintf(stderr, ", not '%s'", value);
+    if (near != NULL)
+        fprintf(stderr, "; did you mean %s?", near);
     fputc('\n', stderr);
     return CMD_USAGE;
 }
@@ -210,9 +253,7 @@ int args_read(const struct args_command *c, int argc, char **argv)
         } else if (c->dashes && strcmp(word, "--") == 0) {
             only_words = true;
         } else if (o == NULL) {
-            fprintf(stderr, "tram %s: there is no option '%s'; `tram %s --help` lists them\n",
-                    c->name, word, c->name);
-            return CMD_USAGE;
+            return no_such_option(c, word);
         } else if (o->flag != NULL) {
             *o->flag = true;
         } else {

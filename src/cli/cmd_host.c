@@ -169,11 +169,8 @@ static int start(const struct host_args *a)
         return code;
     struct journal *j = calloc(1, sizeof(*j));
     if (tram_cluster_host(c, a->name) < 0) {
-        fprintf(stderr, "tram host: %s: there is no such host in %s; it has", a->name,
-                running_file(&a->running));
-        for (uint32_t h = 0; h < tram_cluster_hosts(c) && h < 10; h++)
-            fprintf(stderr, " %s", tram_cluster_host_name(c, h));
-        fprintf(stderr, "%s\n", tram_cluster_hosts(c) > 10 ? " ..." : "");
+        fprintf(stderr, "tram host: there is no host '%s' in %s; %s\n", a->name,
+                running_file(&a->running), cluster_hosts_near(c->conf, a->name).s);
         code = CMD_USAGE;
     } else {
         code = j ? run(a, c, j) : complain(a, "no memory");

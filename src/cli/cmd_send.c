@@ -270,8 +270,8 @@ static int parse_groups(struct sender *s)
         snprintf(name, sizeof name, "%.*s", (int)n, p);
         int g = n < sizeof name ? tram_cluster_group(s->cluster, name) : TRAM_NOTFOUND;
         if (g < 0) {
-            fprintf(stderr, "tram send: %.*s: there is no such group in %s\n", (int)n, p,
-                    running_file(&s->args->running));
+            fprintf(stderr, "tram send: there is no group '%.*s' in %s; %s\n", (int)n, p,
+                    running_file(&s->args->running), cluster_groups_near(s->cluster->conf, name).s);
             return CMD_USAGE;
         }
         wanted[g] = true;
@@ -294,7 +294,7 @@ static int check_running(const struct sender *s)
     int code = running_open(&now, s->cluster, "send");
     if (code == CMD_DONE && running_hosts_alive(&now) == 0) {
         fprintf(stderr, "tram send: no host of cluster '%s' %s\n", s->cluster->conf->name,
-                running_not(s->cluster));
+                running_not(s->cluster).s);
         code = CMD_FAILED;
     }
     running_close(&now);

@@ -1,4 +1,5 @@
 /* tram status: groups, leaders, replicas and rates, once. */
+#include "api/api.h"
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
@@ -35,13 +36,14 @@ static bool wait_all(struct running *r, uint64_t seconds)
     return running_all_attached(r);
 }
 
-static int show(const struct status_args *a, struct running *r, const char *cluster)
+static int show(const struct status_args *a, struct running *r)
 {
     struct status_view v = {0};
     bool well = a->wait_s == 0 || wait_all(r, a->wait_s);
 
     if (running_hosts_alive(r) == 0 && !a->json) {
-        fprintf(stderr, "tram status: no host of %s %s\n", cluster, running_not(r->cluster));
+        fprintf(stderr, "tram status: no host of cluster '%s' %s\n", r->cluster->conf->name,
+                running_not(r->cluster).s);
         return CMD_FAILED;
     }
     if (!status_view_open(&v, r)) {
@@ -72,7 +74,7 @@ static int start(const struct status_args *a)
         return code;
     code = running_open(&r, c, "status");
     if (code == CMD_DONE)
-        code = show(a, &r, running_file(&a->running));
+        code = show(a, &r);
     running_close(&r);
     tram_cluster_free(c);
     return code;

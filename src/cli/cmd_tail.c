@@ -1,9 +1,9 @@
 /* tram tail: follows what a group delivers, at one host. */
+#include "api/api.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/running.h"
 #include "cli/tail_ring.h"
-#include "conf/cluster.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -189,7 +189,8 @@ static int choose_host(struct tail *t, const struct running *r)
         if (can_be_followed(t, r, q))
             leader = (int)q;
     if (leader < 0) {
-        fprintf(stderr, "tram tail: no host of %s %s\n", t->args->group, running_not(t->cluster));
+        fprintf(stderr, "tram tail: no host of group %s %s\n", t->args->group,
+                running_not(t->cluster).s);
         return CMD_FAILED;
     }
     t->host = tram_cluster_host_name(t->cluster, running_host_of(r, t->group, (uint32_t)leader));
@@ -216,8 +217,9 @@ static int run(struct tail *t)
 
     int g = tram_cluster_group(t->cluster, t->args->group);
     if (g < 0) {
-        fprintf(stderr, "tram tail: %s: there is no such group in %s\n", t->args->group,
-                running_file(&t->args->running));
+        fprintf(stderr, "tram tail: there is no group '%s' in %s; %s\n", t->args->group,
+                running_file(&t->args->running),
+                cluster_groups_near(t->cluster->conf, t->args->group).s);
         return CMD_USAGE;
     }
     t->group = (uint32_t)g;

@@ -1,4 +1,5 @@
 /* tram: picks the command by its name. */
+#include "base/nearest.h"
 #include "cli/cmd.h"
 
 #include <signal.h>
@@ -31,6 +32,11 @@ static const struct command commands[] = {
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const char *command_name(const void *of, uint32_t i)
+{
+    return ((const struct command *)of)[i].name;
+}
 
 static void print_usage(FILE *to)
 {
@@ -73,6 +79,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "tram: there is no command '%s'; `tram --help` lists them\n", name);
+    struct nearest_names names = {command_name, commands, COMMANDS};
+    fprintf(stderr, "tram: there is no command '%s'; %s. `tram --help` explains them\n", name,
+            nearest_text(name, names, COMMANDS).s);
     return CMD_USAGE;
 }

@@ -5,6 +5,7 @@
 #include "base/say.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "cli/namesake.h"
 #include "mem/ofi.h"
 
 #include <fcntl.h>
@@ -36,9 +37,7 @@ int running_load(const struct running_args *a, const char *command, struct tram_
 
     int rc = tram_cluster_load(running_file(a), out, &e);
     if (rc < 0) {
-        fprintf(stderr, "%s%s\n", e.text,
-                rc == TRAM_NOTFOUND ? "; `tram init` writes a cluster file, -c FILE names one"
-                                    : "");
+        fprintf(stderr, "%s%s\n", e.text, rc == TRAM_NOTFOUND ? ", -c FILE names another" : "");
         return rc == TRAM_NOTFOUND ? CMD_USAGE : CMD_FAILED;
     }
     if (a->cluster == NULL || tram_cluster_rename(*out, a->cluster, &e) == 0)
@@ -289,11 +288,18 @@ int running_leader(const struct running *r, uint32_t group)
     return best;
 }
 
-const char *running_not(const struct tram_cluster *c)
+struct running_text running_not(const struct tram_cluster *c)
 {
-    return c->conf->transport == CLUSTER_SHM
-               ? "is running; `tram up` starts them"
-               : "is running on this machine; `tram up` or `tram host` starts them";
+    struct running_text out;
+    char dir[RUNNING_DIR_BYTES], other[RUNNING_TEXT_BYTES / 2] = "";
+    struct err e;
+
+    if (api_directory(c, dir, sizeof dir, &e) == 0)
+        namesake_describe(dir, c->conf->name, other, sizeof other);
+    snprintf(out.s, sizeof out.s, "is running%s; %s starts them%s",
+             c->conf->transport == CLUSTER_SHM ? "" : " on this machine",
+             c->conf->transport == CLUSTER_SHM ? "`tram up`" : "`tram up` or `tram host`", other);
+    return out;
 }
 
 uint32_t running_hosts_alive(const struct running *r)

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { RUNNING_DIR_BYTES = 320 };
+enum { RUNNING_DIR_BYTES = 320, RUNNING_TEXT_BYTES = 1024 };
 
 /* ---- options that all these commands have ---- */
 
@@ -89,8 +89,11 @@ uint32_t running_replicas(const struct running *, uint32_t group);
 int running_leader(const struct running *, uint32_t group);
 
 /* "is running; ...": what to say of a cluster none of whose hosts is. Over a network only those of this
- * machine are seen. */
-const char *running_not(const struct tram_cluster *);
+ * machine are seen. Names another user's cluster of the same name, if there is one. */
+struct running_text {
+    char s[RUNNING_TEXT_BYTES];
+};
+struct running_text running_not(const struct tram_cluster *);
 
 /* Hosts that are not down. */
 uint32_t running_hosts_alive(const struct running *);

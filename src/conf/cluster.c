@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { NAMES_SHOWN = 4 }; /* of hosts or groups: names are long, and an error has little room */
+
 const struct setting_info setting_info[SETTING_COUNT] = {
 #define SETTING_INFO_(key, kind, least, most, value, help)                                         \
     {#key, SETTING_##kind, least, most, value, help, offsetof(struct cluster, key)},
@@ -91,6 +93,26 @@ int cluster_group(const struct cluster *c, const char *name)
         if (strcmp(c->group[i].name, name) == 0)
             return (int)i;
     return CLUSTER_NONE;
+}
+
+static const char *host_name(const void *of, uint32_t i)
+{
+    return ((const struct cluster *)of)->host[i].name;
+}
+
+static const char *group_name(const void *of, uint32_t i)
+{
+    return ((const struct cluster *)of)->group[i].name;
+}
+
+struct nearest_text cluster_hosts_near(const struct cluster *c, const char *name)
+{
+    return nearest_text(name, (struct nearest_names){host_name, c, c->hosts}, NAMES_SHOWN);
+}
+
+struct nearest_text cluster_groups_near(const struct cluster *c, const char *name)
+{
+    return nearest_text(name, (struct nearest_names){group_name, c, c->groups}, NAMES_SHOWN);
 }
 
 bool word_index(const char *const *list, const char *word, unsigned *index)

@@ -9,6 +9,7 @@
 #define CONF_CLUSTER_H
 
 #include "base/err.h"
+#include "base/nearest.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,6 +97,10 @@ void cluster_free(struct cluster *);
 /* Index by name; CLUSTER_NONE if there is none. */
 int cluster_host(const struct cluster *, const char *name);
 int cluster_group(const struct cluster *, const char *name);
+
+/* For who named one that does not exist: which there are, and the nearest (base/nearest.h). */
+struct nearest_text cluster_hosts_near(const struct cluster *, const char *name);
+struct nearest_text cluster_groups_near(const struct cluster *, const char *name);
 
 /* The same cluster: everything equal but lines and warnings. */
 bool cluster_equal(const struct cluster *, const struct cluster *);

@@ -1,3 +1,4 @@
+#include "base/nearest.h"
 #include "conf/cluster_impl.h"
 #include "conf/value.h"
 
@@ -73,13 +74,13 @@ static int take_keys(struct reader *r, const struct node *map, const char *of,
         unsigned index;
 
         if (!word_index(keys, word, &index)) {
-            const char *near = value_nearest(word, keys);
+            const char *near = nearest_name(word, nearest_array(keys));
             char known[ERR_TEXT_BYTES];
 
             join(keys, known, sizeof known);
             return doc_bad(r->d, key->line, r->e, "%s has no key '%s'; %s %s%s", of,
                            doc_shown(word).s, near ? "did you mean" : "the keys are",
-                           near ? near : known, near ? "?" : "");
+                           near ? near : known, near ? "? tram-cluster(5) has them all" : "");
         }
         value[index] = doc_node(r->d, key->next);
         at = value[index]->next;
@@ -388,19 +389,6 @@ static int take_host(struct reader *r, const struct node *n)
 
 /* ---- groups ---- */
 
-/* "h1, h2, h3 and 5 more", for who named one that does not exist. */
-static void list_hosts(const struct cluster *c, char *out, size_t bytes)
-{
-    enum { SHOWN = 4 };
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (uint32_t i = 0; i < c->hosts && i < SHOWN; i++)
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", c->host[i].name);
-    if (c->hosts > SHOWN)
-        snprintf(out + used, bytes - used, " and %u more", c->hosts - SHOWN);
-}
-
 static int take_replica(struct reader *r, const struct node *n, struct cluster_group *g)
 {
     const char *name = NULL;
@@ -412,14 +400,10 @@ static int take_replica(struct reader *r, const struct node *n, struct cluster_g
     if (rc < 0)
         return rc;
     int host = cluster_host(r->c, name);
-    if (host == CLUSTER_NONE) {
-        char hosts[(CLUSTER_NAME_BYTES + 2) * 4 + 24];
-
-        list_hosts(r->c, hosts, sizeof hosts);
+    if (host == CLUSTER_NONE)
         return doc_bad(r->d, n->line, r->e,
-                       "group '%s' has a replica on '%s', which is no host; the hosts are %s",
-                       g->name, doc_shown(name).s, hosts);
-    }
+                       "group '%s' has a replica on '%s', which is no host; %s", g->name,
+                       doc_shown(name).s, cluster_hosts_near(r->c, name).s);
     for (uint32_t i = 0; i < g->replicas; i++)
         if (g->replica[i] == host)
             return doc_bad(r->d, n->line, r->e,
@@ -505,10 +489,9 @@ static int take_parent(struct reader *r, const struct node *n, struct cluster_gr
     int parent = cluster_group(r->c, name);
     if (parent == CLUSTER_NONE)
         return doc_bad(r->d, n->line, r->e,
-                       "the parent of group '%s' is '%s', which is no group; name one of the"
-                       " groups, like %s, or leave the key out for the root",
-                       g->name, doc_shown(name).s,
-                       r->c->group[g == r->c->group && r->c->groups > 1].name);
+                       "the parent of group '%s' is '%s', which is no group; %s. The root leaves"
+                       " the key out",
+                       g->name, doc_shown(name).s, cluster_groups_near(r->c, name).s);
     g->parent = parent;
     g->parent_line = n->line;
     return 0;

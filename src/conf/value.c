@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { WORD_MAX = 32, SIZE_DIGITS_MAX = 18 };
+enum { SIZE_DIGITS_MAX = 18 };
 
 static bool is_digit(char c)
 {
@@ -145,56 +145,4 @@ const char *value_address(const char *text, char *host, size_t host_bytes, uint1
     host[bytes] = '\0';
     *port = (uint16_t)number;
     return check_host(host, bracketed);
-}
-
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-static unsigned least(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
-
-/* Letters to add, drop, change or swap with a neighbour to get from a to b, case aside. */
-static unsigned distance(const char *a, const char *b)
-{
-    unsigned row[3][WORD_MAX + 1] = {{0}}; /* of the table: two before, one before, this */
-    size_t na = strlen(a), nb = strlen(b);
-
-    if (na > WORD_MAX || nb > WORD_MAX)
-        return WORD_MAX;
-    for (size_t j = 0; j <= nb; j++)
-        row[1][j] = (unsigned)j;
-    for (size_t i = 1; i <= na; i++) {
-        row[2][0] = (unsigned)i;
-        for (size_t j = 1; j <= nb; j++) {
-            char x = lower(a[i - 1]), y = lower(b[j - 1]);
-            unsigned d = row[1][j - 1] + (x != y);
-            d = least(d, least(row[1][j], row[2][j - 1]) + 1);
-            if (i > 1 && j > 1 && x == lower(b[j - 2]) && y == lower(a[i - 2]))
-                d = least(d, row[0][j - 2] + 1);
-            row[2][j] = d;
-        }
-        memcpy(row[0], row[1], sizeof row[0]);
-        memcpy(row[1], row[2], sizeof row[1]);
-    }
-    return row[1][nb];
-}
-
-const char *value_nearest(const char *word, const char *const *list)
-{
-    const char *found = NULL;
-    unsigned best = 0;
-
-    for (; *list != NULL; list++) {
-        unsigned d = distance(word, *list);
-        /* Up to a third of the letters may be wrong; more, and any word is near any other. */
-        if (d <= (strlen(*list) + 2) / 3 && (found == NULL || d < best)) {
-            found = *list;
-            best = d;
-        }
-    }
-    return found;
 }

@@ -32,7 +32,4 @@ uint64_t value_power_from(uint64_t v);
 /* Splits "HOST:PORT" or "[IPV6]:PORT". NULL, or what is wrong with it. */
 const char *value_address(const char *text, char *host, size_t host_bytes, uint16_t *port);
 
-/* The word of the list (NULL last) that this one is probably a slip of; NULL if none is near. */
-const char *value_nearest(const char *word, const char *const *list);
-
 #endif

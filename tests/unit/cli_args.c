@@ -106,19 +106,27 @@ static void args__short_names_and_the_last_one_counts(void **state)
     assert_false(got.loud || got.wait_given);
 }
 
+#define OPTIONS_LISTED                                                                             \
+    "--file, --loud, --down, --wait, --count-of-many and --tree. `tram try --help` explains "      \
+    "them\n"
+
 static void args__what_is_wrong_is_said(void **state)
 {
     (void)state;
     refused("try", "tram try: NAME: which?\n");
     refused("try a b c", "tram try: c: too many\n");
-    refused("try a --lou", "tram try: there is no option '--lou'; `tram try --help` lists them\n");
-    refused("try a --file,",
-            "tram try: there is no option '--file,'; `tram try --help` lists them\n");
-    refused("try a --", "tram try: there is no option '--'; `tram try --help` lists them\n");
+    refused("try a --lou",
+            "tram try: there is no option '--lou'; did you mean --loud? There are " OPTIONS_LISTED);
+    refused(
+        "try a --file,",
+        "tram try: there is no option '--file,'; did you mean --file? There are " OPTIONS_LISTED);
+    refused("try a --", "tram try: there is no option '--'; there are " OPTIONS_LISTED);
     refused("try a --file", "tram try: --file: it needs a file\n");
     refused("try a -c", "tram try: -c: it needs a file\n");
     refused("try a --down x --down y --down z", "tram try: --down: it needs fewer\n");
-    refused("try a --tree elm", "tram try: --tree: the trees are: oak, fir\n");
+    refused("try a --tree elm", "tram try: --tree: the trees are: oak, fir, not 'elm'\n");
+    refused("try a --tree oka",
+            "tram try: --tree: the trees are: oak, fir, not 'oka'; did you mean oak?\n");
     refused("try a --tree", "tram try: --tree: the trees are: oak, fir\n");
     static const char *const bad[] = {"0", "3601", "-1", "+1", "1x", "x", "99999999999999999999"};
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -129,7 +137,7 @@ static void args__what_is_wrong_is_said(void **state)
         refused(line, text);
     }
     words_wanted = false;
-    refused("try a", "tram try: there is no option 'a'; `tram try --help` lists them\n");
+    refused("try a", "tram try: there is no option 'a'; there are " OPTIONS_LISTED);
 }
 
 static void args__after_dashes_all_are_words(void **state)

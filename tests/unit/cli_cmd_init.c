@@ -126,12 +126,12 @@ static void cmd_init__refuses_what_does_not_exist(void **state)
 {
     (void)state;
     command("init --help", CMD_DONE, "usage: tram init [FILE]");
-    command("init --grups 3", CMD_USAGE, "no option '--grups'");
+    command("init --grups 3", CMD_USAGE, "no option '--grups'; did you mean --groups? There are");
     command("init --groups 1025", CMD_USAGE, "from 1 to 1024, not '1025'");
     command("init --groups", CMD_USAGE, "--groups needs a whole number");
     command("init --replicas 10", CMD_USAGE, "from 1 to 9");
     command("init --replicas 3 --hosts 2", CMD_USAGE, "3 replicas on 2 hosts");
-    command("init --tree oak", CMD_USAGE, "the trees are: base, breadth, depth");
+    command("init --tree oak", CMD_USAGE, "the trees are: base, breadth, depth, not 'oak'");
     command("init --tree", CMD_USAGE, "--tree");
     command("init --transport ip", CMD_USAGE, "shm, tcp, verbs");
     command("init --protocol", CMD_USAGE, "tree, genuine");
@@ -161,7 +161,8 @@ static void conf__check_only_tells_what_the_file_has(void **state)
     fputs("transport: shm\nhost: []\n", f);
     fclose(f);
     assert_int_equal(cli_run(check_only, wrong), CMD_FAILED);
-    assert_string_equal(output, "a.yaml:2: the file has no key 'host'; did you mean hosts?\n");
+    assert_string_equal(output, "a.yaml:2: the file has no key 'host'; did you mean hosts? "
+                                "tram-cluster(5) has them all\n");
     assert_int_equal(cli_run(check_only, missing), CMD_USAGE);
 }
 

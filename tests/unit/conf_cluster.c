@@ -607,7 +607,7 @@ static void cluster__refuses_an_unknown_parent(void **state)
 {
     (void)state;
     refused(HOSTS GROUPS "  - name: g3\n    replicas: [h1]\n    parent: g9\n", 10,
-            "parent of group 'g3' is 'g9'", "no group", "like g1", NULL);
+            "parent of group 'g3' is 'g9'", "no group", "there are g1, g2 and g3", NULL);
 }
 
 /* ---- mistakes: replicas ---- */
@@ -625,7 +625,7 @@ static void cluster__refuses_a_replica_on_an_unknown_host(void **state)
 {
     (void)state;
     refused(HOSTS "groups:\n- name: g1\n  replicas:\n  - h1\n  - h7\n", 9, "group 'g1'", "'h7'",
-            "no host", "the hosts are h1, h2, h3", NULL);
+            "no host", "there are h1, h2 and h3", NULL);
     refused(HOSTS "  - {name: h4}\n  - {name: h5}\n  - {name: h6}\ngroups:\n"
                   "- {name: g1, replicas: [h0]}\n",
             9, "h1, h2, h3, h4 and 2 more", NULL);
