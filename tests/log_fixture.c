@@ -66,6 +66,13 @@ static void make_history(struct group_replica *p, const struct entry *e)
     c->done_count++;
 }
 
+static bool machine_ready(void *ctx, const struct entry *e)
+{
+    const struct group_replica *p = ctx;
+    (void)e;
+    return !p->stalled;
+}
+
 static void machine_apply(void *ctx, const struct entry *e)
 {
     struct group_replica *p = ctx;
@@ -100,6 +107,7 @@ static void machine_load_close(void *ctx)
 
 static const struct log_machine machine = {
     .apply = machine_apply,
+    .ready = machine_ready,
     .observe = machine_observe,
     .save_open = ledger_save_open,
     .save_read = ledger_save_read,

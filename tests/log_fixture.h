@@ -60,6 +60,7 @@ struct group_replica {
     struct log *log; /* NULL while down */
     uint64_t noops;  /* entries seen that had no effect, in this life */
     bool held;
+    bool stalled; /* it runs, and its machine takes no message */
 };
 
 /* A message as it was sent. */

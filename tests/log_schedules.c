@@ -789,6 +789,103 @@ const char *left_behind(uint32_t n)
     return group_close(g);
 }
 
+/* ---- 17b: a minority that hangs ---- */
+
+/* Closed-loop traffic, one message every pause_ns; returns the time that messages took beyond what they take in a
+ * healthy group. */
+static uint64_t traffic_held_up(struct group *g, uint32_t count, uint64_t pause_ns)
+{
+    uint64_t held_up = 0;
+    for (uint32_t i = 0; i < count && !group_failed(g); i++) {
+        uint64_t start = group_now(g);
+        traffic(g, 0, 1, 100);
+        uint64_t took = group_now(g) - start;
+        held_up += took > GROUP_HEARTBEAT_NS ? took : 0;
+        group_run(g, pause_ns);
+    }
+    return held_up;
+}
+
+/* Some followers hang for as long as the log goes round many times, and their memory takes what is written to it.
+ * They hold up the others once, for detach_ns at most, are detached once, stay so while they hang, and are back
+ * when they go on. */
+const char *hung_minority(uint32_t n, uint32_t hung, uint64_t pause_ns, bool owner_answers)
+{
+    struct group *g = serving(&(struct group_options){
+        .replicas = n, .clients = 1, .seed = 1, .owner_answers = owner_answers});
+    for (uint32_t q = n - hung; q < n; q++)
+        group_hold(g, q, true);
+    uint64_t held_up = traffic_held_up(g, 100, pause_ns);
+    GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
+    GROUP_MUST(g, "a hang costs once", group_stats(g, 0).shed <= hung);
+    GROUP_MUST(g, "detached", group_stats(g, 0).live == n - hung);
+    for (uint32_t q = n - hung; q < n; q++)
+        GROUP_MUST(g, "detached", group_stats(g, 0).detached_ns[q] != 0);
+
+    for (uint32_t q = n - hung; q < n; q++)
+        group_hold(g, q, false);
+    GROUP_WAIT(g, group_stats(g, 0).live == n, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    for (uint32_t q = n - hung; q < n; q++)
+        GROUP_MUST(g, "attached", group_stats(g, 0).detached_ns[q] == 0);
+    return group_close(g);
+}
+
+/* The same with a follower that runs, and whose machine takes nothing. A heartbeat alone is no reason to wait for it
+ * again, a snapshot is; but not often. */
+const char *stalled_follower(uint32_t n, uint32_t messages, uint64_t pause_ns)
+{
+    struct group *g = serving_of(n, 1);
+    g->replica[n - 1].stalled = true;
+    uint64_t begun = group_now(g), held_up = traffic_held_up(g, messages, pause_ns);
+    GROUP_MUST(g, "a hang costs little", held_up <= (group_now(g) - begun) / 8);
+    GROUP_MUST(g, "a hang costs once",
+               group_stats(g, 0).shed <= 1 + group_stats(g, n - 1).snapshots_loaded);
+    g->replica[n - 1].stalled = false;
+    GROUP_WAIT(g, group_stats(g, 0).live == n, 100 * GROUP_DETACH_NS);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* A replica hangs while it takes a snapshot, for which the log is held: that too costs once. */
+const char *hung_loading(uint32_t n, uint64_t pause_ns)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = n, .clients = 1, .seed = 1, .snap_pad = 20000});
+    uint32_t slow = n - 1;
+    group_hold(g, slow, true);
+    traffic(g, 0, 40, 200);
+    group_hold(g, slow, false);
+    GROUP_WAIT(g, group_stats(g, slow).behind, GROUP_ELECT_NS);
+    group_run(g, 3 * US);
+    GROUP_SETUP(g, group_stats(g, slow).behind);
+    group_hold(g, slow, true);
+    uint64_t held_up = traffic_held_up(g, 100, pause_ns);
+    GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
+    group_hold(g, slow, false);
+    GROUP_WAIT(g, group_stats(g, 0).live == n, 2 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* The same with a leader that hangs. Its successor finds its memory in order, and must not wait for it either. */
+const char *hung_leader(uint32_t n, uint64_t pause_ns)
+{
+    struct group *g = serving_of(n, 1);
+    group_hold(g, 0, true);
+    GROUP_WAIT(g, group_leader(g) > 0 && group_leader(g) < n, GROUP_ELECT_NS);
+    traffic(g, 0, 1, 200);
+    uint32_t leader = group_leader(g);
+    uint64_t held_up = traffic_held_up(g, 100, pause_ns);
+    GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
+    GROUP_MUST(g, "detached", group_stats(g, leader).shed == 1);
+    GROUP_MUST(g, "detached", group_stats(g, leader).live == n - 1);
+    group_hold(g, 0, false);
+    GROUP_WAIT(g, group_stats(g, leader).live == n, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
 /* The same for a follower that dies, with or without its memory, and comes back as a new life in
  * the middle of traffic: rows and writes of the old life do no harm, and it votes again in the end.
  * */

@@ -65,6 +65,8 @@ void log_step_down(struct log *l, bool failed)
             mem_flow_close(l->mem, &p->flow);
         p->phase = PEER_DOWN;
         p->hold = UINT64_MAX;
+        p->detached_ns = 0;
+        p->detaches = 0;
     }
     if (PLANTED(failed_cursor) && l->state == LOG_SYNC)
         l->applied = max_u64(l->applied, l->chain_end);
@@ -685,6 +687,8 @@ void log_stats(const struct log *l, struct log_stats *s)
     s->live = 0;
     for (uint32_t q = 0; q < l->n; q++)
         s->live += l->peer[q].phase == PEER_LIVE;
+    for (uint32_t q = 0; q < l->n; q++)
+        s->detached_ns[q] = l->peer[q].detached_ns;
 }
 
 bool log_note(struct log *l, const void *payload, uint32_t bytes)

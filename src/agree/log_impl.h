@@ -1,5 +1,5 @@
 /* The inside of a log. Files: log.c opens, steps and applies; log_recover.c becomes leader
- * (protocols F1, F2); log_lead.c leads (F3, F4, F6); log_source.c takes from the sources;
+ * (protocols F1, F2); log_lead.c leads (F3, F4); log_room.c detaches who is in the way (F6); log_source.c takes from the sources;
  * log_snap.c moves snapshots (F8). */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
@@ -48,6 +48,12 @@ struct peer {
     uint64_t kept; /* what stood there below this was ours already: the guard never goes under it */
     uint64_t commit_sent; /* LOG_COMMIT as last written there */
     uint64_t unasked_ns;  /* since when it has writes that we have not asked to hear of; 0: none */
+
+    uint64_t stuck_ns;      /* since when it is in the way of all others; 0: it is not */
+    uint64_t stuck_at;      /* what it needs next, then */
+    uint64_t detached_ns;   /* since when it is detached; 0: it is not */
+    uint64_t detached_beat; /* ROW_BEAT then: while it is that, the replica hangs */
+    uint32_t detaches;      /* in this leadership, if it was never well in between */
 
     uint64_t hold;       /* position it needs kept because its snapshot ends there; or UINT64_MAX */
     uint64_t snap_id;    /* transfer to it under way; 0: none */
@@ -153,8 +159,7 @@ struct log {
     bool at_rest;     /* leader: there was nothing to do, and is not until a source writes */
     uint64_t look_ns; /* when to look at everything all the same */
 
-    uint64_t stuck_ns; /* leader: since when there has been no room; 0: there is */
-    uint32_t stuck_rank;
+    bool stuck; /* leader: when it last looked there was no room */
 
     uint32_t follow;        /* writer of the lane last applied from */
     uint64_t follow_ballot; /* its run then */
@@ -269,8 +274,6 @@ void lead_sync_peer(struct log *, uint32_t rank);
 int lead_post(struct log *);
 int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);
-void lead_note_stuck(struct log *, uint32_t who);
-uint64_t lead_room_end(const struct log *, uint32_t *who);
 uint64_t lead_ask_due_ns(const struct log *, const struct peer *);
 void lead_send_batch(struct log *, uint64_t end);
 unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
@@ -278,6 +281,21 @@ unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 bool lead_row_is_new(const struct log *, uint32_t rank);
+
+/* log_room.c */
+
+/* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to apply is
+ * overwritten. */
+uint64_t room_end(const struct log *);
+
+/* There is no room up to `end`: notes who is in the way, and detaches whoever is for too long. */
+void room_missing(struct log *, uint64_t end);
+void room_found(struct log *);
+
+/* The replica was detached, and has shown no sign of life since or was so too often; */
+bool room_keeps_out(const struct log *, uint32_t rank);
+/* or it runs, and has not yet applied what it was told of before. */
+bool room_awaits_apply(const struct log *, uint32_t rank);
 
 /* log_source.c */
 void sources_init(struct log *);

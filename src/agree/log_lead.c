@@ -61,6 +61,7 @@ static uint64_t row_applied(const struct log *l, uint32_t rank)
 static void peer_live(struct log *l, uint32_t rank)
 {
     l->peer[rank].phase = PEER_LIVE;
+    l->peer[rank].detached_ns = 0;
     if (l->snap_to != rank)
         l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
 }
@@ -263,7 +264,7 @@ void lead_sync_own(struct log *l)
         l->applied += entry_size(entry_at(l->chain + (l->applied - l->chain_base))->bytes);
     for (uint32_t q = 0; q < l->n; q++)
         l->join_asked[q] = 0;
-    l->stuck_ns = 0;
+    room_found(l);
     l->tail_max = max_u64(l->tail_max, l->chain_end);
     log_set_deadline(l);
     l->serving = false;
@@ -297,12 +298,16 @@ void lead_sync_peer(struct log *l, uint32_t rank)
         p->next = l->tail;
         return;
     }
+    if (room_keeps_out(l, rank))
+        return;
     if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank)) {
         /* By snapshot first; unless its row, which it repeats when it sees that we lead, says more. */
         if (!lead_row_is_new(l, rank))
             mem_bell_later(l->mem, l->opt.nodes[rank]);
         return;
     }
+    if (room_awaits_apply(l, rank))
+        return;
     if (run_continues(head, applied)) {
         uint64_t from = read_from(head, applied);
         if (head[LOG_GUARD] > from && head[LOG_GUARD] - from <= l->opt.log_bytes) {
@@ -401,73 +406,10 @@ unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uin
     return e->payload;
 }
 
-/* Up to where the log may grow: nothing that a replica in the write set, or any quorum, has still to
- * apply is overwritten. *who is the replica that holds it up. */
-uint64_t lead_room_end(const struct log *l, uint32_t *who)
-{
-    uint64_t sorted[LOG_REPLICAS_MAX];
-    uint32_t count = 0;
-    uint64_t least = l->applied;
-    *who = l->me;
-    for (uint32_t q = 0; q < l->n; q++) {
-        const struct peer *p = &l->peer[q];
-        bool has_state = row_word(l, q, ROW_FLAGS) == 0;
-        uint64_t applied = q == l->me ? l->applied : row_word(l, q, ROW_APPLIED);
-        uint64_t needs = p->hold;
-        if (p->phase == PEER_LIVE && has_state)
-            needs = min_u64(needs, applied);
-        if (needs < least) {
-            least = needs;
-            *who = q;
-        }
-        if (has_state && (q == l->me || !mem_dead(l->mem, l->opt.nodes[q]))) {
-            uint32_t i = count++;
-            for (; i > 0 && sorted[i - 1] < applied; i--)
-                sorted[i] = sorted[i - 1];
-            sorted[i] = applied;
-        }
-    }
-    if (PLANTED(overrun))
-        least = l->applied;
-    else
-        least = min_u64(least, count >= l->quorum ? sorted[l->quorum - 1] : l->base);
-    return least + l->opt.log_bytes - 2 * l->put_max;
-}
-
-/* A replica that is in the way for too long is written to no more, if a quorum remains. It
- * comes back through a snapshot. */
-void lead_note_stuck(struct log *l, uint32_t who)
-{
-    if (l->stuck_ns == 0 || l->stuck_rank != who) {
-        l->stuck_ns = l->now_ns ? l->now_ns : 1;
-        l->stuck_rank = who;
-        return;
-    }
-    /* The dead will not apply anything any more, and come back through a snapshot anyway. */
-    bool dead = who != l->me && mem_dead(l->mem, l->opt.nodes[who]);
-    if ((l->now_ns - l->stuck_ns < l->opt.detach_ns && !dead) || who == l->me)
-        return;
-    struct peer *p = &l->peer[who];
-    p->hold = UINT64_MAX;
-    if (l->snap_to == who)
-        snap_abort(l);
-    uint32_t live = 0;
-    for (uint32_t q = 0; q < l->n; q++)
-        live += l->peer[q].phase == PEER_LIVE;
-    l->stuck_ns = 0;
-    if (p->phase == PEER_LIVE && live > l->quorum) {
-        mem_flow_close(l->mem, &p->flow);
-        p->phase = PEER_DOWN;
-        p->retry_ns = l->now_ns + l->opt.detach_ns;
-        l->stats.shed++;
-    }
-}
-
 bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint32_t bytes)
 {
-    uint32_t who;
     uint64_t end = l->tail + entry_size(bytes);
-    if (kind != ENTRY_START && end > lead_room_end(l, &who))
+    if (kind != ENTRY_START && end > room_end(l))
         return false;
     unsigned char *to = lead_fill(l, l->tail, SOURCE_LOG, kind, bytes);
     if (bytes > 0)
@@ -563,6 +505,8 @@ static int peers_settle(struct log *l)
                 p->phase = PEER_RAISE;
                 p->raised = 0;
             }
+        } else if (p->phase == PEER_DOWN && room_keeps_out(l, q)) {
+            continue;
         } else if (p->phase != PEER_COMPARE) {
             work += peer_step(l, q);
             if (l->state == LOG_FOLLOWER)

@@ -88,7 +88,8 @@ static bool wants_snapshot(struct log *l, uint32_t q)
     bool stale = p->phase == PEER_READY && lead_row_is_new(l, q) && lead_too_old(l, q);
     if (q == l->me || !(flags & ROW_BEHIND || stale) || p->open.status != MEM_DONE)
         return false;
-    if (oracle_silent(&l->oracle, q, l->now_ns) || mem_dead(l->mem, l->opt.nodes[q]))
+    if (oracle_silent(&l->oracle, q, l->now_ns) || mem_dead(l->mem, l->opt.nodes[q]) ||
+        room_keeps_out(l, q))
         return false;
     if (p->phase == PEER_LIVE && l->applied < p->start)
         return false; /* it could not go on from there */

@@ -87,13 +87,12 @@ struct fill {
 
 static bool fits(struct log *l, struct fill *b, uint64_t size)
 {
-    uint32_t who = l->me;
     if (b->room_end == UINT64_MAX) {
-        b->room_end = lead_room_end(l, &who);
+        b->room_end = room_end(l);
         if (b->end + size > b->room_end)
-            lead_note_stuck(l, who);
-        else
-            l->stuck_ns = 0;
+            room_missing(l, b->end + size);
+        else if (l->stuck)
+            room_found(l);
     }
     return b->end + size <= b->room_end && b->end + size <= b->window_end &&
            (b->end == l->tail || b->end + size <= b->batch_end);

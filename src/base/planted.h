@@ -31,6 +31,7 @@
     X(amnesia_votes, "F8", log, "a replica that lost its memory promises at once")                 \
     X(early_serve, "F2", log, "a leader serves before its start marker is committed")              \
     X(overrun, "F6", log, "a log position is reused before every attached replica has applied it") \
+    X(hung_again, "F6", log, "a replica that was detached is written to again while it hangs")     \
     X(snap_no_sources, "F8", log, "a snapshot leaves out what was taken from the sources")         \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
     X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \

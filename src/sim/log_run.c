@@ -3,6 +3,7 @@
 #include "agree/lanes.h"
 #include "base/hash.h"
 #include "sim/fleet.h"
+#include "sim/hang.h"
 #include "sim/log_check.h"
 
 #include <stdlib.h>
@@ -15,6 +16,9 @@ enum {
     REGION = 7,
     CHECK_LANES_EVERY = 64, /* steps of a replica between two looks at its memory */
     LIVENESS_MS = 20,
+    HANG_US = 1000, /* that a hang may cost, besides what is drawn */
+    PROMPT_US = 50, /* a message that takes no longer was not held up */
+    PAUSE_US_MAX = 100,
 };
 
 struct run;
@@ -31,7 +35,10 @@ struct client {
     struct feed *feed;
     uint64_t sent; /* messages */
     uint64_t quota;
-    uint64_t end; /* of the stream */
+    uint64_t end;      /* of the stream */
+    uint64_t asked_ns; /* while hosts hang: when the message under way was sent; 0: there is none */
+    uint64_t next_ns;  /* when the next one is */
+    uint64_t waited_ns; /* for messages that took too long */
 };
 
 struct run {
@@ -45,6 +52,8 @@ struct run {
     struct log_options log_opt;
     uint64_t snap_pad;
     uint64_t safety_end_ns;
+    bool hang;         /* some hosts hang; clients send one message after the other, */
+    uint64_t pause_ns; /* with so much time between them */
 };
 
 /* ---- the machine ---- */
@@ -209,6 +218,21 @@ static void client_send(struct run *r, struct client *c)
     feed_flush(c->feed);
 }
 
+static void client_waits(struct run *r, struct client *c, uint64_t now_ns)
+{
+    if (c->asked_ns != 0 && feed_taken(c->feed) == c->end) {
+        uint64_t took = now_ns - c->asked_ns;
+        c->waited_ns += took > PROMPT_US * RUN_US ? took : 0;
+        c->asked_ns = 0;
+        c->next_ns = now_ns + r->pause_ns;
+    }
+    if (c->asked_ns != 0 || now_ns < c->next_ns)
+        return;
+    c->quota = c->sent + 1;
+    client_send(r, c);
+    c->asked_ns = now_ns;
+}
+
 static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
 {
     struct run *r = n->fleet->ctx;
@@ -216,7 +240,9 @@ static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
     mem_poll(n->mem);
     feed_step(c->feed, now_ns);
     check_ack(&r->check, c->source, feed_taken(c->feed));
-    if (rng_below(&r->fleet.rng, 3) == 0)
+    if (r->hang)
+        client_waits(r, c, now_ns);
+    else if (rng_below(&r->fleet.rng, 3) == 0)
         client_send(r, c);
     mem_poll(n->mem);
     return UINT64_MAX;
@@ -334,6 +360,43 @@ static void stuck(void *ctx)
                    (unsigned long long)r->check.history_count, text);
 }
 
+/* ---- hosts that hang ---- */
+
+static void hang_begins(void *ctx)
+{
+    struct run *r = ctx;
+    r->hang = true;
+    r->pause_ns = rng_below(&r->fleet.rng, PAUSE_US_MAX * RUN_US);
+}
+
+static void hang_ends(void *ctx)
+{
+    struct run *r = ctx;
+    r->hang = false;
+}
+
+static uint64_t waited_ns(const void *ctx)
+{
+    const struct run *r = ctx;
+    uint64_t longest = 0;
+    for (uint32_t s = 0; s < r->fleet.clients; s++) {
+        const struct client *c = &r->client[s];
+        uint64_t now = c->feed && c->asked_ns ? sim_now(r->fleet.sim) - c->asked_ns : 0;
+        uint64_t waited = c->waited_ns + (now > PROMPT_US * RUN_US ? now : 0);
+        longest = waited > longest ? waited : longest;
+    }
+    return longest;
+}
+
+static void hang_is_late(void *ctx, uint64_t waited)
+{
+    struct run *r = ctx;
+    char text[RUN_TEXT_BYTES - 60] = "";
+    fleet_describe(&r->fleet, delivered, text, sizeof(text));
+    check_violated(&r->check, "a hang costs once", 0, "a client waited %llu us:%s",
+                   (unsigned long long)(waited / RUN_US), text);
+}
+
 static void start_all(struct run *r)
 {
     struct fleet *f = &r->fleet;
@@ -370,12 +433,22 @@ void run_log(const struct run_options *opt, struct run_result *result)
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);
     sim_on_landing(r->fleet.sim, landing, r);
     start_all(r);
+    /* A leader is suspected and replaced, connections end, followers are detached: each once, or twice by bad luck. */
+    struct hang_calls hang = {
+        .bound_ns = HANG_US * RUN_US +
+                    2 * (r->log_opt.suspect_ns + r->log_opt.detach_ns + so.lost_after_ns),
+        .begin = hang_begins,
+        .end = hang_ends,
+        .waited_ns = waited_ns,
+        .late = hang_is_late,
+    };
     run_fleet(&r->fleet, result,
               &(struct run_calls){.safety_end_ns = r->safety_end_ns,
                                   .liveness_ns = LIVENESS_MS * UINT64_C(1000000),
                                   .calm = calm,
                                   .all_delivered = all_delivered,
                                   .stuck = stuck,
+                                  .hang = &hang,
                                   .ctx = r});
     result->messages = r->check.history_count;
     check_fini(&r->check);

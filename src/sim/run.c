@@ -2,9 +2,11 @@
 
 #include "base/hash.h"
 #include "base/planted.h"
+#include "sim/hang.h"
 
 enum {
     LOOK_EVERY = 256, /* events between two looks at whether all is delivered */
+    HANGS_ONE_IN = 8, /* runs that have a phase of it */
     LINKS_STREAM = 7,
 };
 
@@ -59,13 +61,9 @@ void run_draw_times(struct rng *g, uint64_t *suspect_ns, uint64_t *stagger_ns, u
     *detach_ns = rng_range(g, 50 * RUN_US, 300 * RUN_US);
 }
 
-static void phases(struct fleet *f, struct run_result *r, const struct run_calls *c)
+/* Everything outstanding must be delivered. */
+static void liveness(struct fleet *f, struct run_result *r, const struct run_calls *c)
 {
-    while (r->property == NULL && sim_now(f->sim) < c->safety_end_ns && sim_step(f->sim))
-        ;
-    chaos_end(&f->chaos, fleet_spare);
-    if (c->calm)
-        c->calm(c->ctx);
     uint64_t end = sim_now(f->sim) + c->liveness_ns;
     bool delivered = false;
     for (uint64_t i = 0; r->property == NULL && sim_step(f->sim); i++) {
@@ -76,6 +74,19 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
     }
     if (r->property == NULL && !delivered)
         c->stuck(c->ctx);
+}
+
+static void phases(struct fleet *f, struct run_result *r, const struct run_calls *c)
+{
+    while (r->property == NULL && sim_now(f->sim) < c->safety_end_ns && sim_step(f->sim))
+        ;
+    chaos_end(&f->chaos, fleet_spare);
+    if (c->calm)
+        c->calm(c->ctx);
+    liveness(f, r, c);
+    if (r->property == NULL && c->hang && rng_below(&f->rng, HANGS_ONE_IN) == 0 &&
+        hang_phase(f, r, c->hang, c->ctx))
+        liveness(f, r, c);
 }
 
 void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)

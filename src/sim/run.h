@@ -57,6 +57,8 @@ void run_draw_memory(const struct run_options *, struct rng *, struct sim_option
 /* Draws the time-outs of replicas, in this order. */
 void run_draw_times(struct rng *, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns);
 
+struct hang_calls;
+
 /* What a run says of itself. */
 struct run_calls {
     uint64_t safety_end_ns;
@@ -64,6 +66,8 @@ struct run_calls {
     void (*calm)(void *ctx); /* the faults have stopped; may be NULL */
     bool (*all_delivered)(const void *ctx);
     void (*stuck)(void *ctx); /* to note a violation of liveness */
+    const struct hang_calls
+        *hang; /* of a phase in which hosts hang (hang.h); NULL: there is none */
     void *ctx;
 };
 

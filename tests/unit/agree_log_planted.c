@@ -129,6 +129,15 @@ static void log__finds_F6_overrun(void **state)
     FINDS(overrun, left_behind(3), "committed equals decided");
 }
 
+static void log__finds_F6_hung_again(void **state)
+{
+    (void)state;
+    FINDS(hung_again, hung_minority(3, 1, 120000, false), "a hang costs once");
+    FINDS(hung_again, hung_minority(5, 2, 120000, false), "a hang costs once");
+    FINDS(hung_again, hung_leader(3, 120000), "a hang costs once");
+    FINDS(hung_again, stalled_follower(3, 30, 300000), "a hang costs once");
+}
+
 static void log__finds_F8_amnesia_votes(void **state)
 {
     (void)state;
@@ -169,6 +178,7 @@ int main(void)
         cmocka_unit_test(log__finds_F2_no_restamp),
         cmocka_unit_test(log__finds_F3_quorum_f),
         cmocka_unit_test(log__finds_F6_overrun),
+        cmocka_unit_test(log__finds_F6_hung_again),
         cmocka_unit_test(log__finds_F8_amnesia_votes),
         cmocka_unit_test(log__finds_F8_snap_no_sources),
         cmocka_unit_test(log__finds_P2_retract_decided),

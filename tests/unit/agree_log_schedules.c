@@ -127,6 +127,50 @@ static void log__left_behind_comes_back_by_snapshot(void **state)
     HOLDS(left_behind(5));
 }
 
+/* How often messages come matters: what was detached a moment ago may not be too far behind yet to be attached again. */
+static const uint64_t pauses_ns[] = {0, 10000, 60000, 120000};
+enum { PAUSES = sizeof(pauses_ns) / sizeof(pauses_ns[0]) };
+
+static void log__hung_minority_holds_up_the_others_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PAUSES; i++)
+        for (int answers = 0; answers < 2; answers++) {
+            HOLDS(hung_minority(3, 1, pauses_ns[i], answers));
+            HOLDS(hung_minority(5, 1, pauses_ns[i], answers));
+            HOLDS(hung_minority(5, 2, pauses_ns[i], answers));
+            HOLDS(hung_minority(7, 3, pauses_ns[i], answers));
+        }
+}
+
+static void log__hung_leader_holds_up_its_successor_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PAUSES; i++) {
+        HOLDS(hung_leader(3, pauses_ns[i]));
+        HOLDS(hung_leader(5, pauses_ns[i]));
+    }
+}
+
+static void log__stalled_follower_holds_up_the_others_seldom(void **state)
+{
+    (void)state;
+    HOLDS(stalled_follower(3, 3000, 0));
+    HOLDS(stalled_follower(3, 500, 10000));
+    HOLDS(stalled_follower(5, 200, 60000));
+    HOLDS(stalled_follower(5, 200, 120000));
+    HOLDS(stalled_follower(3, 30, 300000));
+}
+
+static void log__hang_in_a_snapshot_holds_up_the_others_once(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PAUSES; i++) {
+        HOLDS(hung_loading(3, pauses_ns[i]));
+        HOLDS(hung_loading(5, pauses_ns[i]));
+    }
+}
+
 static void log__new_life_comes_back_by_snapshot(void **state)
 {
     (void)state;
@@ -246,6 +290,10 @@ int main(void)
         cmocka_unit_test(log__where_a_run_begins_is_decided),
         cmocka_unit_test(log__what_is_decided_and_forgotten_comes_back),
         cmocka_unit_test(log__left_behind_comes_back_by_snapshot),
+        cmocka_unit_test(log__hung_minority_holds_up_the_others_once),
+        cmocka_unit_test(log__hung_leader_holds_up_its_successor_once),
+        cmocka_unit_test(log__stalled_follower_holds_up_the_others_seldom),
+        cmocka_unit_test(log__hang_in_a_snapshot_holds_up_the_others_once),
         cmocka_unit_test(log__new_life_comes_back_by_snapshot),
         cmocka_unit_test(log__amnesia_grants_nothing),
         cmocka_unit_test(log__leader_from_snapshot_goes_on_where_the_old_one_was),

@@ -1,0 +1,131 @@
+/* Room in the log, and who is in the way of it (protocols F6).
+ *
+ * A position is used again when every replica that is written to has applied it, and a quorum of those that live.
+ * A replica that holds that up for detach_ns, or whom nobody hears any more, is *detached*: written to no more, if a
+ * quorum remains without it. It must show that it runs before it is written to again: its heartbeat has moved, and
+ * it has applied all that it was told of. Its memory alone is no sign of life: on shared memory that of a process
+ * that hangs takes every write and answers every raise, and would fill up again at once. One that is detached again and
+ * again waits twice as long each time, so that whatever is wrong with it costs the others little. */
+#include "agree/log_impl.h"
+
+enum { DETACHES_MAX = 6 }; /* that double the time until a replica may come back */
+
+/* The first position that the replica still needs; UINT64_MAX: none. */
+static uint64_t needs_from(const struct log *l, uint32_t rank)
+{
+    const struct peer *p = &l->peer[rank];
+    if (rank == l->me)
+        return l->applied;
+    if (p->phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0)
+        return min_u64(p->hold, row_word(l, rank, ROW_APPLIED));
+    return p->hold;
+}
+
+/* How far a quorum of those that live and have a state has applied the log. */
+static uint64_t quorum_applied(const struct log *l)
+{
+    uint64_t sorted[LOG_REPLICAS_MAX];
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < l->n; q++) {
+        uint64_t applied = q == l->me ? l->applied : row_word(l, q, ROW_APPLIED);
+        if (row_word(l, q, ROW_FLAGS) != 0 || (q != l->me && mem_dead(l->mem, l->opt.nodes[q])))
+            continue;
+        uint32_t i = count++;
+        for (; i > 0 && sorted[i - 1] < applied; i--)
+            sorted[i] = sorted[i - 1];
+        sorted[i] = applied;
+    }
+    return count >= l->quorum ? sorted[l->quorum - 1] : l->base;
+}
+
+/* Up to where the log may grow if what is before `from` is not needed any more. */
+static uint64_t end_from(const struct log *l, uint64_t from)
+{
+    return from + l->opt.log_bytes - 2 * l->put_max;
+}
+
+uint64_t room_end(const struct log *l)
+{
+    uint64_t least = l->applied;
+    for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++)
+        least = min_u64(least, needs_from(l, q));
+    return end_from(l, PLANTED(overrun) ? least : min_u64(least, quorum_applied(l)));
+}
+
+/* ---- detaching ---- */
+
+static void detach(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    uint32_t live = 0;
+    p->hold = UINT64_MAX;
+    if (l->snap_to == rank)
+        snap_abort(l);
+    for (uint32_t q = 0; q < l->n; q++)
+        live += l->peer[q].phase == PEER_LIVE;
+    if (p->phase == PEER_LIVE) {
+        if (live <= l->quorum)
+            return;
+        mem_flow_close(l->mem, &p->flow);
+        p->phase = PEER_DOWN;
+        p->retry_ns = l->now_ns;
+        l->stats.shed++;
+    }
+    /* One that has read a whole ring since it was attached was well in between. */
+    if (row_word(l, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)
+        p->detaches = 0;
+    p->detaches += p->detaches < DETACHES_MAX;
+    p->detached_ns = l->now_ns;
+    p->detached_beat = row_word(l, rank, ROW_BEAT);
+}
+
+/* The dead and the silent will not apply anything soon. */
+static bool is_gone(const struct log *l, uint32_t rank)
+{
+    return mem_dead(l->mem, l->opt.nodes[rank]) ||
+           (oracle_silent(&l->oracle, rank, l->now_ns) && !PLANTED(hung_again));
+}
+
+void room_missing(struct log *l, uint64_t end)
+{
+    l->stuck = true;
+    for (uint32_t q = 0; q < l->n; q++) {
+        struct peer *p = &l->peer[q];
+        uint64_t needs = q == l->me ? UINT64_MAX : needs_from(l, q);
+        if (needs == UINT64_MAX || end_from(l, needs) >= end) {
+            p->stuck_ns = 0;
+        } else if (p->stuck_ns == 0 || needs != p->stuck_at) {
+            p->stuck_ns = l->now_ns;
+            p->stuck_at = needs;
+        } else if (l->now_ns - p->stuck_ns >= l->opt.detach_ns || is_gone(l, q)) {
+            p->stuck_ns = 0;
+            detach(l, q);
+        }
+    }
+}
+
+void room_found(struct log *l)
+{
+    l->stuck = false;
+    for (uint32_t q = 0; q < l->n; q++)
+        l->peer[q].stuck_ns = 0;
+}
+
+/* ---- coming back ---- */
+
+bool room_keeps_out(const struct log *l, uint32_t rank)
+{
+    const struct peer *p = &l->peer[rank];
+    if (p->detached_ns == 0 || PLANTED(hung_again))
+        return false;
+    return row_word(l, rank, ROW_BEAT) == p->detached_beat ||
+           l->now_ns - p->detached_ns < l->opt.detach_ns << (p->detaches - 1);
+}
+
+bool room_awaits_apply(const struct log *l, uint32_t rank)
+{
+    const struct peer *p = &l->peer[rank];
+    const uint64_t *head = p->head[l->me];
+    return p->detached_ns != 0 && head[LOG_RUN] == l->ballot &&
+           row_word(l, rank, ROW_APPLIED) < head[LOG_COMMIT] && !PLANTED(hung_again);
+}
