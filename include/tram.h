@@ -55,6 +55,24 @@ struct tram_error {
 /* The short text of a code. */
 TRAM_API const char *tram_code_text(int code);
 
+/* ---- log lines ---- */
+
+enum tram_log_level {
+    TRAM_LOG_INFO, /* what happens: connections, first leaders */
+    TRAM_LOG_WARNING, /* something is wrong, and work goes on: take-overs, detaches, refusals, slow callbacks */
+    TRAM_LOG_ERROR, /* something was given up */
+};
+
+/* Where lines for a person go. The library writes nothing by itself: without a log they are dropped. */
+struct tram_log {
+    /* Takes one line, without a newline. It comes from whichever thread uses the handle or, for a host or
+     * client on shared memory, from a thread of the library, so calls may overlap. It must not call the
+     * library, and a host waits for it. */
+    void (*line)(void *ctx, enum tram_log_level, const char *line);
+    void *ctx;
+    enum tram_log_level least; /* lines of lower levels are not made */
+};
+
 /* ---- the cluster ---- */
 
 struct tram_cluster;
@@ -71,6 +89,10 @@ TRAM_API void tram_cluster_free(struct tram_cluster *);
 /* Changes the cluster's name, and with it its runtime directory, so that two runs of one file do not
  * meet. Before anything is opened on it. */
 TRAM_API int tram_cluster_rename(struct tram_cluster *, const char *name, struct tram_error *);
+
+/* The log of all hosts and clients that are opened on the cluster from now on and have none in their
+ * options. */
+TRAM_API void tram_cluster_log(struct tram_cluster *, const struct tram_log *);
 
 TRAM_API uint32_t tram_cluster_groups(const struct tram_cluster *);
 TRAM_API uint32_t tram_cluster_hosts(const struct tram_cluster *);
@@ -115,6 +137,7 @@ struct tram_host_options {
     void *ctx;
     const char *trace_dir; /* write what is delivered there, for `tram check`; NULL: do not. A disk
                             * that is full later ends the trace, with a warning, not the host */
+    struct tram_log log;   /* zeroed: the cluster's */
 };
 
 struct tram_host;
@@ -163,6 +186,7 @@ struct tram_client_options {
     void (*reply)(void *ctx, uint64_t ticket, uint32_t group, const void *body, uint32_t bytes);
     void (*done)(void *ctx, uint64_t ticket);
     void *ctx;
+    struct tram_log log; /* zeroed: the cluster's */
 };
 
 struct tram_client;

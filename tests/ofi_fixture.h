@@ -92,7 +92,8 @@ static inline struct ofi_options ofi_fixture_options(const struct ofi_fixture *f
                                 .state = f->state,
                                 .linger_ns = 5000000,
                                 .silent_ns = 30000000000u,
-                                .read_back = f->read_back};
+                                .read_back = f->read_back,
+                                .say = say_stderr(SAY_WARN)};
 }
 
 static inline int ofi_fixture_open(const struct ofi_fixture *f, uint32_t self, struct mem **out,

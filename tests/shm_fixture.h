@@ -80,7 +80,8 @@ static inline void fixture_end(void)
 
 static inline struct shm_options fixture_options(unsigned self)
 {
-    return (struct shm_options){.dir = fixture_dir,
+    return (struct shm_options){.say = say_stderr(SAY_WARN),
+                                .dir = fixture_dir,
                                 .cluster = "test",
                                 .self = fixture_hosts[self],
                                 .hosts = fixture_hosts,

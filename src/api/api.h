@@ -3,6 +3,7 @@
 #define API_API_H
 
 #include "base/err.h"
+#include "base/say.h"
 #include "conf/cluster.h"
 #include "mcast/caster.h"
 #include "mcast/replica.h"
@@ -18,6 +19,7 @@ struct tram_cluster {
     struct mcast_group group[CLUSTER_GROUPS_MAX];
     struct mcast_sizes sizes;
     char key_path[512]; /* of the cluster's key; shm needs none */
+    struct tram_log log;
 };
 
 /* An error of the layers below as one of the API's: the text is copied. */
@@ -41,9 +43,9 @@ struct api_home {
 };
 
 /* Joins the cluster's memory as a host, or as a client in any place that is free. */
-int api_join_host(const struct tram_cluster *, uint32_t host, struct api_home *, struct mem **,
-                  struct err *);
-int api_join_client(const struct tram_cluster *, struct mem **, struct err *);
+int api_join_host(const struct tram_cluster *, uint32_t host, struct api_home *, const struct say *,
+                  struct mem **, struct err *);
+int api_join_client(const struct tram_cluster *, const struct say *, struct mem **, struct err *);
 
 /* After mem_close, or if joining has failed. */
 void api_home_close(struct api_home *);
@@ -58,11 +60,18 @@ int api_mem_limits(const struct tram_cluster *, struct mem *, struct err *);
 void api_mem_show(const struct tram_cluster *, struct mem *, const void *page, size_t bytes);
 
 /* For asking hosts of other machines what they show (mem/ofi.h, ofi_look). */
-int api_look_open(const struct tram_cluster *, struct mem **, struct err *);
+int api_look_open(const struct tram_cluster *, const struct say *, struct mem **, struct err *);
 
 /* Opens a trace file of that name in the directory. */
-int api_trace(const struct tram_cluster *, const char *dir, const char *name,
+int api_trace(const struct tram_cluster *, const char *dir, const char *name, const struct say *,
               struct trace_writer **, struct err *);
+
+/* Where a handle's lines go: to its own log if it was given one, else to its cluster's. *log is the handle's
+ * and stays in place. */
+struct say api_say(const struct tram_cluster *, struct tram_log *log);
+
+/* A log on stderr, for programs (base/say.h). */
+struct tram_log api_log_stderr(enum tram_log_level least);
 
 /* ---- clients elsewhere than on shared memory ---- */
 

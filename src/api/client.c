@@ -32,6 +32,7 @@ struct tram_client {
     struct caster *caster;
     uint32_t place;
     struct trace_writer *trace;
+    struct say say;                /* to opt.log, or the cluster's */
     struct call *call;             /* the one under way, if any */
     uint64_t finished;             /* messages */
     const struct api_world *world; /* NULL: shared memory */
@@ -102,7 +103,7 @@ static int caster_make(struct tram_client *c, struct err *e)
 
 static int open_all(struct tram_client *c, struct err *e)
 {
-    int rc = api_join_client(c->cluster, &c->mem, e);
+    int rc = api_join_client(c->cluster, &c->say, &c->mem, e);
     if (rc != 0)
         return rc;
     c->place = c->mem->self - c->cluster->sizes.client_node;
@@ -111,7 +112,7 @@ static int open_all(struct tram_client *c, struct err *e)
         return rc;
     char name[48];
     snprintf(name, sizeof(name), "client-%u-%u", c->place, c->mem->incarnation);
-    return api_trace(c->cluster, c->opt.trace_dir, name, &c->trace, e);
+    return api_trace(c->cluster, c->opt.trace_dir, name, &c->say, &c->trace, e);
 }
 
 int tram_client_open(const struct tram_cluster *cluster, const struct tram_client_options *o,
@@ -124,6 +125,7 @@ int tram_client_open(const struct tram_cluster *cluster, const struct tram_clien
     c->cluster = cluster;
     if (o)
         c->opt = *o;
+    c->say = api_say(cluster, &c->opt.log);
     int rc = open_all(c, &e);
     if (rc != 0) {
         tram_client_close(c);

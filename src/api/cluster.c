@@ -184,7 +184,7 @@ struct replica_options api_replica_options(const struct tram_cluster *c, uint16_
 }
 
 int api_trace(const struct tram_cluster *c, const char *dir, const char *name,
-              struct trace_writer **out, struct err *e)
+              const struct say *say, struct trace_writer **out, struct err *e)
 {
     const char *groups[CLUSTER_GROUPS_MAX], *hosts[CLUSTER_HOSTS_MAX];
     for (uint32_t g = 0; g < c->conf->groups; g++)
@@ -198,6 +198,42 @@ int api_trace(const struct tram_cluster *c, const char *dir, const char *name,
         .group_count = c->conf->groups,
         .hosts = hosts,
         .host_count = c->conf->hosts,
+        .say = *say,
     };
     return trace_open(out, &o, e);
+}
+
+void tram_cluster_log(struct tram_cluster *c, const struct tram_log *log)
+{
+    c->log = *log;
+}
+
+static void log_line(void *ctx, enum say_level level, const char *line)
+{
+    const struct tram_log *log = ctx;
+    log->line(log->ctx, (enum tram_log_level)level, line);
+}
+
+static void stderr_line(void *ctx, enum tram_log_level level, const char *line)
+{
+    const struct say out = say_stderr(SAY_INFO);
+    (void)ctx;
+    out.line(out.ctx, (enum say_level)level, line);
+}
+
+struct tram_log api_log_stderr(enum tram_log_level least)
+{
+    return (struct tram_log){.line = stderr_line, .least = least};
+}
+
+_Static_assert((int)TRAM_LOG_INFO == (int)SAY_INFO && (int)TRAM_LOG_WARNING == (int)SAY_WARN &&
+                   (int)TRAM_LOG_ERROR == (int)SAY_ERROR,
+               "one is cast to the other");
+
+struct say api_say(const struct tram_cluster *c, struct tram_log *log)
+{
+    if (log->line == NULL)
+        *log = c->log;
+    return (struct say){
+        .line = log->line ? log_line : NULL, .ctx = log, .least = (enum say_level)log->least};
 }

@@ -37,6 +37,8 @@ struct tram_host {
     uint32_t index;
     struct tram_machine machine;
     void *ctx;
+    struct tram_log log;
+    struct say say;
     struct api_home home;
     struct mem *mem;
     struct place *place;
@@ -193,7 +195,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         char name[2 * CLUSTER_NAME_BYTES + 8];
         snprintf(name, sizeof(name), "%s-%s", c->conf->group[group].name,
                  c->conf->host[h->index].name);
-        rc = api_trace(c, trace_dir, name, &p->trace, e);
+        rc = api_trace(c, trace_dir, name, &h->say, &p->trace, e);
         if (rc != 0)
             return rc;
         if (h->mem->incarnation == 0)
@@ -234,7 +236,7 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     const struct tram_cluster *c = h->cluster;
     int rc = check_descriptors(h, trace_dir, e);
     if (rc == 0)
-        rc = api_join_host(c, h->index, &h->home, &h->mem, e);
+        rc = api_join_host(c, h->index, &h->home, &h->say, &h->mem, e);
     if (rc != 0)
         return rc;
     static const enum host_wait waits[] = {
@@ -242,7 +244,8 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
         [CLUSTER_WAIT_SPIN] = HOST_SPIN,
         [CLUSTER_WAIT_SLEEP] = HOST_SLEEP,
     };
-    host_init(&h->loop, &(struct host_options){.mem = h->mem, .wait = waits[c->conf->wait]});
+    host_init(&h->loop,
+              &(struct host_options){.mem = h->mem, .wait = waits[c->conf->wait], .say = h->say});
     h->place = calloc(c->conf->groups, sizeof(*h->place));
     if (h->place == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
@@ -283,6 +286,8 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
     h->home = (struct api_home){.dir_fd = -1, .lock_fd = -1};
     h->machine = o->machine;
     h->ctx = o->ctx;
+    h->log = o->log;
+    h->say = api_say(c, &h->log);
     int rc = open_all(h, o->trace_dir, &e);
     if (rc != 0) {
         tram_host_close(h);

@@ -27,8 +27,8 @@ int api_directory(const struct tram_cluster *c, char *out, size_t bytes, struct 
 
 /* ---- shared memory ---- */
 
-static int shm_join(const struct tram_cluster *c, struct shm_node self, struct mem **out,
-                    struct err *e)
+static int shm_join(const struct tram_cluster *c, struct shm_node self, const struct say *say,
+                    struct mem **out, struct err *e)
 {
     struct shm_node hosts[CLUSTER_HOSTS_MAX];
     for (uint32_t h = 0; h < c->conf->hosts; h++)
@@ -39,17 +39,18 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self, struct m
         .self = self,
         .hosts = hosts,
         .hosts_count = c->conf->hosts,
+        .say = *say,
     };
     return shm_open_node(&o, out, e);
 }
 
-static int shm_join_at(const struct tram_cluster *c, uint32_t place, struct mem **out,
-                       struct err *e)
+static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struct say *say,
+                       struct mem **out, struct err *e)
 {
     char name[32];
     snprintf(name, sizeof(name), "client-%u", place);
     struct shm_node self = {.name = name, .node = c->sizes.client_node + place, .role = SHM_CLIENT};
-    int rc = shm_join(c, self, out, e);
+    int rc = shm_join(c, self, say, out, e);
     if (rc == 0 && (*out)->incarnation >= CASTER_LIVES_MAX) {
         mem_close(*out); /* no stream could begin there any more */
         *out = NULL;
@@ -60,16 +61,17 @@ static int shm_join_at(const struct tram_cluster *c, uint32_t place, struct mem 
 
 /* A place that no live process has: one of the first few, or the next free one from anywhere on, so that
  * thousands who come together do not all try the same. */
-static int shm_join_client(const struct tram_cluster *c, struct mem **out, struct err *e)
+static int shm_join_client(const struct tram_cluster *c, const struct say *say, struct mem **out,
+                           struct err *e)
 {
     const uint32_t places = c->sizes.clients;
     uint32_t first = places < PLACES_IN_ORDER ? places : PLACES_IN_ORDER;
     uint64_t from = clock_now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
     int rc = ERR_EXISTS;
     for (uint32_t i = 0; rc == ERR_EXISTS && i < first; i++)
-        rc = shm_join_at(c, i, out, e);
+        rc = shm_join_at(c, i, say, out, e);
     for (uint32_t i = 0; rc == ERR_EXISTS && i < places; i++)
-        rc = shm_join_at(c, (uint32_t)((from + i) % places), out, e);
+        rc = shm_join_at(c, (uint32_t)((from + i) % places), say, out, e);
     if (rc == ERR_EXISTS)
         return err_set(e, rc, "all %u places for clients of cluster %s are taken", places,
                        c->conf->name);
@@ -79,7 +81,7 @@ static int shm_join_client(const struct tram_cluster *c, struct mem **out, struc
 /* ---- a network ---- */
 
 static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
-                    struct mem **out, struct err *e)
+                    const struct say *say, struct mem **out, struct err *e)
 {
     struct ofi_host hosts[CLUSTER_HOSTS_MAX];
     unsigned char key[OFI_KEY_BYTES];
@@ -102,6 +104,7 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         .state = state,
         .looks = looks,
         .huge_pages = c->conf->huge_pages,
+        .say = *say,
     };
     rc = ofi_open_node(&o, out, e);
     explicit_bzero(key, sizeof(key));
@@ -159,7 +162,7 @@ static int home_lock(struct api_home *h, const char *host, struct err *e)
 }
 
 static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
-                         struct mem **out, struct err *e)
+                         const struct say *say, struct mem **out, struct err *e)
 {
     int rc = home_open(h, e);
     if (rc == 0)
@@ -167,22 +170,22 @@ static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api
     if (h->dir_fd >= 0)
         flock(h->dir_fd, LOCK_UN);
     /* Lives are counted where the user wants all files, or where they outlive the machine's restart. */
-    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, out, e);
+    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, say, out, e);
 }
 
 /* ---- either ---- */
 
-int api_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h, struct mem **out,
-                  struct err *e)
+int api_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
+                  const struct say *say, struct mem **out, struct err *e)
 {
     int rc = api_directory(c, h->dir, sizeof(h->dir), e);
     if (rc != 0)
         return rc;
     if (c->conf->transport != CLUSTER_SHM)
-        return ofi_join_host(c, host, h, out, e);
+        return ofi_join_host(c, host, h, say, out, e);
     return shm_join(
-        c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST}, out,
-        e);
+        c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST}, say,
+        out, e);
 }
 
 void api_home_close(struct api_home *h)
@@ -198,10 +201,11 @@ void api_home_close(struct api_home *h)
     close(h->dir_fd);
 }
 
-int api_join_client(const struct tram_cluster *c, struct mem **out, struct err *e)
+int api_join_client(const struct tram_cluster *c, const struct say *say, struct mem **out,
+                    struct err *e)
 {
-    return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, out, e)
-                                             : ofi_join(c, OFI_ANY, NULL, false, out, e);
+    return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, say, out, e)
+                                             : ofi_join(c, OFI_ANY, NULL, false, say, out, e);
 }
 
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
@@ -215,9 +219,10 @@ void api_mem_show(const struct tram_cluster *c, struct mem *m, const void *page,
         ofi_show(m, page, bytes);
 }
 
-int api_look_open(const struct tram_cluster *c, struct mem **out, struct err *e)
+int api_look_open(const struct tram_cluster *c, const struct say *say, struct mem **out,
+                  struct err *e)
 {
-    return ofi_join(c, OFI_ANY, NULL, true, out, e);
+    return ofi_join(c, OFI_ANY, NULL, true, say, out, e);
 }
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)

@@ -1,53 +1,94 @@
 #include "base/say.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static _Atomic int threshold = SAY_WARN;
-
-void say_set_level(enum say_level level)
+static bool wanted(const struct say *to, enum say_level level)
 {
-    atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
+    return to->line != NULL && level >= to->least;
 }
 
-static void say(enum say_level level, const char *prefix, const char *fmt, va_list ap)
+static void say(const struct say *to, enum say_level level, const char *fmt, va_list ap)
 {
     char line[SAY_LINE_BYTES];
     int saved = errno;
 
-    if ((int)level > atomic_load_explicit(&threshold, memory_order_relaxed))
+    if (!wanted(to, level))
         return;
-    size_t used = (size_t)snprintf(line, sizeof line, "tram: %s", prefix);
-    vsnprintf(line + used, sizeof line - used, fmt, ap);
-    used = strlen(line);
-    line[used++] = '\n'; /* in place of the end of the string, so it always fits */
-    if (write(STDERR_FILENO, line, used) < 0) {
-        /* Nowhere to report it. */
-    }
+    vsnprintf(line, sizeof line, fmt, ap);
+    to->line(to->ctx, level, line);
     errno = saved;
 }
 
-#define SAY_BODY_(level, prefix)                                                                   \
+#define SAY_BODY_(to, level)                                                                       \
     va_list ap;                                                                                    \
     va_start(ap, fmt);                                                                             \
-    say(level, prefix, fmt, ap);                                                                   \
+    say(to, level, fmt, ap);                                                                       \
     va_end(ap)
 
-void say_error(const char *fmt, ...)
+void say_error(const struct say *to, const char *fmt, ...)
 {
-    SAY_BODY_(SAY_ERROR, "error: ");
+    SAY_BODY_(to, SAY_ERROR);
 }
 
-void say_warn(const char *fmt, ...)
+void say_warn(const struct say *to, const char *fmt, ...)
 {
-    SAY_BODY_(SAY_WARN, "warning: ");
+    SAY_BODY_(to, SAY_WARN);
 }
 
-void say_info(const char *fmt, ...)
+void say_info(const struct say *to, const char *fmt, ...)
 {
-    SAY_BODY_(SAY_INFO, "");
+    SAY_BODY_(to, SAY_INFO);
+}
+
+static bool is_new(struct say_heard *heard, const char *line)
+{
+    uint64_t hash = hash_bytes(0, line, strlen(line));
+    uint32_t known = heard->count < SAY_HEARD_MAX ? heard->count : SAY_HEARD_MAX;
+
+    for (uint32_t i = 0; i < known; i++)
+        if (heard->hash[i] == hash)
+            return false;
+    heard->hash[heard->count++ % SAY_HEARD_MAX] = hash;
+    return true;
+}
+
+bool say_once(struct say_heard *heard, const struct say *to, enum say_level level, const char *fmt,
+              ...)
+{
+    char line[SAY_LINE_BYTES];
+    int saved = errno;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    bool is = is_new(heard, line);
+    if (is && wanted(to, level))
+        to->line(to->ctx, level, line);
+    errno = saved;
+    return is;
+}
+
+static void write_line(void *ctx, enum say_level level, const char *text)
+{
+    static const char *const prefix[] = {
+        [SAY_INFO] = "", [SAY_WARN] = "warning: ", [SAY_ERROR] = "error: "};
+    char line[SAY_LINE_BYTES + 32];
+
+    (void)ctx;
+    int used = snprintf(line, sizeof line, "tram: %s%s\n", prefix[level], text);
+    if (write(STDERR_FILENO, line, (size_t)used) < 0) {
+        /* Nowhere to report it. */
+    }
+}
+
+struct say say_stderr(enum say_level least)
+{
+    return (struct say){.line = write_line, .least = least};
 }

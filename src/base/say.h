@@ -1,24 +1,59 @@
-/* Log lines for a person, to stderr: "tram: warning: h2 is gone".
+/* Log lines for a person. The library writes nothing by itself: each line goes to the sink that the user
+ * gave for the host or client it is about (struct tram_log in tram.h).
  *
- * Each call is one line and one write, so that lines of several threads and processes do not
- * mix; a text too long for SAY_LINE_BYTES is cut. Any thread. Never fails: a line that cannot be
- * written is dropped. errno is left as it was. */
+ * How to log from any layer: take a `struct say` in the options of what is opened (zeroed, it drops every
+ * line), keep a copy, and
+ *     say_warn(&o->say, "%s: no connection to %s", o->name, peer);
+ * A line is about one thing, names who and what, and has no prefix and no newline. What a peer can bring
+ * about as often as it likes is said once a peer:
+ *     say_once(&o->heard, &o->say, SAY_WARN, "%s: %s is refused: %s", o->name, address, why);
+ * with a `struct say_heard heard` of the caller's, zeroed at first. The protocols (agree, mcast) do not log:
+ * they keep what happened in their stats, and host/watch.c looks there and logs.
+ *
+ * A sink may be called by any thread that the library runs in. Nothing here fails, allocates or waits by
+ * itself; errno is left as it was. */
 #ifndef BASE_SAY_H
 #define BASE_SAY_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+/* As enum tram_log_level. */
 enum say_level {
-    SAY_ERROR, /* something was given up */
-    SAY_WARN,  /* something is wrong, and work goes on */
     SAY_INFO,  /* what happens, for who watches */
+    SAY_WARN,  /* something is wrong, and work goes on */
+    SAY_ERROR, /* something was given up */
 };
 
-enum { SAY_LINE_BYTES = 1024 };
+enum {
+    SAY_LINE_BYTES = 1024, /* a longer text is cut */
+    SAY_HEARD_MAX = 64,
+};
 
-/* Lines above this level are dropped; SAY_WARN until it is set. */
-void say_set_level(enum say_level);
+struct say {
+    /* Takes a line without a newline; NULL: all are dropped. */
+    void (*line)(void *ctx, enum say_level, const char *line);
+    void *ctx;
+    enum say_level least; /* lines of lower levels are dropped */
+};
 
-void say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void say_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void say_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void say_error(const struct say *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void say_warn(const struct say *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void say_info(const struct say *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The lines that were said, as hashes: the last SAY_HEARD_MAX different ones. With more peers than that
+ * at a time, lines come again. One thread. */
+struct say_heard {
+    uint64_t hash[SAY_HEARD_MAX];
+    uint32_t count; /* ever */
+};
+
+/* As the above, but a line that is among those heard is dropped. Returns whether it was new. */
+bool say_once(struct say_heard *, const struct say *, enum say_level, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* For programs, not for the library: writes "tram: warning: h2 is gone\n" to stderr, each line in one
+ * write, so that lines of several threads and processes do not mix. */
+struct say say_stderr(enum say_level least);
 
 #endif

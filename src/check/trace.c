@@ -40,6 +40,7 @@ struct trace_writer {
     size_t window_bytes;
     uint64_t events;
     size_t line_max;
+    struct say say;
 
     /* A file is nearly always of one life of one replica: its lines begin alike. */
     struct trace_replica of;
@@ -164,7 +165,7 @@ static void next_window(struct trace_writer *w)
         memcpy(out, gap_line, GAP_BYTES);
         w->window = w->window_end = w->out = NULL;
         w->failed = rc;
-        say_warn("%s; the trace ends here", w->error.text);
+        say_warn(&w->say, "%s; the trace ends here", w->error.text);
     }
     munmap(window, window_bytes);
     if (rc < 0 && ftruncate(w->fd, (off_t)(end + GAP_BYTES)) != 0)
@@ -248,6 +249,7 @@ int trace_open(struct trace_writer **out, const struct trace_options *o, struct 
     if (w == NULL)
         return err_set(e, ERR_NOMEM, "trace %s", o->name);
     w->fd = -1;
+    w->say = o->say;
     int rc = copy_names(w, o, e);
     if (rc == 0)
         rc = open_file(w, o, e);

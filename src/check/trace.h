@@ -24,6 +24,7 @@
 #define CHECK_TRACE_H
 
 #include "base/err.h"
+#include "base/say.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +54,7 @@ struct trace_options {
     uint32_t host_count;
     const char *const *clients; /* client i beyond client_count is "ci" */
     uint32_t client_count;
+    struct say say; /* told when the trace ends early */
 };
 
 /* A message is known by its client, which process that was in the client's slot, and its number

@@ -152,8 +152,11 @@ void ground_close(struct bench_ground *g)
 static int shm_node_open(struct bench_ground *g, struct shm_node self, struct mem **out,
                          struct err *e)
 {
-    struct shm_options o = {
-        .cluster = g->cluster, .hosts = g->shm, .hosts_count = g->hosts, .self = self};
+    struct shm_options o = {.cluster = g->cluster,
+                            .hosts = g->shm,
+                            .hosts_count = g->hosts,
+                            .self = self,
+                            .say = say_stderr(SAY_WARN)};
     return shm_open_node(&o, out, e);
 }
 
@@ -169,6 +172,7 @@ static int ofi_node_open(struct bench_ground *g, uint32_t self, struct mem **out
         .self = self,
         .state = g->dir,
         .linger_ns = LINGER_NS,
+        .say = say_stderr(SAY_WARN),
     };
     return ofi_open_node(&o, out, e);
 }

@@ -57,7 +57,8 @@ static int bench_open(struct bench *b, struct err *e)
         hosts[q] = (struct shm_node){.name = names[q], .node = q, .role = SHM_HOST};
         nodes[q] = q;
     }
-    struct shm_options so = {.cluster = cluster, .hosts = hosts, .hosts_count = n};
+    struct shm_options so = {
+        .cluster = cluster, .hosts = hosts, .hosts_count = n, .say = say_stderr(SAY_WARN)};
     struct log_options lo = {
         .region = REGION,
         .nodes = nodes,

@@ -102,6 +102,9 @@ int demo_host_main(const char *name, const char *file, const char *trace_dir)
     signal(SIGTERM, on_term);
     int rc = tram_cluster_load(file, &cluster, &e);
     if (rc == TRAM_OK) {
+        /* The kill and what follows are what the demo shows. */
+        const struct tram_log log = api_log_stderr(TRAM_LOG_ERROR);
+        tram_cluster_log(cluster, &log);
         rc = run_host(cluster, name, trace_dir, &e);
         tram_cluster_free(cluster);
     }

@@ -40,6 +40,8 @@ int running_load(const struct running_args *a, const char *command, struct tram_
         fprintf(stderr, "%s%s\n", e.text, rc == TRAM_NOTFOUND ? ", -c FILE names another" : "");
         return rc == TRAM_NOTFOUND ? CMD_USAGE : CMD_FAILED;
     }
+    const struct tram_log log = api_log_stderr(TRAM_LOG_WARNING);
+    tram_cluster_log(*out, &log);
     if (a->cluster == NULL || tram_cluster_rename(*out, a->cluster, &e) == 0)
         return CMD_DONE;
     tram_cluster_free(*out);
@@ -224,6 +226,7 @@ static void on_page(void *ctx, uint32_t h, const void *page, size_t bytes)
 static void ask_others(struct running *r)
 {
     const struct cluster *c = r->cluster->conf;
+    const struct say log = say_stderr(SAY_WARN);
     struct err e = {""};
     uint32_t others = 0;
 
@@ -234,8 +237,8 @@ static void ask_others(struct running *r)
         }
     if (others == 0 || r->mute)
         return;
-    if (r->look == NULL && api_look_open(r->cluster, &r->look, &e) < 0) {
-        say_warn("hosts of other machines cannot be asked: %s", e.text);
+    if (r->look == NULL && api_look_open(r->cluster, &log, &r->look, &e) < 0) {
+        say_warn(&log, "hosts of other machines cannot be asked: %s", e.text);
         r->mute = true;
         return;
     }

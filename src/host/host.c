@@ -112,8 +112,8 @@ static int meet_clients(struct host *h)
         int rc = at > 0 ? h->unit[at - 1].client_open(h->unit[at - 1].of, &offer, &e)
                         : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
         if (rc < 0)
-            say_warn("the client on node %u is not served in group %u: %s", offer.writer,
-                     offer.region, e.text);
+            say_warn(&h->opt.say, "the client on node %u is not served in group %u: %s",
+                     offer.writer, offer.region, e.text);
     }
     return met;
 }

@@ -8,6 +8,7 @@
 #define HOST_HOST_H
 
 #include "agree/log.h"
+#include "base/say.h"
 #include "host/crowd.h"
 #include "mcast/replica.h"
 #include "mem/mem.h"
@@ -23,6 +24,7 @@ struct host_options {
     enum host_wait wait;
     uint64_t spin_ns;   /* HOST_AUTO: how long to spin without work; 0: 50 us */
     uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */
+    struct say say;     /* where log lines go */
 };
 
 enum {

@@ -13,6 +13,7 @@
 #ifndef MEM_OFI_H
 #define MEM_OFI_H
 
+#include "base/say.h"
 #include "mem/mem.h"
 
 enum {
@@ -41,6 +42,7 @@ struct ofi_options {
     uint32_t lives_max;  /* of each of their places; 0: any number */
     uint32_t self;       /* a node number; or OFI_ANY: a client in any place */
     const char *state;   /* host: directory in which its lives are counted */
+    struct say say;      /* where log lines go, from the caller's thread */
     uint64_t timeout_ns; /* client: how long opening waits for a place; 0: five seconds */
     uint64_t silent_ns;  /* how long a connected host may say nothing; 0: three seconds */
     uint64_t linger_ns;  /* how long a host that leaves listens who else does; 0: 300 ms */

@@ -300,6 +300,8 @@ struct life_file {
 
 struct ofi {
     struct mem mem; /* first */
+    struct say say;
+    struct say_heard strangers; /* what was said of them */
     struct net net;
     bool host;
     bool read_back;

@@ -392,7 +392,8 @@ static bool subscribe(struct link *l, uint32_t number)
 static void complain(struct link *l, const struct mem_lane_spec *mine, uint32_t words,
                      uint32_t ring)
 {
-    say_warn("lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
+    say_warn(&l->node->say,
+             "lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
              "at %s, %u words and %u bytes at %s; it stays unconnected",
              mine->owner, mine->writer, mine->region, mine->kind, mine->ctl_words, mine->ring_bytes,
              l->node->name, words, ring, link_name(l));
@@ -424,7 +425,7 @@ static enum verdict locate(struct link *l, const struct ofi_want *w, struct ofi_
         if (!writes)
             return NOT_YET; /* a client's, that has not come */
         if (chunk_open(o, w->spec.writer, &lane, 1, &e) < 0) {
-            say_error("%s", e.text);
+            say_error(&o->say, "%s", e.text);
             return BROKEN;
         }
     }

@@ -77,7 +77,8 @@ static bool link_up(struct link *l)
     l->state = LINK_UP;
     l->up_ns = l->node->now_ns;
     l->node->links_pending--;
-    say_info("%s: %s: connected%s, life %u", l->node->name, p->name, back ? " again" : "", l->life);
+    say_info(&l->node->say, "%s: %s: connected%s, life %u", l->node->name, p->name,
+             back ? " again" : "", l->life);
     if (p->host && l->node->host)
         spread_news(l);
     /* The pulse says that our first wants were before it. */
@@ -145,7 +146,7 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
     if (o->host && r->life < UINT32_MAX)
         life_set(&o->life, r->life + 1);
-    say_error("%s: %s", o->name, o->failure);
+    say_error(&o->say, "%s: %s", o->name, o->failure);
 }
 
 static bool on_refuse(struct link *l, const struct ofi_refuse *r)

@@ -183,6 +183,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     o->mem.self = p->self;
     o->host = p->self < p->hosts_count;
     o->looks = p->looks && !o->host;
+    o->say = p->say;
     o->life.fd = -1;
     o->hosts_count = p->hosts_count;
     o->clients = p->clients;

@@ -2,6 +2,7 @@
 #include "base/say.h"
 #include "mem/ofi_impl.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +42,8 @@ void ofi_peer_say(struct ofi *o, struct peer *p, bool warn, const char *fmt, ...
     if (strcmp(text, p->said) == 0)
         return;
     memcpy(p->said, text, sizeof text);
-    (warn ? say_warn : say_info)("%s: %s%s%s%s: %s", o->name, p->name, p->where[0] ? " (" : "",
-                                 p->where, p->where[0] ? ")" : "", text);
+    (warn ? say_warn : say_info)(&o->say, "%s: %s%s%s%s: %s", o->name, p->name,
+                                 p->where[0] ? " (" : "", p->where, p->where[0] ? ")" : "", text);
 }
 
 /* ---- ends ---- */
@@ -127,16 +128,32 @@ static bool ours_to_dial(const struct ofi *o, const struct peer *p)
 
 /* ---- accepting ---- */
 
-static void say_stranger(struct ofi *o, const struct ofi_hello *h, enum ofi_reason reason)
+/* Without the port: it is another one each time that somebody tries. */
+static void show_address(const struct sockaddr *a, char *out, size_t bytes)
 {
+    const void *ip =
+        a == NULL                  ? NULL
+        : a->sa_family == AF_INET  ? &((const struct sockaddr_in *)(const void *)a)->sin_addr
+        : a->sa_family == AF_INET6 ? &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr
+                                   : (const void *)NULL;
+    if (ip == NULL || inet_ntop(a->sa_family, ip, out, (socklen_t)bytes) == NULL)
+        snprintf(out, bytes, "an unknown address");
+}
+
+/* Once for each address and reason, and not more often than strangers may come from new ones. */
+static void say_stranger(struct ofi *o, const struct fi_info *info, const struct ofi_hello *h,
+                         enum ofi_reason reason)
+{
+    char from[INET6_ADDRSTRLEN], speaks[48] = "";
+
     if (o->stranger_ns && o->now_ns - o->stranger_ns < STRANGER_NS)
         return;
-    o->stranger_ns = o->now_ns ? o->now_ns : 1;
+    show_address(info->dest_addr, from, sizeof from);
     if (reason == OFI_REASON_VERSION)
-        say_warn("%s: a connection was refused: %s %u, we speak %u", o->name,
-                 ofi_reason_text(reason), h->version, OFI_VERSION);
-    else
-        say_warn("%s: a connection was refused: %s", o->name, ofi_reason_text(reason));
+        snprintf(speaks, sizeof speaks, " %u, we speak %u", h->version, OFI_VERSION);
+    if (say_once(&o->strangers, &o->say, SAY_WARN, "%s: a connection from %s was refused: %s%s",
+                 o->name, from, ofi_reason_text(reason), speaks))
+        o->stranger_ns = o->now_ns ? o->now_ns : 1;
 }
 
 static void reject(struct ofi *o, struct fi_info *info, enum ofi_reason reason)
@@ -174,7 +191,7 @@ static void connect_request(struct ofi *o, struct fi_info *info, const void *dat
     if (reason == OFI_WELCOME && !hello_peer(o, &hello, &p))
         reason = OFI_REASON_NODE;
     if (reason != OFI_WELCOME) {
-        say_stranger(o, &hello, reason);
+        say_stranger(o, info, &hello, reason);
         reject(o, info, reason);
         return;
     }
@@ -187,7 +204,8 @@ static void connect_request(struct ofi *o, struct fi_info *info, const void *dat
         link_new(o, p, info, p ? ofi_lanes_stage_bytes(o, p->node) : (uint64_t)STAGE_BYTES_MIN);
     if (!l) {
         char hint[128];
-        say_warn("%s: no memory for a connection%s", o->name, ofi_limit_hint(o, hint, sizeof hint));
+        say_warn(&o->say, "%s: no memory for a connection%s", o->name,
+                 ofi_limit_hint(o, hint, sizeof hint));
         return;
     }
     l->state = LINK_ACCEPTING;

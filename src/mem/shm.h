@@ -12,6 +12,7 @@
 #ifndef MEM_SHM_H
 #define MEM_SHM_H
 
+#include "base/say.h"
 #include "mem/mem.h"
 
 enum {
@@ -39,6 +40,7 @@ struct shm_options {
     uint32_t hosts_count;
     uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
+    struct say say;             /* where log lines go, from the caller's thread and the helper */
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.

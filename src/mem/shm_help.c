@@ -20,7 +20,6 @@
 #define CONNECT_WAIT_NS_MAX 50000000u
 #define HELLO_WAIT_NS 5000000000u
 #define FETCH_AGAIN_NS 20000000u
-#define WARN_AGAIN_NS 10000000000u
 #define LISTEN_AGAIN_NS 100000000u
 
 enum {
@@ -51,12 +50,8 @@ void helper_warn(struct helper *h, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    /* A caller that is refused comes again; saying it once a while is enough. */
-    if (strcmp(text, h->last_warning) == 0 && h->now_ns < h->last_warning_ns + WARN_AGAIN_NS)
-        return;
-    memcpy(h->last_warning, text, sizeof text);
-    h->last_warning_ns = h->now_ns;
-    say_warn("%s", text);
+    /* A caller that is refused comes again. */
+    say_once(&h->heard, &h->s->say, SAY_WARN, "%s", text);
 }
 
 void helper_wake(struct shm *s)

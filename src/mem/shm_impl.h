@@ -272,6 +272,7 @@ struct connection;
 
 struct shm {
     struct mem mem; /* first */
+    struct say say; /* its line is called by the poller and by the helper */
     /* Hot: the poller's. */
     _Atomic uint32_t inbox_count; /* rises with every arrival */
     uint32_t inbox_seen;

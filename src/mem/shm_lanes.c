@@ -98,7 +98,8 @@ static void complain(struct shm *s, struct lane *l)
         return;
     l->mismatch = true;
     struct peer *writer = peer_of(s, theirs.writer);
-    say_warn("lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
+    say_warn(&s->say,
+             "lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
              "at %s, %u words and %u bytes at its writer %s; it stays unconnected",
              mine->owner, mine->writer, mine->region, mine->kind, mine->ctl_words, mine->ring_bytes,
              s->self->name, theirs.ctl_words, theirs.ring_bytes, writer ? writer->name : "?");

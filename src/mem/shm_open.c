@@ -116,6 +116,7 @@ static struct shm *shm_new(const struct shm_options *o)
         return NULL;
     s->mem.ops = &shm_ops;
     s->mem.self = o->self.node;
+    s->say = o->say;
     memcpy(s->cluster, o->cluster, strlen(o->cluster) + 1);
     s->dir_fd = s->lock_fd = s->past_grant_fd = -1;
     s->inbox_tail = &s->inbox;
@@ -240,7 +241,7 @@ static bool memory_whole(struct shm *s, struct grant *g)
         uint64_t have = w == s->self ? s->past_version : w->held_version;
         bool skipped = w != s->self && content_missing(g, w->node, broken_of(w));
         if (have < gen || skipped) {
-            say_warn("%s: memory written by %s is gone, so the own memory counts as lost",
+            say_warn(&s->say, "%s: memory written by %s is gone, so the own memory counts as lost",
                      s->self->name, w->name);
             return false;
         }

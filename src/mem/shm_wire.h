@@ -83,11 +83,10 @@ struct helper {
     struct connection *connections;
     struct connection *busy; /* those with something to send, to say or to end */
     uint32_t count;
-    uint32_t ending;       /* connections that are to be closed at some time */
-    uint64_t listen_at_ns; /* when to accept again, after descriptors ran out; 0: always */
-    bool ready;            /* grant_ready, as it was when all were last told */
-    char last_warning[ERR_TEXT_BYTES]; /* not to be repeated */
-    uint64_t last_warning_ns;
+    uint32_t ending;        /* connections that are to be closed at some time */
+    uint64_t listen_at_ns;  /* when to accept again, after descriptors ran out; 0: always */
+    bool ready;             /* grant_ready, as it was when all were last told */
+    struct say_heard heard; /* what was said */
     uint64_t now_ns;
     struct waits *waits; /* what it polls; shm_help.c */
     struct item *spare; /* for what is handed to the poller next; there before a message is taken */

@@ -1,4 +1,5 @@
 #include "../ofi_fixture.h"
+#include "api/api.h"
 #include "base/clock.h"
 #include "check/load.h"
 #include "mem/ofi.h"
@@ -425,6 +426,9 @@ static bool make_cluster(struct rig *t)
         printf("# cluster: %s%s\n", e.text, error.text);
         return false;
     }
+    /* The test's own client is not to clutter its output. */
+    const struct tram_log log = api_log_stderr(getenv("RIG_SAY") ? TRAM_LOG_INFO : TRAM_LOG_ERROR);
+    tram_cluster_log(t->cluster, &log);
     return true;
 }
 

@@ -1,7 +1,7 @@
 /* The processes of a rig: its hosts, with a machine that hashes what it delivers, and its other client. */
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/say.h"
 #include "rig_impl.h"
 
 #include <signal.h>
@@ -103,6 +103,7 @@ static int host_main(const char *file, const char *traces, uint32_t rank)
         return 3;
     }
     struct tram_host_options o = {
+        .log = api_log_stderr(TRAM_LOG_INFO),
         .name = tram_cluster_host_name(cluster, rank),
         .machine = {machine_deliver, machine_save, machine_load},
         .ctx = &m,
@@ -186,7 +187,7 @@ static int client_main(const char *file, const char *traces)
     struct tram_client *client;
     struct tram_error error = {""};
     struct rng rng;
-    struct tram_client_options o = {.trace_dir = traces};
+    struct tram_client_options o = {.trace_dir = traces, .log = api_log_stderr(TRAM_LOG_INFO)};
     if (b == NULL || tram_cluster_load(file, &cluster, &error) != 0 ||
         tram_client_open(cluster, &o, &client, &error) != 0) {
         fprintf(stderr, "# client: %s\n", error.text);
@@ -231,8 +232,6 @@ bool rig_process(int argc, char **argv, int *code)
 {
     bool host = argc == 5 && strcmp(argv[1], "host") == 0;
     bool client = argc == 4 && strcmp(argv[1], "client") == 0;
-    /* The test's own client is not to clutter its output. */
-    say_set_level(host || client || getenv("RIG_SAY") ? SAY_INFO : SAY_ERROR);
     if (host)
         *code = host_main(argv[2], argv[3], (uint32_t)atoi(argv[4]));
     if (client)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,11 +30,10 @@ static int listen_end(void **state)
     close(real_stderr);
     close(pipe_ends[0]);
     close(pipe_ends[1]);
-    say_set_level(SAY_WARN);
     return 0;
 }
 
-/* What was said since the last call. */
+/* What was written to stderr since the last call. */
 static const char *hear(void)
 {
     ssize_t got = read(pipe_ends[0], heard, sizeof heard - 1);
@@ -42,45 +42,132 @@ static const char *hear(void)
     return heard;
 }
 
-static void say__warnings_and_errors_by_default(void **state)
+/* A sink that keeps the last line, and counts. */
+struct sink {
+    char line[SAY_LINE_BYTES];
+    enum say_level level;
+    unsigned lines;
+};
+
+static void take(void *ctx, enum say_level level, const char *line)
 {
-    (void)state;
-    say_info("quiet");
-    say_warn("%s is gone", "h2");
-    say_error("gave up after %d tries", 3);
-    assert_string_equal(hear(), "tram: warning: h2 is gone\ntram: error: gave up after 3 tries\n");
+    struct sink *s = ctx;
+
+    snprintf(s->line, sizeof s->line, "%s", line);
+    s->level = level;
+    s->lines++;
+    errno = EIO; /* the user's function may do that */
 }
 
-static void say__level_opens_and_closes(void **state)
+static void say__drops_every_line_without_a_sink(void **state)
 {
     (void)state;
-    say_set_level(SAY_INFO);
-    say_info("hello");
-    assert_string_equal(hear(), "tram: hello\n");
-    say_set_level(SAY_ERROR);
-    say_warn("hidden");
+    const struct say nobody = {0};
+    struct say_heard once = {0};
+
+    say_error(&nobody, "lost");
+    say_once(&once, &nobody, SAY_ERROR, "lost");
     assert_string_equal(hear(), "");
+}
+
+static void say__gives_the_sink_whole_lines_and_their_level(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    const struct say to = {.line = take, .ctx = &s};
+
+    say_info(&to, "%s is there", "h2");
+    assert_string_equal(s.line, "h2 is there");
+    assert_int_equal(s.level, SAY_INFO);
+    say_warn(&to, "%s is gone", "h2");
+    assert_int_equal(s.level, SAY_WARN);
+    say_error(&to, "gave up after %d tries", 3);
+    assert_string_equal(s.line, "gave up after 3 tries");
+    assert_int_equal(s.level, SAY_ERROR);
+    assert_string_equal(hear(), "");
+}
+
+static void say__drops_what_is_below_the_least_level(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    struct say to = {.line = take, .ctx = &s, .least = SAY_WARN};
+
+    say_info(&to, "quiet");
+    assert_int_equal(s.lines, 0);
+    say_warn(&to, "heard");
+    assert_int_equal(s.lines, 1);
+    to.least = SAY_ERROR;
+    say_warn(&to, "quiet");
+    assert_int_equal(s.lines, 1);
+}
+
+static void say__says_once_what_comes_again_and_again(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    const struct say to = {.line = take, .ctx = &s};
+    struct say_heard once = {0};
+
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(say_once(&once, &to, SAY_WARN, "refused %s", "10.0.0.1"), i == 0);
+        assert_int_equal(say_once(&once, &to, SAY_WARN, "refused %s", "10.0.0.2"), i == 0);
+    }
+    assert_int_equal(s.lines, 2);
+}
+
+static void say__forgets_the_oldest_of_too_many_lines(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    const struct say to = {.line = take, .ctx = &s};
+    struct say_heard once = {0};
+
+    for (int i = 0; i <= SAY_HEARD_MAX; i++)
+        say_once(&once, &to, SAY_WARN, "refused %d", i);
+    assert_int_equal(s.lines, SAY_HEARD_MAX + 1);
+    say_once(&once, &to, SAY_WARN, "refused %d", SAY_HEARD_MAX);
+    assert_int_equal(s.lines, SAY_HEARD_MAX + 1);
+    say_once(&once, &to, SAY_WARN, "refused %d", 0);
+    assert_int_equal(s.lines, SAY_HEARD_MAX + 2);
+}
+
+static void say__stderr_has_prefixes_and_newlines(void **state)
+{
+    (void)state;
+    const struct say to = say_stderr(SAY_INFO);
+
+    say_info(&to, "hello");
+    say_warn(&to, "%s is gone", "h2");
+    say_error(&to, "gave up");
+    assert_string_equal(hear(), "tram: hello\ntram: warning: h2 is gone\ntram: error: gave up\n");
 }
 
 static void say__long_line_is_cut_and_ended(void **state)
 {
     (void)state;
+    const struct say to = say_stderr(SAY_INFO);
     char text[2 * SAY_LINE_BYTES];
 
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    say_error("%s", text);
+    say_error(&to, "%s", text);
     size_t len = strlen(hear());
-    assert_in_range(len, SAY_LINE_BYTES - 2, SAY_LINE_BYTES);
+    assert_in_range(len, SAY_LINE_BYTES, SAY_LINE_BYTES + 32);
     assert_int_equal(heard[len - 1], '\n');
 }
 
 static void say__keeps_errno(void **state)
 {
     (void)state;
+    const struct say to = say_stderr(SAY_INFO);
+    struct sink s = {0};
+
     close(STDERR_FILENO); /* the write fails, and nobody is told */
     errno = EACCES;
-    say_error("lost");
+    say_error(&to, "lost");
+    assert_int_equal(errno, EACCES);
+    say_error(&(struct say){.line = take, .ctx = &s}, "taken");
     assert_int_equal(errno, EACCES);
 }
 
@@ -89,8 +176,12 @@ static void say__keeps_errno(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(say__warnings_and_errors_by_default),
-        CASE(say__level_opens_and_closes),
+        CASE(say__drops_every_line_without_a_sink),
+        CASE(say__gives_the_sink_whole_lines_and_their_level),
+        CASE(say__drops_what_is_below_the_least_level),
+        CASE(say__says_once_what_comes_again_and_again),
+        CASE(say__forgets_the_oldest_of_too_many_lines),
+        CASE(say__stderr_has_prefixes_and_newlines),
         CASE(say__long_line_is_cut_and_ended),
         CASE(say__keeps_errno),
     };
