@@ -2,6 +2,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/conf.h"
+#include "conf/value.h"
 #include "mcast/overlay.h"
 #include "mem/ofi.h"
 
@@ -10,6 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum {
+    MEMORY_AIM =
+        1 << 30, /* with more groups than fit at the default sizes, smaller ones are written */
+    PAYLOAD_LEAST = 1 << 10,
+};
 
 struct init_args {
     const char *file;
@@ -54,6 +61,23 @@ static int write_to_file(const struct init_args *a, const struct cluster *c)
     if (code != CMD_DONE && !a->force)
         unlink(a->file); /* half a file would be in the way of the next try */
     return code;
+}
+
+/* Sizes at which many groups do not take more memory than a machine has: every ring is there from the
+ * start, however idle its group is. They are written into the file, where they can be changed. */
+static void choose_sizes(struct cluster *c)
+{
+    while (cluster_memory(c) > MEMORY_AIM && c->payload_max > PAYLOAD_LEAST) {
+        c->payload_max /= 2;
+        c->log_bytes /= 2;
+        c->batch_bytes /= 2;
+        c->window_bytes /= 2;
+        c->snap_bytes /= 2;
+        c->source_bytes /= 2;
+        c->edge_bytes /= 2;
+    }
+    if (c->batch_bytes < 4 << 10)
+        c->batch_bytes = 4 << 10; /* the least that the file may have */
 }
 
 /* Written into the file, so that who reads it knows that there is one to copy. */
@@ -106,6 +130,10 @@ static int read_back(const struct init_args *a)
            p->replicas > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
            overlay_shape_name(a->shape), cluster_transport_name(p->transport),
            cluster_protocol_name(p->protocol));
+    printf("it takes %s of memory%s, for messages of up to %s\n",
+           value_size_about(cluster_memory(c)).s,
+           c->transport == CLUSTER_SHM ? "" : " on all machines together",
+           value_size_shown(c->payload_max).s);
     cluster_free(c);
     return CMD_DONE;
 }
@@ -129,6 +157,7 @@ static int init(struct init_args *a)
         fprintf(stderr, "tram init: %s\n", e.text);
         return rc == ERR_INVALID ? CMD_USAGE : CMD_FAILED;
     }
+    choose_sizes(c);
     if (!to_stdout)
         name_key(a, c);
     int code = to_stdout ? write_to_stream(stdout, "standard output", c) : write_to_file(a, c);
@@ -168,9 +197,11 @@ int cmd_init(int argc, char **argv)
     const struct args_command command = {
         .name = "init",
         .usage = "[FILE] [OPTIONS]",
-        .about = "Writes a commented cluster file for this machine (cluster.yaml if no FILE is "
-                 "named, standard output if it is `-`). Hosts are called h1, h2, ..., groups g1, "
-                 "g2, ...; the leaders spread over the hosts.",
+        .about =
+            "Writes a commented cluster file for this machine (cluster.yaml if no FILE is "
+            "named, standard output if it is `-`). Hosts are called h1, h2, ..., groups g1, "
+            "g2, ...; the leaders spread over the hosts. With more groups than fit into 1 GiB at "
+            "the default sizes it writes smaller ones.",
         .options = options,
         .words = words,
         .too_many = "a second file; it writes one",

@@ -5,6 +5,7 @@
 #include "cli/cmd.h"
 #include "cli/conf.h"
 #include "cli/running.h"
+#include "conf/value.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -318,13 +319,44 @@ static bool is_running(const struct up *u)
     return false;
 }
 
+/* The machine's memory that could be had now; 0 if it does not say. */
+static uint64_t memory_left(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
+/* Hosts that start together would each find enough for itself. */
+static bool memory_suffices(const struct up *u)
+{
+    const struct cluster *c = u->cluster->conf;
+    uint64_t wanted = cluster_memory(c), left = memory_left();
+
+    if (left == 0 || wanted <= left)
+        return true;
+    fprintf(
+        stderr,
+        "tram up: cluster '%s' takes %s of memory and this machine has %s left; make payload_max, "
+        "log_bytes and edge_bytes smaller, or the groups fewer\n",
+        c->name, value_size_about(wanted).s, value_size_about(left).s);
+    return false;
+}
+
 static int run(struct up *u)
 {
     u->hosts = tram_cluster_hosts(u->cluster);
     int code = running_open(&u->now, u->cluster, "up");
     if (code != CMD_DONE)
         return code;
-    if (is_running(u))
+    if (is_running(u) || !memory_suffices(u))
         return CMD_FAILED;
     u->child = calloc(u->hosts, sizeof(*u->child));
     if (u->child == NULL) {

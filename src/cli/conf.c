@@ -1,6 +1,7 @@
 #include "cli/conf.h"
 
 #include "cli/cmd.h"
+#include "conf/value.h"
 
 static void print_warnings(const struct cluster *c)
 {
@@ -34,9 +35,11 @@ int conf_check_only(const char *path)
     for (uint32_t i = 0; i < c->groups; i++)
         replicas += c->group[i].replicas;
     printf("%s: correct; cluster '%s': %u groups with %u replicas on %u hosts, transport %s,"
-           " protocol %s\n",
+           " protocol %s; it takes %s of memory%s, and each client up to %s\n",
            path, c->name, c->groups, replicas, c->hosts, cluster_transport_name(c->transport),
-           cluster_protocol_name(c->protocol));
+           cluster_protocol_name(c->protocol), value_size_about(cluster_memory(c)).s,
+           c->transport == CLUSTER_SHM ? "" : " on all machines together",
+           value_size_about(cluster_memory_client(c)).s);
     cluster_free(c);
     return CMD_DONE;
 }

@@ -131,6 +131,11 @@ struct cluster_plan {
 /* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */
 int cluster_make(const struct cluster_plan *, struct cluster **, struct err *);
 
+/* Bytes of the rings of all hosts together, which are there from the start; and what a client adds that sends
+ * to every group. Control words, a hundredth of it with the default sizes, are not counted. */
+uint64_t cluster_memory(const struct cluster *);
+uint64_t cluster_memory_client(const struct cluster *);
+
 /* The path of the key of a cluster that was read from `file`. ERR_TOOBIG if it does not fit. */
 int cluster_key_path(const struct cluster *, const char *file, char *out, size_t bytes,
                      struct err *);

@@ -94,6 +94,19 @@ struct value_shown value_size_shown(uint64_t bytes)
     return out;
 }
 
+struct value_shown value_size_about(uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    struct value_shown out;
+    double n = (double)bytes / 1024;
+    unsigned unit = 0;
+
+    for (; n >= 1023.95 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        n /= 1024;
+    snprintf(out.s, sizeof out.s, "%.1f %s", n, units[unit]);
+    return out;
+}
+
 uint64_t value_power_from(uint64_t v)
 {
     uint64_t power = 1;

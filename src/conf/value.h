@@ -26,6 +26,9 @@ struct value_shown {
 };
 struct value_shown value_size_shown(uint64_t bytes);
 
+/* The same to a tenth of the unit, for sums: "3.2 GiB". */
+struct value_shown value_size_about(uint64_t bytes);
+
 /* The least power of two that is v or more. v is at most 2^63. */
 uint64_t value_power_from(uint64_t v);
 

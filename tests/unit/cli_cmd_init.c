@@ -100,6 +100,21 @@ static void cmd_init__takes_as_many_hosts_as_replicas(void **state)
     assert_non_null(strstr(output, "warning: group 'g1' has 2 replicas"));
 }
 
+/* Rings are there from the start, so a thousand groups of the default sizes take 3 GiB. */
+static void cmd_init__writes_smaller_sizes_for_many_groups(void **state)
+{
+    (void)state;
+    command("init --groups 256", CMD_DONE, "MiB of memory, for messages of up to 16 KiB");
+    command("init a.yaml --groups 1024", CMD_DONE, "MiB of memory, for messages of up to 4 KiB");
+    struct cluster *c = load("a.yaml");
+    assert_true(cluster_memory(c) < 1 << 30);
+    assert_int_equal(c->payload_max, 4 << 10);
+    assert_int_equal(c->log_bytes, 64 << 10);
+    assert_int_equal(c->edge_bytes, 16 << 10);
+    cluster_free(c);
+    command("init a.yaml --groups 1024 --replicas 9 --force", CMD_DONE, "of up to 1 KiB");
+}
+
 static void cmd_init__does_not_overwrite(void **state)
 {
     (void)state;
@@ -156,7 +171,8 @@ static void conf__check_only_tells_what_the_file_has(void **state)
     command("init", CMD_DONE, "wrote");
     assert_int_equal(cli_run(check_only, right), CMD_DONE);
     assert_string_equal(output, "cluster.yaml: correct; cluster 'cluster': 8 groups with 24"
-                                " replicas on 3 hosts, transport shm, protocol tree\n");
+                                " replicas on 3 hosts, transport shm, protocol tree; it takes 24.9"
+                                " MiB of memory, and each client up to 1.9 MiB\n");
     FILE *f = fopen("a.yaml", "w");
     fputs("transport: shm\nhost: []\n", f);
     fclose(f);
@@ -179,6 +195,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(cmd_init__knows_the_three_trees, enter, leave),
         cmocka_unit_test_setup_teardown(cmd_init__takes_all_options, enter, leave),
         cmocka_unit_test_setup_teardown(cmd_init__takes_as_many_hosts_as_replicas, enter, leave),
+        cmocka_unit_test_setup_teardown(cmd_init__writes_smaller_sizes_for_many_groups, enter,
+                                        leave),
         cmocka_unit_test_setup_teardown(cmd_init__does_not_overwrite, enter, leave),
         cmocka_unit_test_setup_teardown(cmd_init__writes_to_standard_output, enter, leave),
         cmocka_unit_test_setup_teardown(cmd_init__refuses_what_does_not_exist, enter, leave),

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "conf/cluster.h"
+#include "conf/value.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -406,6 +407,36 @@ static void cluster__counts_warnings_beyond_its_list(void **state)
     cluster_free(c);
     cluster_free(again);
     free(text);
+}
+
+/* ---- memory ---- */
+
+/* tests/proc/cluster_cli holds the sum against what running hosts have. */
+static void cluster__memory_counts_the_rings(void **state)
+{
+    enum { KIB = 1024 };
+    struct cluster *c = accepted(HOSTS GROUPS);
+
+    (void)state;
+    /* Each group: 9 logs, 6 rings for snapshots; and 9 rings from g1 to g2. */
+    assert_int_equal(cluster_memory(c), (2 * 9 * 256 + 2 * 6 * 64 + 9 * 64) * KIB);
+    assert_int_equal(cluster_memory_client(c), 2 * 3 * (64 + 16) * KIB);
+    cluster_free(c);
+    c = accepted("protocol: genuine\n" HOSTS
+                 "groups:\n- {name: g1, replicas: [h1, h2, h3]}\n- {name: g2, replicas: [h1]}\n");
+    /* 9 and 1 logs; 6 rings for snapshots; 3 rings each way. */
+    assert_int_equal(cluster_memory(c), (10 * 256 + 6 * 64 + 2 * 3 * 64) * KIB);
+    cluster_free(c);
+}
+
+static void value__sums_are_shown_to_a_tenth(void **state)
+{
+    (void)state;
+    assert_string_equal(value_size_about(0).s, "0.0 KiB");
+    assert_string_equal(value_size_about(1536).s, "1.5 KiB");
+    assert_string_equal(value_size_about((1 << 20) - 1).s, "1.0 MiB");
+    assert_string_equal(value_size_about(UINT64_C(3264) << 20).s, "3.2 GiB");
+    assert_string_equal(value_size_about(UINT64_MAX).s, "16777216.0 TiB");
 }
 
 /* ---- mistakes: keys and types ---- */
@@ -969,6 +1000,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster__reads_the_file_of_the_design),
         cmocka_unit_test(cluster__has_defaults),
+        cmocka_unit_test(cluster__memory_counts_the_rings),
+        cmocka_unit_test(value__sums_are_shown_to_a_tenth),
         cmocka_unit_test(cluster__example_shows_the_defaults),
         cmocka_unit_test(cluster__sizes_have_suffixes),
         cmocka_unit_test(cluster__name_comes_from_the_key_or_the_file),
