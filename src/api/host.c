@@ -1,6 +1,7 @@
 #include "api/api.h"
 
 #include "api/machine.h"
+#include "api/watch.h"
 #include "base/clock.h"
 #include "check/trace.h"
 #include "host/host.h"
@@ -44,6 +45,7 @@ struct tram_host {
     struct place *place;
     uint32_t places;
     struct host loop;
+    struct watch *watch;
     struct api_page *page;
     uint64_t page_ns; /* when it was last filled */
     bool page_old;    /* there was work since */
@@ -264,6 +266,14 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     if (h->page == NULL)
         return ERR_SYSTEM;
     api_mem_show(c, h->mem, h->page, page_bytes(h->places));
+    h->watch = watch_open(&(struct watch_options){.cluster = c,
+                                                  .host = h->index,
+                                                  .mem = h->mem,
+                                                  .loop = &h->loop,
+                                                  .replicas = h->places,
+                                                  .say = h->say});
+    if (h->watch == NULL)
+        return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
     return 0;
 }
 
@@ -312,11 +322,22 @@ void tram_host_close(struct tram_host *h)
         mem_close(h->mem);
     }
     api_home_close(&h->home);
+    watch_close(h->watch);
     free(h->place);
     free(h);
 }
 
 /* ---- running ---- */
+
+/* Without a log there is nobody to look for. */
+static void watch(struct tram_host *h)
+{
+    if (h->say.line == NULL)
+        return;
+    for (uint32_t i = 0; i < h->places; i++)
+        watch_look(h->watch, i, h->place[i].group, replica_log(h->place[i].replica));
+    watch_say(h->watch);
+}
 
 static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
@@ -325,6 +346,7 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
     /* There may be a thousand replicas, and nothing is wrong with them nearly always. */
     if (!page_fill(h, h->loop.round_ns))
         return work;
+    watch(h);
     const char *cut_off = api_mem_failure(h->cluster, h->mem);
     if (cut_off)
         return api_error(

@@ -8,7 +8,7 @@
  * about as often as it likes is said once a peer:
  *     say_once(&o->heard, &o->say, SAY_WARN, "%s: %s is refused: %s", o->name, address, why);
  * with a `struct say_heard heard` of the caller's, zeroed at first. The protocols (agree, mcast) do not log:
- * they keep what happened in their stats, and host/watch.c looks there and logs.
+ * they keep what happened in their stats, and api/watch.c looks there and logs.
  *
  * A sink may be called by any thread that the library runs in. Nothing here fails, allocates or waits by
  * itself; errno is left as it was. */

@@ -141,6 +141,8 @@ static int run(const struct host_args *a, const struct tram_cluster *c, struct j
         .trace_dir = a->trace,
     };
 
+    if (!a->quiet)
+        o.log = api_log_stderr(TRAM_LOG_INFO);
     int code = running_directory(c, "host", dir);
     if (code != CMD_DONE)
         return code;
@@ -188,7 +190,7 @@ int cmd_host(int argc, char **argv)
         RUNNING_OPTIONS(a.running),
         {"--trace", "DIR", "write what is delivered there, for `tram check`", .text = &a.trace,
          .needs = "a directory"},
-        {"--quiet", NULL, "do not print a line when it is up", .flag = &a.quiet},
+        {"--quiet", NULL, "do not say that it is up, who leads and who connects", .flag = &a.quiet},
         {0},
     };
     const struct args_command command = {

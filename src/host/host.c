@@ -17,7 +17,7 @@ void host_init(struct host *h, const struct host_options *o)
     *h = (struct host){.opt = *o, .crowd = {.mem = o->mem}};
     h->opt.spin_ns = o->spin_ns ? o->spin_ns : 50000;
     h->opt.active_ns = o->active_ns ? o->active_ns : 1000000;
-    h->worked_ns = clock_now_ns();
+    h->worked_ns = h->here_ns = clock_now_ns();
 }
 
 static int post_log(void *of, uint64_t now_ns)
@@ -153,7 +153,9 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
 static int round_of(struct host *h, uint64_t now_ns, bool all)
 {
     int work;
-    h->round_ns = now_ns;
+    if (now_ns - h->here_ns > h->away_ns)
+        h->away_ns = now_ns - h->here_ns;
+    h->round_ns = h->here_ns = now_ns;
     if (h->opt.mem->sends) {
         work = poll_units(h, now_ns, all);
         work += post_units(h, now_ns, all);
@@ -227,6 +229,7 @@ int host_step(struct host *h)
     h->sleeps++;
     uint64_t until = sleep_until(h);
     mem_sleep(h->opt.mem, until);
-    h->slept_out = clock_now_ns() >= until;
+    h->here_ns = clock_now_ns();
+    h->slept_out = h->here_ns >= until;
     return 0;
 }

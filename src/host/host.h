@@ -56,6 +56,8 @@ struct host {
     uint16_t unit_of[DST_GROUPS_MAX]; /* by group, plus one; 0: not here */
     uint64_t round_ns;                /* time of the last round */
     uint64_t worked_ns;               /* when there was last something to do */
+    uint64_t here_ns;                 /* when the thread was last seen here: at a round, or awake */
+    uint64_t away_ns;                 /* the longest that it was not since; who looks clears it */
     bool slept_out;                   /* it slept until its time, and nobody woke it */
     uint64_t idle_rounds;
     struct crowd crowd;

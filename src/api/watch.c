@@ -1,0 +1,220 @@
+#include "api/watch.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAMES_SHOWN = 6, LIST_BYTES = 480 };
+
+#define AWAY_AGAIN_NS UINT64_C(10000000000) /* between two lines about a thread that was held up */
+
+/* Names for a line: the first few, and how many there are. */
+struct list {
+    char text[LIST_BYTES];
+    uint32_t count;
+};
+
+/* What was seen of a replica. */
+struct seen {
+    uint32_t leader;   /* host; UINT32_MAX: nobody */
+    uint32_t detached; /* mask of ranks */
+    uint64_t terms, loaded;
+};
+
+struct watch {
+    struct watch_options opt;
+    struct seen *seen;
+    struct list leads, taken, loaded;
+    struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* groups, by the detached host */
+    bool peers_moved;                                             /* there is something in them */
+    bool dead[CLUSTER_HOSTS_MAX];
+    uint64_t look_ns;    /* when the last look was, */
+    uint64_t cpu_ns;     /* and what the thread had used of its core by then */
+    uint64_t away_ns[2]; /* when it was last said that it was held up, and that it computed */
+};
+
+static void list_add(struct list *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void list_add(struct list *l, const char *fmt, ...)
+{
+    size_t used = strlen(l->text);
+    va_list ap;
+
+    if (l->count++ >= NAMES_SHOWN)
+        return;
+    used += (size_t)snprintf(l->text + used, sizeof l->text - used, "%s", used ? ", " : "");
+    va_start(ap, fmt);
+    if (used < sizeof l->text)
+        vsnprintf(l->text + used, sizeof l->text - used, fmt, ap);
+    va_end(ap);
+}
+
+/* Ends the list, and says whether it has anything. */
+static bool list_end(struct list *l)
+{
+    size_t used = strlen(l->text);
+
+    if (l->count > NAMES_SHOWN)
+        snprintf(l->text + used, sizeof l->text - used, " and %u more", l->count - NAMES_SHOWN);
+    return l->count > 0;
+}
+
+struct watch *watch_open(const struct watch_options *o)
+{
+    struct watch *w = calloc(1, sizeof *w);
+
+    if (w == NULL)
+        return NULL;
+    w->opt = *o;
+    w->seen = calloc(o->replicas + 1, sizeof *w->seen);
+    if (w->seen == NULL) {
+        free(w);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < o->replicas; i++)
+        w->seen[i].leader = UINT32_MAX;
+    w->cpu_ns = clock_thread_ns();
+    w->look_ns = clock_now_ns();
+    return w;
+}
+
+void watch_close(struct watch *w)
+{
+    if (w)
+        free(w->seen);
+    free(w);
+}
+
+static const char *host_name(const struct watch *w, uint32_t host)
+{
+    return w->opt.cluster->conf->host[host].name;
+}
+
+static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
+                          const struct log_stats *s)
+{
+    const struct mcast_group *g = &w->opt.cluster->group[group];
+    const char *name = w->opt.cluster->conf->group[group].name;
+    uint32_t detached = 0;
+
+    for (uint32_t q = 0; s->state == LOG_LEADER && q < g->replicas; q++)
+        detached |= (uint32_t)(s->detached_ns[q] != 0) << q;
+    uint32_t moved = detached ^ seen->detached;
+    for (uint32_t q = 0; moved && q < g->replicas; q++) {
+        if (!(moved >> q & 1))
+            continue;
+        /* Who leads no more does not know whether it is back. */
+        if (detached >> q & 1)
+            list_add(&w->gone[g->nodes[q]], "%s", name);
+        else if (s->state == LOG_LEADER)
+            list_add(&w->back[g->nodes[q]], "%s", name);
+        w->peers_moved = true;
+    }
+    seen->detached = detached;
+}
+
+void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct log *l)
+{
+    struct seen *seen = &w->seen[i];
+    const char *name = w->opt.cluster->conf->group[group].name;
+    struct log_stats s;
+
+    log_stats(l, &s);
+    if (s.terms != seen->terms) {
+        if (seen->leader == UINT32_MAX || seen->leader == w->opt.host)
+            list_add(&w->leads, "%s", name);
+        else
+            list_add(&w->taken, "%s from %s", name, host_name(w, seen->leader));
+        seen->terms = s.terms;
+    }
+    if (s.snapshots_loaded != seen->loaded)
+        list_add(&w->loaded, "%s", name);
+    seen->loaded = s.snapshots_loaded;
+    /* While nobody leads, who did so last is remembered; a candidate promises to itself before it does. */
+    uint32_t leader = log_leader_node(l);
+    if (s.state == LOG_LEADER || (s.state == LOG_FOLLOWER && leader < w->opt.cluster->conf->hosts))
+        seen->leader = s.state == LOG_LEADER ? w->opt.host : leader;
+    look_at_peers(w, seen, group, &s);
+}
+
+static void say_peers(struct watch *w)
+{
+    const struct say *say = &w->opt.say;
+
+    for (uint32_t h = 0; h < w->opt.cluster->conf->hosts; h++) {
+        if (list_end(&w->gone[h]))
+            say_warn(say, "%s: %s does not take what is written, and is detached in %s",
+                     host_name(w, w->opt.host), host_name(w, h), w->gone[h].text);
+        if (list_end(&w->back[h]))
+            say_info(say, "%s: %s is attached again in %s", host_name(w, w->opt.host),
+                     host_name(w, h), w->back[h].text);
+        w->gone[h] = w->back[h] = (struct list){.count = 0};
+    }
+    w->peers_moved = false;
+}
+
+/* Over a network the memory itself tells of connections. */
+static void say_deaths(struct watch *w)
+{
+    for (uint32_t h = 0; h < w->opt.cluster->conf->hosts && !w->opt.mem->sends; h++) {
+        bool dead = h != w->opt.host && mem_dead(w->opt.mem, h);
+        if (dead == w->dead[h])
+            continue;
+        w->dead[h] = dead;
+        if (dead)
+            say_warn(&w->opt.say, "%s: the process of %s has ended", host_name(w, w->opt.host),
+                     host_name(w, h));
+        else
+            say_info(&w->opt.say, "%s: %s is back", host_name(w, w->opt.host), host_name(w, h));
+    }
+}
+
+/* While the thread is away no heartbeat leaves, and others take over after suspect_ms. */
+static void say_away(struct watch *w)
+{
+    const uint32_t suspect_ms = w->opt.cluster->conf->suspect_ms;
+    const uint64_t suspect_ns = suspect_ms * UINT64_C(1000000);
+    struct host *loop = w->opt.loop;
+    uint64_t now_ns = clock_now_ns(), cpu_ns = clock_thread_ns();
+    /* The round that has just ended may be the long one. */
+    uint64_t away_ns =
+        now_ns - loop->here_ns > loop->away_ns ? now_ns - loop->here_ns : loop->away_ns;
+    uint64_t used_ns = cpu_ns - w->cpu_ns, else_ns = now_ns - w->look_ns - away_ns;
+
+    loop->here_ns = w->look_ns = now_ns;
+    loop->away_ns = 0;
+    w->cpu_ns = cpu_ns;
+    /* Did it compute meanwhile? What it may have used before and after does not count. */
+    bool computed = used_ns > else_ns && used_ns - else_ns > suspect_ns / 2;
+    if (away_ns <= (computed ? suspect_ns / 2 : suspect_ns) ||
+        (w->away_ns[computed] && now_ns - w->away_ns[computed] < AWAY_AGAIN_NS))
+        return;
+    w->away_ns[computed] = now_ns;
+    say_warn(
+        &w->opt.say,
+        "%s: its thread did not poll for %llu ms: %s; others take over after %u ms (suspect_ms)",
+        host_name(w, w->opt.host), (unsigned long long)(away_ns / 1000000),
+        computed ? "a callback of the state machine is slow"
+                 : "it was stopped, waited in a callback or got no core",
+        suspect_ms);
+}
+
+void watch_say(struct watch *w)
+{
+    const char *me = host_name(w, w->opt.host);
+
+    if (list_end(&w->taken))
+        say_warn(&w->opt.say, "%s: takes over %s", me, w->taken.text);
+    if (list_end(&w->leads))
+        say_info(&w->opt.say, "%s: leads %s", me, w->leads.text);
+    if (list_end(&w->loaded))
+        say_info(&w->opt.say, "%s: has got the state of %s from another replica", me,
+                 w->loaded.text);
+    w->taken = w->leads = w->loaded = (struct list){.count = 0};
+    if (w->peers_moved)
+        say_peers(w);
+    say_deaths(w);
+    say_away(w);
+}
