@@ -32,12 +32,13 @@ extern "C" {
 
 enum tram_code {
     TRAM_OK = 0,
-    TRAM_INVALID = -1,    /* an argument, or the cluster file, is wrong */
-    TRAM_NOMEM = -2,      /* heap or shared memory is used up */
-    TRAM_SYSTEM = -3,     /* a system call failed */
-    TRAM_EXISTS = -4,     /* another live process is this host, or all client places are taken */
-    TRAM_NOTFOUND = -5,   /* no such file, host or group */
-    TRAM_TOOBIG = -6,     /* a message larger than the cluster file allows */
+    TRAM_INVALID = -1,  /* an argument, or the cluster file, is wrong */
+    TRAM_NOMEM = -2,    /* heap or shared memory is used up */
+    TRAM_SYSTEM = -3,   /* a system call failed */
+    TRAM_EXISTS = -4,   /* another live process is this host, or all client places are taken */
+    TRAM_NOTFOUND = -5, /* no such file, host or group */
+    TRAM_TOOBIG =
+        -6, /* a message larger than the cluster file allows, a reply than there is room for */
     TRAM_AGAIN = -7,      /* too many messages under way: poll, then try again */
     TRAM_REFUSED = -8,    /* not allowed: another user's cluster, another version */
     TRAM_TIMEOUT = -9,    /* the time given is over; the message may still be delivered */
@@ -98,6 +99,8 @@ TRAM_API uint32_t tram_cluster_groups(const struct tram_cluster *);
 TRAM_API uint32_t tram_cluster_hosts(const struct tram_cluster *);
 TRAM_API const char *tram_cluster_group_name(const struct tram_cluster *, uint32_t group);
 TRAM_API const char *tram_cluster_host_name(const struct tram_cluster *, uint32_t host);
+/* The longest reply that a state machine may give, as the cluster file has it. */
+TRAM_API uint32_t tram_cluster_reply_max(const struct tram_cluster *);
 /* The number of a group or host, or TRAM_NOTFOUND. */
 TRAM_API int tram_cluster_group(const struct tram_cluster *, const char *name);
 TRAM_API int tram_cluster_host(const struct tram_cluster *, const char *name);
@@ -119,7 +122,8 @@ struct tram_delivery {
 /* The state machine of a host's replicas. It must do the same with the same deliveries everywhere:
  * no clock, no chance, no pointers in its replies. All calls come from within tram_host_step. */
 struct tram_machine {
-    /* Delivers a message. Writes at most reply_max bytes of reply, returns how many. */
+    /* Delivers a message. Writes at most reply_max bytes of reply, returns how many. A host whose
+     * machine returns more ends with TRAM_BROKEN; the message is not answered. */
     uint32_t (*deliver)(void *ctx, const struct tram_delivery *, void *reply, uint32_t reply_max);
 
     /* Writes the state of a group's replica, as it is now, into memory from malloc, which the library
@@ -220,10 +224,60 @@ TRAM_API uint32_t tram_client_outstanding(const struct tram_client *);
 TRAM_API uint32_t tram_client_window(const struct tram_client *);
 
 /* Casts and waits until it is delivered everywhere. replies, if not NULL, is room for reply_max bytes
- * per group in ascending order of groups; lengths gets how many bytes each is. */
+ * per group in ascending order of groups; lengths gets how long each reply is.
+ *   TRAM_TOOBIG   delivered everywhere, but a reply is longer than reply_max: lengths has the full length, and
+ *                 replies what fits. tram_cluster_reply_max is enough for any reply. (Or body is too
+ *                 large, and nothing was cast; the text says which.)
+ *   TRAM_TIMEOUT  cast, and not all groups have answered yet. It may be delivered later, or may have been
+ *                 already: do not call again, but wait again with tram_await(client, tram_client_last(client), ...).
+ *   TRAM_AGAIN    nothing was cast: too many messages were under way for all of the time given. */
 TRAM_API int tram_call(struct tram_client *, const uint16_t *groups, uint32_t count,
                        const void *body, uint32_t bytes, void *replies, uint32_t reply_max,
                        uint32_t *lengths, uint64_t timeout_ns, struct tram_error *);
+
+/* ---- requests that can be asked for again ---- */
+
+enum { TRAM_REQUESTS_KEPT = 64 };
+
+/* A message with a number of the caller's, so that a retry is not another message. */
+struct tram_request {
+    const uint16_t *groups; /* any order, repetitions allowed */
+    uint32_t count;
+    const void *body;
+    uint32_t bytes;
+    uint64_t number; /* above that of every request before; 0: it has none, as with tram_cast */
+};
+
+/* Room for replies, as in tram_call. */
+struct tram_replies {
+    void *room; /* NULL: they are not wanted */
+    uint32_t max;
+    uint32_t *lengths; /* may be NULL */
+};
+
+/* Casts the request, or, if it is a retry, finds the one that was cast: a request whose number this client has
+ * cast before is not cast again. *ticket is that of the first time, and tram_await gives its replies, also
+ * if it is done. So however often a request is tried in the life of a client, each group delivers it once.
+ *   TRAM_INVALID   the number is that of a request with other groups or another body
+ *   TRAM_NOTFOUND  the number is not above all before and not among the last TRAM_REQUESTS_KEPT: it is
+ *                  not known any more whether it was cast. It is not cast
+ *   TRAM_AGAIN     too many are under way; nothing was cast
+ * Numbers are known to this handle alone. After tram_client_close or a crash the next client begins anew: what the
+ * old one cast may have been delivered or not, or may still be, before whatever the new one casts or after
+ * it. Who must not act twice across lives puts an identity of his own into the body, and lets the
+ * state machine remember it. */
+TRAM_API int tram_cast_request(struct tram_client *, const struct tram_request *, uint64_t *ticket,
+                               struct tram_error *);
+
+/* Waits until the message of the ticket is delivered everywhere, and gives its replies: those of requests with a
+ * number, and of calls that timed out (once). The last TRAM_REQUESTS_KEPT of these are kept, others are
+ * TRAM_NOTFOUND, unless no replies are wanted. TRAM_TIMEOUT and TRAM_TOOBIG as tram_call; after either it may be
+ * called again. */
+TRAM_API int tram_await(struct tram_client *, uint64_t ticket, const struct tram_replies *,
+                        uint64_t timeout_ns, struct tram_error *);
+
+/* The ticket of the last message that the client cast, by whichever function. */
+TRAM_API uint64_t tram_client_last(const struct tram_client *);
 
 #ifdef __cplusplus
 }

@@ -487,7 +487,7 @@ static int apply_decided(struct log *l)
     l->follow = w;
     l->follow_ballot = promised;
     int work = 0;
-    while (l->applied < end) {
+    while (l->applied < end && l->broken == NULL) {
         const struct entry *e = log_entry(l, w, l->applied);
         if (e->pos != l->applied || e->bytes > l->opt.payload_max) {
             log_stop(l, "a decided entry is not in the log");

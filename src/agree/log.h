@@ -143,6 +143,9 @@ uint64_t log_next_ns(const struct log *);
 
 void log_stats(const struct log *, struct log_stats *);
 
+/* The machine cannot go on: the replica stops as if it had seen what cannot be. */
+void log_stop(struct log *, const char *why);
+
 /* NULL, or what this replica saw that no correct memory or peer can produce. It has stopped for
  * good: it applies nothing, promises only through its memory, and must be started anew. */
 const char *log_broken(const struct log *);

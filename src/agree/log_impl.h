@@ -251,7 +251,6 @@ static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t wor
 
 /* log.c */
 void log_move(struct log *, enum log_state);
-void log_stop(struct log *, const char *why); /* sets broken, once */
 void log_row_push(struct log *);
 void log_fall_behind(struct log *);
 void log_set_deadline(struct log *);

@@ -203,6 +203,11 @@ int api_trace(const struct tram_cluster *c, const char *dir, const char *name,
     return trace_open(out, &o, e);
 }
 
+uint32_t tram_cluster_reply_max(const struct tram_cluster *c)
+{
+    return c->sizes.reply_max;
+}
+
 void tram_cluster_log(struct tram_cluster *c, const struct tram_log *log)
 {
     c->log = *log;

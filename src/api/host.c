@@ -356,7 +356,8 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
     for (uint32_t i = 0; i < h->places; i++) {
         if (h->place[i].machine.failure)
             return api_error(error,
-                             err_set(&e, ERR_CORRUPT, "host %s: %s",
+                             err_set(&e, ERR_CORRUPT, "group %s at host %s: %s",
+                                     h->cluster->conf->group[h->place[i].group].name,
                                      h->cluster->conf->host[h->index].name,
                                      h->place[i].machine.failure),
                              &e);

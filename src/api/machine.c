@@ -1,5 +1,6 @@
 #include "api/machine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,17 @@ uint32_t api_deliver(struct api_machine *m, const struct delivery *d, void *repl
         .body = d->body,
         .bytes = d->bytes,
     };
-    return m->calls.deliver ? m->calls.deliver(m->ctx, &out, reply, reply_max) : 0;
+    if (m->calls.deliver == NULL)
+        return 0;
+    uint32_t bytes = m->calls.deliver(m->ctx, &out, reply, reply_max);
+    if (bytes > reply_max && m->failure == NULL) {
+        snprintf(m->failure_text, sizeof(m->failure_text),
+                 "the state machine's reply to message %llu has %u bytes, and reply_max of the "
+                 "cluster file is %u",
+                 (unsigned long long)d->number, bytes, reply_max);
+        m->failure = m->failure_text;
+    }
+    return bytes;
 }
 
 uint64_t api_save_open(void *machine)

@@ -17,7 +17,8 @@ struct api_machine {
     size_t saved_bytes;
     unsigned char *loading;
     size_t load_bytes, load_at;
-    const char *failure; /* what it could not do; NULL: nothing */
+    const char *failure;    /* what it could not do; NULL: nothing */
+    char failure_text[160]; /* room for one that has figures */
 };
 
 uint32_t api_deliver(struct api_machine *, const struct delivery *, void *reply,

@@ -177,6 +177,8 @@ void replica_close(struct replica *r)
 
 void replica_deliver(struct replica *r, const struct message_view *v)
 {
+    if (log_broken(r->log))
+        return; /* one apply may deliver several */
     struct reply *reply = replies_begin(r->replies, v->m->client, v->m->life);
     struct delivery d = {
         .group = r->opt.group,
@@ -190,6 +192,10 @@ void replica_deliver(struct replica *r, const struct message_view *v)
     };
     *reply = (struct reply){.seq = v->m->seq, .status = REPLY_DONE};
     reply->bytes = r->opt.machine->deliver(r->opt.ctx, &d, reply->body, r->opt.sizes.reply_max);
+    if (reply->bytes > r->opt.sizes.reply_max) {
+        log_stop(r->log, "the state machine's reply is longer than reply_max");
+        return; /* and nobody gets it */
+    }
     replies_end(r->replies, v->m->client, reply);
 }
 

@@ -114,6 +114,8 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     uint32_t bytes = api_deliver(&r->machine, d, reply, reply_max);
     chaos_trace(&s->fleet.chaos, "%s delivers c%u.%u:%" PRIu64 " as %" PRIu64 ", replies %u bytes",
                 r->at->name, d->client, d->life, d->seq, d->number, bytes);
+    if (r->machine.failure)
+        return bytes;
     witness_deliver(s->witness, who(r), d, reply, bytes, now(s));
     if ((d->number + 1) % s->opt.compare_every == 0)
         show_state(r, d->number + 1, false);
