@@ -117,7 +117,8 @@ static int home_open(struct api_home *h, struct err *e)
     for (int tries = 0; tries < HOME_TRIES; tries++) {
         struct stat here, there;
         if (mkdir(h->dir, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, "make directory %s", h->dir);
+            return err_sys(e, "make directory %s, where runtime_dir or XDG_RUNTIME_DIR says",
+                           h->dir);
         h->dir_fd = open(h->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (h->dir_fd < 0 && errno == ENOENT)
             continue; /* the last one out has just removed it */

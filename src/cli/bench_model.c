@@ -78,7 +78,7 @@ static int measure_costs(struct bench_model *b, enum model_layout layout, struct
     static struct model_work work[RUNS_MAX][BENCH_PARTS];
     CHECK(runs <= RUNS_MAX);
     if (progress)
-        fprintf(progress, "measuring what things cost here\n");
+        fprintf(progress, "measuring what things cost here, for some seconds\n");
     for (uint32_t i = 0; i < runs; i++) {
         struct bench_args a = {
             .mcast = true,

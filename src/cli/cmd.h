@@ -11,6 +11,9 @@ enum {
     CMD_LOST = 3, /* host: a group lost the memory of its majority; starting again would hide it */
 };
 
+/* The program as it was called, "build/tram": for commands that a person is told to type next. */
+extern const char *cmd_program;
+
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);

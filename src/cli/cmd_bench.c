@@ -257,9 +257,11 @@ static int model_figures(const struct options *o, struct err *e)
     int rc = 0;
     if (o->compare) {
         bench_model_print(&m, stdout);
+        fprintf(stderr, "table 1: all leaders change at once\n");
         rc = bench_model_table1(&m, &o->bench, stdout, e);
         if (rc == 0 && o->own_presets)
             rc = bench_model_settle(&m, model_preset_named("cx4"), stderr, e);
+        fprintf(stderr, "figure 5 of the RamCast paper\n");
         if (rc == 0)
             rc = bench_model_ramcast(&m, &o->bench, stdout, e);
     }

@@ -445,13 +445,18 @@ static bool demo(struct demo *d)
 
 static void print_next(void)
 {
-    printf("\nNext, try:\n"
-           "  tram init      write a cluster file of your own\n"
-           "  tram up        start its hosts on this machine\n"
-           "  tram send      multicast what you type\n"
-           "  tram status    see who leads, and how far everyone is\n"
-           "  tram sim       the same protocol in the simulator, under drawn faults\n"
-           "  tram bench     how fast it is when nothing holds it back\n");
+    static const char *const next[][2] = {
+        {"init", "write a cluster file of your own"},
+        {"up", "start its hosts on this machine"},
+        {"send g1 hello", "multicast a message"},
+        {"status", "see who leads, and how far everyone is"},
+        {"sim", "the same protocol in the simulator, under drawn faults"},
+        {"bench", "how fast it is when nothing holds it back"},
+    };
+
+    printf("\nNext, try:\n");
+    for (size_t i = 0; i < sizeof next / sizeof next[0]; i++)
+        printf("  %s %-14s %s\n", cmd_program, next[i][0], next[i][1]);
 }
 
 static int run_demo(uint64_t seconds, bool keep)

@@ -1,5 +1,6 @@
 /* tram sim: many seeds of a protocol in the simulator, on all cores. */
 #include "base/clock.h"
+#include "base/nearest.h"
 #include "base/planted.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
@@ -221,6 +222,12 @@ static const struct {
 #undef BUG_ROW
 };
 
+static const char *bug_name(const void *of, uint32_t i)
+{
+    (void)of;
+    return bugs[i + 1].name; /* the first is none */
+}
+
 static int plant(const char *name)
 {
     for (unsigned i = 1; i < PLANTED_COUNT; i++)
@@ -229,8 +236,11 @@ static int plant(const char *name)
             return CMD_DONE;
         }
     bool list = strcmp(name, "list") == 0;
+    const char *near =
+        nearest_name(name, (struct nearest_names){bug_name, NULL, PLANTED_COUNT - 1});
     if (!list)
-        fprintf(stderr, "tram sim: there is no planted bug '%s'; these are:\n", name);
+        fprintf(stderr, "tram sim: there is no planted bug '%s'; %s%sthese are:\n", name,
+                near ? near : "", near ? " is near; " : "");
     for (unsigned i = 1; i < PLANTED_COUNT; i++)
         fprintf(list ? stdout : stderr, "%-18s %-4s %-4s %s\n", bugs[i].name, bugs[i].tag,
                 bugs[i].protocol, bugs[i].text);

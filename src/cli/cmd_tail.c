@@ -229,7 +229,11 @@ static int run(struct tail *t)
     int rc = tail_ring_open(t->dir, t->host, &t->ring, &e);
     if (rc < 0) {
         if (rc == ERR_NOTFOUND)
-            fprintf(stderr, "tram tail: host %s does not run, or not as `tram host`\n", t->host);
+            fprintf(
+                stderr,
+                "tram tail: host %s is not running, or is a program of your own; this shows what"
+                " hosts deliver that `tram up` or `tram host` has started\n",
+                t->host);
         else
             fprintf(stderr, "tram tail: %s\n", e.text);
         return CMD_FAILED;

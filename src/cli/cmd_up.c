@@ -241,11 +241,11 @@ static void print_up(const struct up *u)
         snprintf(more + strlen(more), sizeof more - strlen(more), " --cluster %s", r->cluster);
     printf("cluster '%s' is up: %u groups on %u hosts\n", u->cluster->conf->name,
            tram_cluster_groups(u->cluster), u->hosts);
-    printf("in another terminal:  tram status%s\n"
-           "                      tram tail %s%s\n"
-           "                      tram send %s hello%s\n"
+    printf("in another terminal:  %s status%s\n"
+           "                      %s tail %s%s\n"
+           "                      %s send %s hello%s\n"
            "^C stops it\n",
-           more, group, more, group, more);
+           cmd_program, more, cmd_program, group, more, cmd_program, group, more);
 }
 
 static void print_missing(const struct up *u)

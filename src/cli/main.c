@@ -13,6 +13,8 @@ struct command {
     const char *help; /* one line */
 };
 
+const char *cmd_program = "tram";
+
 static int help(int argc, char **argv);
 
 static const struct command commands[] = {
@@ -69,6 +71,7 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    cmd_program = argv[0];
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";

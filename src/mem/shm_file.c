@@ -76,7 +76,8 @@ int directory_open(struct shm *s, const char *dir, struct err *e)
         struct stat here, there;
 
         if (mkdir(s->dir, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, "make directory %s", s->dir);
+            return err_sys(e, "make directory %s, where runtime_dir or XDG_RUNTIME_DIR says",
+                           s->dir);
         s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (s->dir_fd < 0 && errno == ENOENT)
             continue; /* the last one out has just removed it */
