@@ -163,6 +163,8 @@ TRAM_API void tram_host_close(struct tram_host *);
 enum tram_role { TRAM_JOINING, TRAM_FOLLOWER, TRAM_CANDIDATE, TRAM_SYNC, TRAM_LEADER };
 
 /* What a replica is doing. */
+enum { TRAM_REPLICAS_MAX = 9 }; /* of a group */
+
 struct tram_replica_stats {
     uint32_t group;
     uint32_t rank;
@@ -176,6 +178,9 @@ struct tram_replica_stats {
     bool behind;        /* waits for a snapshot */
     uint64_t delivered; /* messages */
     uint64_t terms;     /* times it began to lead, in this life */
+    /* leader: for how long a replica has not taken its writes, by rank: it held up the others, is out of reach, or waits
+     * for a snapshot; 0: it takes them */
+    uint32_t detached_ms[TRAM_REPLICAS_MAX];
 };
 
 /* The n-th replica that this host carries; TRAM_NOTFOUND behind the last. */

@@ -65,7 +65,7 @@ void log_step_down(struct log *l, bool failed)
             mem_flow_close(l->mem, &p->flow);
         p->phase = PEER_DOWN;
         p->hold = UINT64_MAX;
-        p->detached_ns = 0;
+        p->detached_ns = p->away_ns = 0;
         p->detaches = 0;
     }
     if (PLANTED(failed_cursor) && l->state == LOG_SYNC)
@@ -688,7 +688,7 @@ void log_stats(const struct log *l, struct log_stats *s)
     for (uint32_t q = 0; q < l->n; q++)
         s->live += l->peer[q].phase == PEER_LIVE;
     for (uint32_t q = 0; q < l->n; q++)
-        s->detached_ns[q] = l->peer[q].detached_ns;
+        s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
 }
 
 bool log_note(struct log *l, const void *payload, uint32_t bytes)

@@ -117,7 +117,8 @@ struct log_stats {
     uint64_t shed;    /* followers given up for being stuck */
     uint32_t live;    /* leader: replicas that take its writes, own included */
     bool behind;      /* waits for a snapshot */
-    /* leader: since when a follower is detached for being stuck, by rank; 0: it is not */
+    /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
+     * 0: it does */
     uint64_t detached_ns[LOG_REPLICAS_MAX];
 };
 

@@ -49,8 +49,10 @@ struct peer {
     uint64_t commit_sent; /* LOG_COMMIT as last written there */
     uint64_t unasked_ns;  /* since when it has writes that we have not asked to hear of; 0: none */
 
-    uint64_t stuck_ns;      /* since when it is in the way of all others; 0: it is not */
-    uint64_t stuck_at;      /* what it needs next, then */
+    uint64_t stuck_ns; /* since when it is in the way of all others; 0: it is not */
+    uint64_t stuck_at; /* what it needs next, then */
+    uint64_t
+        away_ns; /* leader: since when it has not been PEER_LIVE, for whatever reason; 0: it is */
     uint64_t detached_ns;   /* since when it is detached; 0: it is not */
     uint64_t detached_beat; /* ROW_BEAT then: while it is that, the replica hangs */
     uint32_t detaches;      /* in this leadership, if it was never well in between */

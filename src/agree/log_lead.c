@@ -61,7 +61,7 @@ static uint64_t row_applied(const struct log *l, uint32_t rank)
 static void peer_live(struct log *l, uint32_t rank)
 {
     l->peer[rank].phase = PEER_LIVE;
-    l->peer[rank].detached_ns = 0;
+    l->peer[rank].detached_ns = l->peer[rank].away_ns = 0;
     if (l->snap_to != rank)
         l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
 }
@@ -473,6 +473,8 @@ static int peers_settle(struct log *l)
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
         bool own_exempt = q == l->me && PLANTED(self_unchecked);
+        if (p->phase != PEER_LIVE && p->away_ns == 0)
+            p->away_ns = l->now_ns;
         if (p->phase == PEER_LIVE) {
             if (p->flow.status == MEM_DONE || own_exempt)
                 continue;

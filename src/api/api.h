@@ -9,6 +9,8 @@
 #include "mcast/replica.h"
 #include "tram.h"
 
+_Static_assert((int)TRAM_REPLICAS_MAX == (int)LOG_REPLICAS_MAX, "one limit, in two headers");
+
 struct trace_writer;
 
 /* A cluster as the layers below want it. */
@@ -100,11 +102,11 @@ uint64_t api_client_finished(const struct tram_client *); /* messages done */
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 
-enum { PAGE_MAGIC = 0x74726d70, PAGE_SUFFIX_BYTES = 8 };
+enum { PAGE_MAGIC = 0x74726d71, PAGE_SUFFIX_BYTES = 8 };
 
 struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
-        delivered, terms;
+        delivered, terms, detached_ms[LOG_REPLICAS_MAX];
 };
 
 struct api_page {

@@ -130,6 +130,8 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
         SHOW(behind);
         SHOW(delivered);
         SHOW(terms);
+        for (uint32_t q = 0; q < LOG_REPLICAS_MAX; q++)
+            SHOW(detached_ms[q]);
 #undef SHOW
     }
     atomic_store_explicit(&p->updated_ns, now_ns, memory_order_release);
@@ -384,6 +386,13 @@ int tram_host_poll(struct tram_host *h, struct tram_error *error)
     return after_round(h, host_round(&h->loop, clock_now_ns()), error);
 }
 
+/* Of what has lasted at all at least 1. */
+static uint32_t to_ms(uint64_t ns)
+{
+    uint64_t ms = (ns + 999999) / 1000000;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
 void api_replica_stats(const struct replica *r, uint16_t group, uint32_t rank,
                        struct tram_replica_stats *out)
 {
@@ -403,6 +412,8 @@ void api_replica_stats(const struct replica *r, uint16_t group, uint32_t rank,
         .delivered = replica_delivered(r),
         .terms = s.terms,
     };
+    for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
+        out->detached_ms[q] = to_ms(s.detached_ns[q]);
 }
 
 int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)

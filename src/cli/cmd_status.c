@@ -99,7 +99,7 @@ int cmd_status(int argc, char **argv)
                  "applied and decided, how many of its replicas take part, how much it delivered, "
                  "and how much it delivers a second (over 200 ms); and which replicas are in "
                  "trouble: down, silent (stopped or hung), starting, joining, behind (waits for a "
-                 "snapshot), late (200 ms or more).",
+                 "snapshot), detached (held up its group, or out of reach), late (200 ms or more).",
         .options = options,
         .more = "Exit code: 0 every group has a leader, 1 not, 2 wrong usage.",
     };

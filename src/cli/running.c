@@ -164,6 +164,9 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
         .delivered = p->delivered,
         .terms = p->terms,
     };
+    for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
+        r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =
+            (uint32_t)p->detached_ms[q];
 }
 
 /* True if it is one, and was filled. */

@@ -60,6 +60,14 @@ void status_view_update(struct status_view *v)
     v->before_ns = r->now_ns;
 }
 
+/* For how long the replica has not taken what the leader writes. */
+static uint32_t detached_ms(const struct status_view *v, uint32_t g, uint32_t q)
+{
+    int leader = running_leader(v->now, g);
+
+    return leader < 0 ? 0 : running_replica(v->now, g, (uint32_t)leader)->detached_ms[q];
+}
+
 /* What is wrong with a replica, in one word; NULL if nothing is. */
 static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
 {
@@ -73,6 +81,8 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
         return "behind";
     if (s->role == TRAM_JOINING)
         return "joining";
+    if (detached_ms(v, g, q) > 0)
+        return "detached";
     return v->late[g * CLUSTER_REPLICAS_MAX + q] ? "late" : NULL;
 }
 
@@ -112,6 +122,8 @@ static void print_group(const struct status_view *v, FILE *to, uint32_t g)
             continue;
         fprintf(to, "%s%s %s", between,
                 tram_cluster_host_name(r->cluster, running_host_of(r, g, q)), what);
+        if (detached_ms(v, g, q) > 0)
+            fprintf(to, " (detached %.1f s ago)", (double)detached_ms(v, g, q) / 1e3);
         between = ", ";
     }
     fputc('\n', to);
@@ -183,10 +195,10 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
         uint32_t host = running_host_of(r, g, q);
         fprintf(to,
                 "%s{\"host\": \"%s\", \"role\": \"%s\", \"applied\": %" PRIu64
-                ", \"delivered\": %" PRIu64 ", \"trouble\": ",
+                ", \"delivered\": %" PRIu64 ", \"detached_ms\": %u, \"trouble\": ",
                 q ? ", " : "", tram_cluster_host_name(r->cluster, host),
                 r->host[host].state == RUNNING_UP ? role_name(m->role) : "unknown", m->applied,
-                m->delivered);
+                m->delivered, detached_ms(v, g, q));
         fprintf(to, what ? "\"%s\"}" : "null}", what);
     }
     fprintf(to, "]}");
