@@ -48,7 +48,8 @@ static int write_to_file(const struct init_args *a, const struct cluster *c)
         return CMD_FAILED;
     }
     if (f == NULL) {
-        fprintf(stderr, "tram init: %s: %s\n", a->file, strerror(errno));
+        fprintf(stderr, "tram init: %s: %s%s\n", a->file, strerror(errno),
+                errno == ENOENT ? "; make the directory first" : "");
         if (fd >= 0)
             close(fd);
         return CMD_FAILED;

@@ -30,7 +30,7 @@ static const struct command commands[] = {
     {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
     {"bench", cmd_bench, "measure latency and throughput on this machine"},
     {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},
-    {"help", help, "show this list"},
+    {"help", help, "show this list, or the help of a command"},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -49,10 +49,33 @@ static void print_usage(FILE *to)
                 " version.\n");
 }
 
+static int no_such_command(const char *name)
+{
+    struct nearest_names names = {command_name, commands, COMMANDS};
+
+    fprintf(stderr, "tram: there is no command '%s'; %s. `tram --help` explains them\n", name,
+            nearest_text(name, names, COMMANDS).s);
+    return CMD_USAGE;
+}
+
+static const struct command *find(const char *name)
+{
+    for (unsigned i = 0; i < COMMANDS; i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
 static int help(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    const struct command *of = argc > 1 ? find(argv[1]) : NULL;
+    char option[] = "--help";
+    char *words[] = {argc > 1 ? argv[1] : NULL, option, NULL};
+
+    if (argc > 1 && of == NULL && argv[1][0] != '-')
+        return no_such_command(argv[1]);
+    if (of != NULL && of->run != help)
+        return of->run(2, words);
     print_usage(stdout);
     return CMD_DONE;
 }
@@ -79,11 +102,6 @@ int main(int argc, char **argv)
         printf("tram %s\n", TRAM_VERSION);
         return CMD_DONE;
     }
-    for (unsigned i = 0; i < COMMANDS; i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    struct nearest_names names = {command_name, commands, COMMANDS};
-    fprintf(stderr, "tram: there is no command '%s'; %s. `tram --help` explains them\n", name,
-            nearest_text(name, names, COMMANDS).s);
-    return CMD_USAGE;
+    const struct command *c = find(name);
+    return c != NULL ? c->run(argc - 1, argv + 1) : no_such_command(name);
 }
