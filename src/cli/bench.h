@@ -118,6 +118,10 @@ int rig_start(struct bench_rig *, struct err *);
 /* Ends the other thread; the caller may run on all its cores again. */
 void rig_stop(struct bench_rig *);
 
+/* For a while the caller, and threads that it starts, may run on all its cores; then it is back on its own. */
+void rig_unpin(struct bench_rig *);
+void rig_pin(struct bench_rig *);
+
 /* Returns when the other thread is there; outside BENCH_SERVE the hosts are the caller's. */
 void rig_enter(struct bench_rig *, enum bench_phase);
 

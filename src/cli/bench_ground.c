@@ -108,6 +108,15 @@ static int dir_read(struct bench_ground *g, struct err *e)
     return port > 0 ? 0 : err_set(e, ERR_NOTFOUND, "%s: not what it should be", path);
 }
 
+void ground_name(char *out, size_t bytes)
+{
+    uint32_t chance = 0;
+
+    if (getrandom(&chance, sizeof(chance), 0) != sizeof(chance))
+        chance = (uint32_t)clock_now_ns();
+    snprintf(out, bytes, "bench-%d-%08x", (int)getpid(), chance);
+}
+
 int ground_open(struct bench_ground *g, const struct bench_args *a, struct err *e)
 {
     char path[PATH_BYTES];
@@ -117,7 +126,7 @@ int ground_open(struct bench_ground *g, const struct bench_args *a, struct err *
     if (a->serve)
         snprintf(g->cluster, sizeof(g->cluster), "%s", a->serve);
     else
-        snprintf(g->cluster, sizeof(g->cluster), "bench-%d", (int)getpid());
+        ground_name(g->cluster, sizeof(g->cluster));
     for (uint32_t h = 0; h < g->hosts; h++) {
         snprintf(g->names[h], sizeof(g->names[h]), "h%u", h + 1);
         g->shm[h] = (struct shm_node){.name = g->names[h], .node = h, .role = SHM_HOST};

@@ -24,6 +24,10 @@ struct bench_ground {
     unsigned char key[OFI_KEY_BYTES];
 };
 
+/* A name that no other run has had. Its directory outlives a run that is killed, and says to the next of that name that
+ * memory was lost: its hosts would wait for ever to be taken back. A process id alone comes again. */
+void ground_name(char *out, size_t bytes);
+
 /* Of the run that we are, or with args.serve of the one that has started us. */
 int ground_open(struct bench_ground *, const struct bench_args *, struct err *);
 void ground_close(struct bench_ground *);

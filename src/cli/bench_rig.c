@@ -69,11 +69,21 @@ int rig_start(struct bench_rig *r, struct err *e)
     return 0;
 }
 
+void rig_unpin(struct bench_rig *r)
+{
+    sched_setaffinity(0, sizeof(r->cores), &r->cores);
+}
+
+void rig_pin(struct bench_rig *r)
+{
+    pin(r->core[0]);
+}
+
 void rig_stop(struct bench_rig *r)
 {
     atomic_store(&r->phase, BENCH_STOP);
     pthread_join(r->thread, NULL);
-    sched_setaffinity(0, sizeof(r->cores), &r->cores);
+    rig_unpin(r);
 }
 
 void rig_enter(struct bench_rig *r, enum bench_phase phase)

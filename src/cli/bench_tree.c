@@ -468,6 +468,30 @@ static int warm_up(struct bench *b, struct user *u, uint64_t for_ns)
     return 0;
 }
 
+/* What a replica says that cannot go on; "" if none does. */
+static const char *why_stuck(struct bench *b)
+{
+    const char *why = NULL;
+    if (b->args.layout == BENCH_THREADS)
+        rig_enter(&b->rig, BENCH_LINE);
+    for (uint32_t h = 0; b->args.layout != BENCH_PROCS && h < b->args.hosts; h++)
+        for (uint32_t g = 0; g < b->args.groups && why == NULL; g++)
+            if (b->server[h].replica[g])
+                why = log_broken(replica_log(b->server[h].replica[g]));
+    return why ? why : "";
+}
+
+/* The thread that works for the client in the background must not be kept on the core where we spin. */
+static int user_open_unpinned(struct bench *b, uint32_t slot, struct err *e)
+{
+    if (b->args.layout == BENCH_SINGLE)
+        return user_open(b, slot, e);
+    rig_unpin(&b->rig);
+    int rc = user_open(b, slot, e);
+    rig_pin(&b->rig);
+    return rc;
+}
+
 /* Opens clients until there are so many. They come only when they are needed: alone means that nobody
  * else is connected. */
 static int users_grow(struct bench *b, uint32_t clients, uint64_t warm_up_ns, struct err *e)
@@ -475,10 +499,12 @@ static int users_grow(struct bench *b, uint32_t clients, uint64_t warm_up_ns, st
     int rc = 0;
     for (; rc == 0 && b->clients < clients; b->clients++) {
         struct user *u = &b->user[b->clients];
-        rc = u->caster ? 0 : user_open(b, b->clients, e);
-        if (rc == 0 && warm_up(b, u, warm_up_ns) != 0)
-            rc = err_set(e, ERR_TIMEOUT, "the groups did not answer within %d s",
-                         BENCH_STARTS_WITHIN_S);
+        rc = u->caster ? 0 : user_open_unpinned(b, b->clients, e);
+        if (rc == 0 && warm_up(b, u, warm_up_ns) != 0) {
+            const char *why = why_stuck(b);
+            rc = err_set(e, ERR_TIMEOUT, "the groups did not answer within %d s%s%s",
+                         BENCH_STARTS_WITHIN_S, why[0] ? ": " : "", why);
+        }
     }
     return rc;
 }
