@@ -178,6 +178,7 @@ struct tram_replica_stats {
     bool behind;        /* waits for a snapshot */
     uint64_t delivered; /* messages */
     uint64_t terms;     /* times it began to lead, in this life */
+    uint32_t muted; /* leader: clients that are not read any more, for having written nonsense */
     /* leader: for how long a replica has not taken its writes, by rank: it held up the others, is out of reach, or waits
      * for a snapshot; 0: it takes them */
     uint32_t detached_ms[TRAM_REPLICAS_MAX];

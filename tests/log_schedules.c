@@ -149,7 +149,8 @@ const char *late_follower(uint32_t n)
     group_cut_off(g, late, true);
     if (late != 0)
         group_crash(g, 0, true);
-    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_leader(g) < n && group_leader(g) != 0 && group_leader(g) != late,
+               GROUP_ELECT_NS);
     uint32_t target = g->history_count + 1;
     group_send(g, 1, BYTES);
     GROUP_WAIT(g, g->history_count >= target, GROUP_ELECT_NS);

@@ -16,12 +16,15 @@ enum {
     DOUBLINGS_MAX = 3,   /* of retry_ns, while it brings nothing: the way there may be long */
 };
 
+#if TRAM_PLANTED
+uint64_t stream_origin;
+#endif
+
 struct way {
     struct mem_lane *out;
     struct mem_lane *ack;
     struct mem_flow flow;
     uint64_t sent; /* written there up to here */
-    bool begun;    /* the ring has been told of this life */
 };
 
 struct feed {
@@ -31,9 +34,8 @@ struct feed {
      * end is filled in a piece, and what is over is then copied to the beginning. */
     unsigned char *ring;
     uint64_t mask;
-    uint64_t over;  /* bytes behind the end that are not yet at the beginning */
-    uint64_t start; /* of this life of the stream */
-    uint64_t tail;  /* end of the stream */
+    uint64_t over; /* bytes behind the end that are not yet at the beginning */
+    uint64_t tail; /* end of the stream */
     uint64_t
         acked; /* highest acknowledgement heard; may be ahead of us if others hold the stream */
     uint32_t leader;
@@ -69,7 +71,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
     f->opt = o;
     f->mem = o.mem;
     f->mask = o.source_bytes - 1;
-    f->start = f->tail = f->acked = stream_start(o.life);
+    f->tail = f->acked = stream_start();
     memcpy(f->nodes, o.nodes, o.replicas * sizeof(*o.nodes));
     f->opt.nodes = f->nodes;
     struct mem_lane_spec specs[2 * LOG_REPLICAS_MAX];
@@ -91,8 +93,7 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
     for (uint32_t q = 0; q < o.replicas; q++) {
         f->way[q].out = lanes[2 * q];
         f->way[q].ack = lanes[2 * q + 1];
-        f->way[q].sent = f->start;
-        f->way[q].begun = o.life == 0;
+        f->way[q].sent = f->tail;
         mem_flow_open(f->mem, &f->way[q].flow, f->nodes[q], o.region, 0);
     }
     *out = f;
@@ -141,7 +142,7 @@ void *feed_reserve(struct feed *f, uint32_t bytes, uint64_t *end)
     if (frame_size(bytes) > straight)
         f->over = frame_size(bytes) - straight;
     struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
-    *frame = (struct frame){.pos = f->tail, .bytes = bytes};
+    *frame = (struct frame){.pos = f->tail, .bytes = bytes, .life = f->opt.life};
     if (bytes & 7)
         memset(frame->payload + (bytes & ~7u), 0, 8);
     f->tail += frame_size(bytes);
@@ -170,11 +171,6 @@ static void way_write(struct feed *f, struct way *w)
         w->sent = f->tail - f->opt.source_bytes;
     if (w->sent == f->tail || w->flow.status != MEM_DONE)
         return;
-    if (!w->begun) {
-        /* A reader must see that an earlier life is over before its frames are written over. */
-        mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, w->sent);
-        w->begun = true;
-    }
     settle_over(f);
     while (w->sent < f->tail) {
         uint64_t straight = ring_straight(f->opt.source_bytes, w->sent);
@@ -209,9 +205,11 @@ uint64_t feed_taken(struct feed *f)
         const struct mem_lane *ack = f->way[q].ack;
         if (ack->ctl == NULL)
             continue;
-        uint64_t taken = mem_word(ack, ACK_TAKEN);
-        if (taken > f->acked)
-            f->acked = taken;
+        if (mem_word(ack, ACK_LIFE) == f->opt.life || PLANTED(ack_of_another)) {
+            uint64_t taken = mem_word(ack, ACK_TAKEN);
+            if (taken > f->acked)
+                f->acked = taken;
+        }
         uint64_t ballot = mem_word(ack, ACK_BALLOT);
         if (ballot > f->leader_ballot) {
             f->leader_ballot = ballot;
@@ -253,7 +251,6 @@ void feed_step(struct feed *f, uint64_t now_ns)
         if (w->flow.status != MEM_DONE) {
             mem_flow_open(f->mem, &w->flow, f->nodes[q], f->opt.region, 0);
             w->sent = taken;
-            w->begun = stream_life(f->start) == 0;
         }
         if (!alone || q == f->leader)
             way_write(f, w);

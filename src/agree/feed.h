@@ -21,7 +21,7 @@ struct feed_options {
     uint32_t source_bytes; /* as the replicas have it; 0: 64 KiB */
     uint32_t payload_max;  /* 0: a quarter of source_bytes */
     uint64_t retry_ns; /* write again after this long without progress, then ever later; 0: 10 ms */
-    uint64_t life;     /* which life of the source this is: the stream starts there */
+    uint16_t life;     /* which life of the source this is, as the memory has told the replicas */
     uint32_t ack_region; /* own region for what the group tells us; 0: the same number */
 };
 

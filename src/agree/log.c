@@ -7,7 +7,8 @@ enum {
     LOG_BYTES_MAX = 1 << 30,
     SOURCE_BYTES_DEFAULT = 64 << 10,
     SNAP_BYTES_DEFAULT = 64 << 10,
-    SOURCES_MAX = 1 << 20,
+    SOURCES_MAX =
+        SOURCE_LOG - 1, /* the last number but one: a source that there is not has a number too */
     LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
     ALONE_PER_HEARTBEAT = 16, /* a commit waits so long for a batch, where it is a message */
 };
@@ -290,6 +291,8 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
      * touches what is not yet applied everywhere, most often a few pages; all of them would have to be
      * given back, at the cost of who waits for the core, when this process is killed. */
     memset(l->batch, 0xff, l->put_max);
+    for (uint32_t i = 0; stream_start() != 0 && i < l->sources; i++)
+        l->source[i].taken = stream_start();
     sources_init(l);
     rc = lanes_open(l, e);
     if (rc != 0) {
@@ -353,7 +356,8 @@ int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e
     way->in = lanes[0];
     way->ack = lanes[1];
     mem_flow_open(l->mem, &way->flow, node, o->region, 0);
-    source_add(l, source, (struct source){.way = way, .ways = 1, .taken = s->taken});
+    source_add(l, source,
+               (struct source){.way = way, .ways = 1, .taken = s->taken, .life = s->life});
     return 0;
 }
 
@@ -419,15 +423,22 @@ static void apply_control(struct log *l, const struct entry *e)
  * is a no-op, everywhere alike. False: it cannot be applied now. */
 static bool apply_message(struct log *l, const struct entry *e)
 {
+    struct source *s = &l->source[e->source < l->sources ? e->source : l->sources];
     bool effective =
-        e->source < l->sources && (stream_next(l->source[e->source].taken, e->srcpos) ||
+        e->source < l->sources && (stream_next(s->life, s->taken, e->life, e->srcpos) ||
                                    PLANTED(no_filter) || PLANTED(source_filter));
     if (effective && l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
         return false;
     observe(l, e, effective);
     if (!effective)
         return true;
-    struct source *s = &l->source[e->source];
+    if (e->life > s->life) {
+        s->life = e->life;
+        s->taken = stream_start();
+        s->due = true; /* it may be as far as the life before it was told to be */
+        for (uint32_t w = 0; w < s->ways; w++)
+            s->way[w].told_life = false;
+    }
     s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
     source_dirty(l, e->source);
     l->opt.machine->apply(l->opt.ctx, e);
@@ -689,6 +700,23 @@ void log_stats(const struct log *l, struct log_stats *s)
         s->live += l->peer[q].phase == PEER_LIVE;
     for (uint32_t q = 0; q < l->n; q++)
         s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
+    s->muted = l->state == LOG_LEADER && l->serving ? l->muted_count : 0;
+}
+
+struct log_muted log_muted(const struct log *l)
+{
+    return l->muted;
+}
+
+const char *log_fault_text(enum source_fault fault)
+{
+    static const char *const texts[] = {
+        [SOURCE_SOUND] = "nothing",
+        [SOURCE_FRAME] = "it wrote what is no message",
+        [SOURCE_OVERFULL] = "it says that more is in its ring than the ring holds",
+        [SOURCE_USED_UP] = "its place was used too often",
+    };
+    return texts[fault];
 }
 
 bool log_note(struct log *l, const void *payload, uint32_t bytes)
@@ -711,6 +739,11 @@ bool log_lost(const struct log *l)
 uint64_t log_source_taken(const struct log *l, uint32_t source)
 {
     return l->source[source].taken;
+}
+
+uint16_t log_source_life(const struct log *l, uint32_t source)
+{
+    return l->source[source].life;
 }
 
 bool log_leading(const struct log *l)

@@ -115,11 +115,28 @@ struct log_stats {
     uint64_t snapshots_loaded;
     uint64_t batches; /* writes of new entries by this leader, per replica one */
     uint64_t shed;    /* followers given up for being stuck */
+    uint32_t muted;   /* leader: sources that are, until another process has their place */
     uint32_t live;    /* leader: replicas that take its writes, own included */
     bool behind;      /* waits for a snapshot */
     /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
      * 0: it does */
     uint64_t detached_ns[LOG_REPLICAS_MAX];
+};
+
+/* What no correct source writes. A leader that finds it does not read the source any more in this life. */
+enum source_fault {
+    SOURCE_SOUND,
+    SOURCE_FRAME,    /* what stands where the next frame should be is none */
+    SOURCE_OVERFULL, /* it says that more is there than its ring holds */
+    SOURCE_USED_UP,  /* SOURCE_LIVES_MAX processes had its place before it */
+};
+
+/* The last source that was muted. */
+struct log_muted {
+    uint64_t count; /* how often that was done, since this replica was opened */
+    uint32_t source;
+    uint32_t life;
+    enum source_fault fault;
 };
 
 struct log;
@@ -144,6 +161,10 @@ uint64_t log_next_ns(const struct log *);
 
 void log_stats(const struct log *, struct log_stats *);
 
+/* Who was muted last, if anybody was; and what it had done, for people. */
+struct log_muted log_muted(const struct log *);
+const char *log_fault_text(enum source_fault);
+
 /* The machine cannot go on: the replica stops as if it had seen what cannot be. */
 void log_stop(struct log *, const char *why);
 
@@ -167,6 +188,9 @@ enum { LOG_EDGE_REGION = 1 << 30 };
 
 /* Position in the source's stream up to which the applied log has taken it. */
 uint64_t log_source_taken(const struct log *, uint32_t source);
+
+/* The life of the source in which that is. */
+uint16_t log_source_life(const struct log *, uint32_t source);
 
 /* True if this replica leads or, having a quorum, is about to: what is derived from the applied log
  * is its to hand on. That must not wait for the start marker, which may stand in the log behind

@@ -80,7 +80,8 @@ struct source_way {
     struct mem_flow flow;
     uint32_t node;
     uint32_t region;   /* of the acknowledgement, at the writer */
-    uint64_t told;     /* what this writer knows of `taken` from us */
+    uint64_t told;     /* what this writer knows of `taken` from us, */
+    bool told_life;    /* and that it is about the life that it is about */
     uint64_t asked;    /* guard as last seen while we did not lead, */
     uint64_t asked_ns; /* and when it had moved */
 };
@@ -89,14 +90,16 @@ struct source {
     struct source_way *way; /* a client has one; another group one per replica */
     uint32_t ways;
     uint32_t ring_mask;
-    uint64_t taken;  /* derived from the applied log: the next position expected */
-    uint64_t told;   /* what the writers know of that */
-    uint64_t lazy;   /* they are told when it has moved by this much, */
-    bool due;        /* or now */
-    uint64_t cursor; /* leader: next position to read; at least taken */
+    uint64_t taken;       /* derived from the applied log: the next position expected, */
+    uint16_t life;        /* in this life */
+    uint64_t told;        /* what the writers know of that */
+    uint64_t lazy;        /* they are told when it has moved by this much, */
+    bool due;             /* or now */
+    uint64_t cursor;      /* leader: next position to read, */
+    uint16_t cursor_life; /* in this life; at least (life, taken) */
     bool dirty;
-    bool bad;     /* has written what no source writes; not read any more */
-    uint32_t hot; /* the link of it that is looked at in every round */
+    enum source_fault fault; /* has written what no source writes; not read any more in this life */
+    uint32_t hot;            /* the link of it that is looked at in every round */
 };
 
 /* Steps of recovery, in order. */
@@ -207,6 +210,8 @@ struct log {
     uint64_t waits_ns;  /* and since when there is something to commit, or it has */
 
     struct log_stats stats;
+    struct log_muted muted; /* the last source that was muted, */
+    uint32_t muted_count;   /* and how many are */
     uint32_t source_turn;
     uint32_t sources;          /* the streams included */
     struct source_link *link;  /* the writers that are there: one of each source first, */
@@ -307,6 +312,7 @@ bool sources_silent(struct log *);
 void sources_ack(struct log *);
 void sources_look_after(struct log *);
 void source_dirty(struct log *, uint32_t source);
+void source_load(struct source *, uint64_t taken, uint64_t life);
 void streams_answer(struct log *);
 
 /* log_snap.c */

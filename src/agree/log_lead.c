@@ -20,7 +20,8 @@ static uint64_t own_landed(const struct log *l)
 static bool entries_equal(const struct entry *a, const struct entry *b)
 {
     return a->pos == b->pos && a->bytes == b->bytes && a->source == b->source &&
-           a->srcpos == b->srcpos && memcmp(a->payload, b->payload, a->bytes) == 0;
+           a->life == b->life && a->srcpos == b->srcpos &&
+           memcmp(a->payload, b->payload, a->bytes) == 0;
 }
 
 /* Entries [pos, end) in `bytes` against those of our own lane: returns up to where they are the same but
@@ -399,8 +400,12 @@ unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uin
 {
     struct entry *e = (struct entry *)(void *)(l->batch + (pos - l->tail));
     uint64_t ballot = PLANTED(one_ballot) ? mem_promised(l->mem, l->opt.region) : l->ballot;
-    *e = (struct entry){
-        .pos = pos, .ballot = ballot, .bytes = bytes, .source = source, .srcpos = srcpos};
+    *e = (struct entry){.pos = pos,
+                        .ballot = ballot,
+                        .bytes = bytes,
+                        .source = (uint16_t)source,
+                        .life = source == SOURCE_LOG ? 0 : l->source[source].cursor_life,
+                        .srcpos = srcpos};
     if (bytes & 7)
         memset(e->payload + bytes, 0, 8 - (bytes & 7));
     return e->payload;

@@ -6,7 +6,7 @@
  * through the lane's ring, paced by the row. What the log derives from its entries goes first, the
  * machine's state after it.
  *
- *      head    | magic | position | replicas | sources | joined[replicas] | taken[sources] |
+ *      head    | magic | position | replicas | sources | joined[replicas] | (taken, life)[sources] |
  *
  * A replica that lost its memory has promised and accepted things it no longer knows of. It promises
  * nothing (MEM_CLOSED) until the group has committed its return on a quorum without it, it has a
@@ -24,7 +24,7 @@ enum {
 
 uint32_t snap_head_size(const struct log_options *o)
 {
-    return (SNAP_HEAD_WORDS + o->replicas + o->sources + o->streams) * 8;
+    return (SNAP_HEAD_WORDS + o->replicas + 2 * (o->sources + o->streams)) * 8;
 }
 
 /* ---- sending ---- */
@@ -38,8 +38,10 @@ static void head_write(struct log *l)
     *w++ = l->sources;
     for (uint32_t q = 0; q < l->n; q++)
         *w++ = l->joined[q];
-    for (uint32_t s = 0; s < l->sources; s++)
-        *w++ = PLANTED(snap_no_sources) ? 0 : l->source[s].taken;
+    for (uint32_t s = 0; s < l->sources; s++) {
+        *w++ = PLANTED(snap_no_sources) ? stream_start() : l->source[s].taken;
+        *w++ = l->source[s].life;
+    }
 }
 
 void snap_abort(struct log *l)
@@ -208,10 +210,8 @@ static bool head_read(struct log *l)
     w += SNAP_HEAD_WORDS;
     for (uint32_t q = 0; q < l->n; q++)
         l->joined[q] = (uint32_t)*w++;
-    for (uint32_t s = 0; s < l->sources; s++, w++)
-        if (l->source[s].taken !=
-            *w) /* most were never there: not to touch them saves their pages */
-            l->source[s].taken = *w;
+    for (uint32_t s = 0; s < l->sources; s++, w += 2)
+        source_load(&l->source[s], w[0], w[1]);
     return true;
 }
 

@@ -20,7 +20,10 @@ void source_add(struct log *l, uint32_t source, struct source s)
     if (s.ring_mask == 0)
         s.ring_mask = l->opt.source_bytes - 1;
     s.lazy = lazy_bytes(&l->opt, s.ring_mask + UINT64_C(1));
+    if (s.life == 0 && s.taken == 0)
+        s.taken = stream_start();
     s.cursor = s.taken;
+    s.cursor_life = s.life;
     s.due = true;
     s.dirty = l->source[source].dirty;
     l->source[source] = s;
@@ -69,12 +72,38 @@ void sources_serve(struct log *l)
         bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->ways > 1);
         bool misses = PLANTED(ring_searched) && s->ways == 1 && s->way->in->ctl &&
                       mem_word(s->way->in, SOURCE_GUARD) < s->taken;
-        if (!misses && (!keeps || s->cursor < s->taken))
+        if (!misses && (!keeps || s->cursor < s->taken || s->cursor_life < s->life))
             s->cursor = s->taken;
-        s->bad = false;
+        s->cursor_life = s->life;
+        s->fault = SOURCE_SOUND;
         s->due = true;
         source_dirty(l, i);
     }
+    l->links_of = 0;
+}
+
+/* From a snapshot. Most sources were never there: not to touch them saves their pages. */
+void source_load(struct source *s, uint64_t taken, uint64_t life)
+{
+    if (s->taken == taken && s->life == life)
+        return;
+    s->taken = taken;
+    s->life = (uint16_t)life;
+    for (uint32_t w = 0; w < s->ways; w++)
+        s->way[w].told_life = false;
+}
+
+/* A source has written what no source writes. It is not read any more; another process in its place is. */
+static void mute(struct log *l, struct source *s, uint32_t life, enum source_fault fault)
+{
+    if (s->fault == fault)
+        return;
+    s->fault = fault;
+    l->muted = (struct log_muted){.count = l->muted.count + 1,
+                                  .source = (uint32_t)(s - l->source),
+                                  .life = life,
+                                  .fault = fault};
+    l->links_of = 0;
 }
 
 /* The batch that is being filled. */
@@ -105,15 +134,17 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     if (way->in->ctl == NULL)
         return true;
     uint64_t guard = mem_word(way->in, SOURCE_GUARD);
-    if (stream_life(guard) > stream_life(s->cursor) && !PLANTED(life_missed)) {
-        s->cursor = stream_start(stream_life(guard));
-        s->bad = false;
+    if (PLANTED(position_split) && guard >> 48 > s->cursor >> 48)
+        s->cursor = guard >> 48 << 48;
+    if (s->ways == 1 && guard - s->cursor > s->ring_mask + UINT64_C(1) && s->cursor < guard) {
+        mute(l, s, s->cursor_life, SOURCE_OVERFULL);
+        return true;
     }
     const uint64_t written = guard;
     if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->ways > 1)
         guard = s->cursor + s->ring_mask;
-    while (s->cursor < guard && !s->bad) {
-        struct frame f; /* a copy: the writer may be starting anew under our eyes */
+    while (s->cursor < guard) {
+        struct frame f; /* a copy: what was checked must be what is used */
         ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor, &f, sizeof(f));
         if (PLANTED(edge_old_lap) && s->ways > 1) {
             if (f.pos + s->ring_mask + 1 == s->cursor && f.pos < written)
@@ -121,11 +152,13 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
             else if (s->cursor >= written)
                 return true;
         }
-        if (f.pos != s->cursor || f.bytes > l->opt.payload_max ||
+        if (PLANTED(life_believed) && s->ways == 1 && f.life > s->cursor_life)
+            s->cursor_life = (uint16_t)f.life;
+        if (f.pos != s->cursor || f.life != s->cursor_life || f.bytes > l->opt.payload_max ||
             s->cursor + frame_size(f.bytes) > guard) {
             /* One of several writers may have begun later in the stream; a lone one is broken. */
-            s->bad = s->ways == 1 &&
-                     stream_life(mem_word(way->in, SOURCE_GUARD)) == stream_life(s->cursor);
+            if (s->ways == 1)
+                mute(l, s, s->cursor_life, SOURCE_FRAME);
             return true;
         }
         uint64_t size = entry_size(f.bytes);
@@ -133,11 +166,6 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
             return false;
         ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor + sizeof(f),
                   lead_fill(l, b->end, source, s->cursor, f.bytes), f.bytes);
-        /* Has a new life of the source begun to write over it meanwhile? It says so first. Pairs with
-         * the order of writes by one node. */
-        atomic_thread_fence(memory_order_acquire);
-        if (stream_life(mem_word(way->in, SOURCE_GUARD)) != stream_life(s->cursor))
-            return true;
         b->end += size;
         s->cursor += frame_size(f.bytes);
     }
@@ -150,14 +178,31 @@ static void link_add(struct log *l, struct source *s, struct source_way *way)
         (struct source_link){.guard = &way->in->ctl[SOURCE_GUARD], .source = s, .way = way};
 }
 
+/* Whoever writes a client's lane now: has another process come to its place? Which life that is the memory has
+ * told us, and not the client. False: what stands there is not to be read. */
+static bool life_look(struct log *l, struct source *s)
+{
+    const struct mem_lane *in = s->way->in;
+    if (s >= &l->source[l->opt.sources] || in->ctl == NULL)
+        return true;
+    if (in->life >= SOURCE_LIVES_MAX) {
+        mute(l, s, in->life, SOURCE_USED_UP);
+    } else if (in->life > s->cursor_life && !PLANTED(life_missed)) {
+        s->cursor_life = (uint16_t)in->life;
+        s->cursor = stream_start();
+        s->fault = SOURCE_SOUND;
+    }
+    l->muted_count += s->fault != SOURCE_SOUND;
+    return s->fault == SOURCE_SOUND && (in->life == s->cursor_life || PLANTED(life_missed));
+}
+
 /* Lists the writers that are there, of the many that there may be. */
 static void links_make(struct log *l)
 {
-    l->links = 0;
-    l->links_of = l->mem->lanes_moved + 1;
+    l->links = l->muted_count = 0;
     for (uint32_t k = 0; k < l->opens; k++) {
         struct source *s = &l->source[l->open[k]];
-        uint32_t w = 0;
+        uint32_t w = life_look(l, s) ? 0 : s->ways;
         while (w < s->ways && s->way[w].in->ctl == NULL)
             w++;
         s->hot = l->links;
@@ -170,10 +215,11 @@ static void links_make(struct log *l)
             break;
     for (uint32_t k = 0; k < l->opens; k++) {
         struct source *s = &l->source[l->open[k]];
-        for (uint32_t w = 0; w < s->ways; w++)
+        for (uint32_t w = 0; s->ways > 1 && w < s->ways; w++)
             if (s->way[w].in->ctl && &s->way[w] != l->link[s->hot].way)
                 link_add(l, s, &s->way[w]);
     }
+    l->links_of = l->mem->lanes_moved + 1;
     /* Who could not be told anything before may have come. */
     sources_look_after(l);
 }
@@ -274,11 +320,15 @@ static void tell(struct log *l, const struct source *s, struct source_way *way)
     if (way->flow.status != MEM_DONE) {
         /* It may have come back since: who waits must not wait for a heartbeat. */
         mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
+        way->told_life = false;
         if (way->flow.status != MEM_DONE)
             return;
     }
     uint64_t words[] = {s->taken, l->ballot};
     mem_set(l->mem, &way->flow, way->ack, ACK_TAKEN, words, 2);
+    if (!way->told_life)
+        mem_set1(l->mem, &way->flow, way->ack, ACK_LIFE, s->life);
+    way->told_life = true;
     mem_bell_later(l->mem, way->node);
     way->told = s->taken;
 }

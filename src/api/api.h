@@ -106,7 +106,7 @@ enum { PAGE_MAGIC = 0x74726d71, PAGE_SUFFIX_BYTES = 8 };
 
 struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
-        delivered, terms, detached_ms[LOG_REPLICAS_MAX];
+        delivered, terms, muted, detached_ms[LOG_REPLICAS_MAX];
 };
 
 struct api_page {

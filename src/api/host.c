@@ -130,6 +130,7 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
         SHOW(behind);
         SHOW(delivered);
         SHOW(terms);
+        SHOW(muted);
         for (uint32_t q = 0; q < LOG_REPLICAS_MAX; q++)
             SHOW(detached_ms[q]);
 #undef SHOW
@@ -411,6 +412,7 @@ void api_replica_stats(const struct replica *r, uint16_t group, uint32_t rank,
         .behind = s.behind,
         .delivered = replica_delivered(r),
         .terms = s.terms,
+        .muted = s.muted,
     };
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         out->detached_ms[q] = to_ms(s.detached_ns[q]);

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/clock.h"
+#include "base/say.h"
 #include "mem/ofi.h"
 #include "mem/shm.h"
 
@@ -44,6 +45,9 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self, const st
     return shm_open_node(&o, out, e);
 }
 
+/* As ERR_EXISTS, for a place that has had as many processes as it can have. */
+enum { PLACE_USED_UP = 1 };
+
 static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struct say *say,
                        struct mem **out, struct err *e)
 {
@@ -54,9 +58,23 @@ static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struc
     if (rc == 0 && (*out)->incarnation >= CASTER_LIVES_MAX) {
         mem_close(*out); /* no stream could begin there any more */
         *out = NULL;
-        rc = ERR_EXISTS;
+        return PLACE_USED_UP;
     }
     return rc;
+}
+
+static int all_taken(const struct tram_cluster *c, uint32_t used_up, struct err *e)
+{
+    const uint32_t places = c->sizes.clients;
+    if (used_up == 0)
+        return err_set(e, ERR_EXISTS, "all %u places for clients of cluster %s are taken", places,
+                       c->conf->name);
+    return err_set(
+        e, ERR_EXISTS,
+        "of the %u places for clients of cluster %s, %u have had %u processes and take no "
+        "more, and the others are taken; raise `clients` in the cluster file, or stop "
+        "everything and start anew",
+        places, c->conf->name, used_up, CASTER_LIVES_MAX);
 }
 
 /* A place that no live process has: one of the first few, or the next free one from anywhere on, so that
@@ -67,15 +85,22 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
     const uint32_t places = c->sizes.clients;
     uint32_t first = places < PLACES_IN_ORDER ? places : PLACES_IN_ORDER;
     uint64_t from = clock_now_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    uint32_t used_up = 0;
     int rc = ERR_EXISTS;
-    for (uint32_t i = 0; rc == ERR_EXISTS && i < first; i++)
+    for (uint32_t i = 0; rc == ERR_EXISTS && i < first; i++) {
         rc = shm_join_at(c, i, say, out, e);
-    for (uint32_t i = 0; rc == ERR_EXISTS && i < places; i++)
+        rc = rc == PLACE_USED_UP ? ERR_EXISTS : rc;
+    }
+    for (uint32_t i = 0; rc == ERR_EXISTS && i < places; i++) {
         rc = shm_join_at(c, (uint32_t)((from + i) % places), say, out, e);
-    if (rc == ERR_EXISTS)
-        return err_set(e, rc, "all %u places for clients of cluster %s are taken", places,
-                       c->conf->name);
-    return rc;
+        used_up += rc == PLACE_USED_UP;
+        rc = rc == PLACE_USED_UP ? ERR_EXISTS : rc;
+    }
+    if (used_up > 0 && rc == 0)
+        say_warn(say,
+                 "cluster %s: %u of %u places for clients have had %u processes and take no more",
+                 c->conf->name, used_up, places, CASTER_LIVES_MAX);
+    return rc == ERR_EXISTS ? all_taken(c, used_up, e) : rc;
 }
 
 /* ---- a network ---- */

@@ -20,7 +20,7 @@ struct list {
 struct seen {
     uint32_t leader;   /* host; UINT32_MAX: nobody */
     uint32_t detached; /* mask of ranks */
-    uint64_t terms, loaded;
+    uint64_t terms, loaded, mutes;
 };
 
 struct watch {
@@ -115,6 +115,21 @@ static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
     seen->detached = detached;
 }
 
+/* Whom the group does not listen to any more. A client can bring that about once in its life. */
+static void look_at_clients(struct watch *w, struct seen *seen, const char *group,
+                            const struct log *l)
+{
+    struct log_muted m = log_muted(l);
+
+    if (m.count != seen->mutes)
+        say_warn(
+            &w->opt.say,
+            "%s: group %s does not read the client in place %u, life %u, any more: %s. The next "
+            "one in its place is read",
+            host_name(w, w->opt.host), group, m.source, m.life, log_fault_text(m.fault));
+    seen->mutes = m.count;
+}
+
 void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct log *l)
 {
     struct seen *seen = &w->seen[i];
@@ -137,6 +152,7 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct log *l
     if (s.state == LOG_LEADER || (s.state == LOG_FOLLOWER && leader < w->opt.cluster->conf->hosts))
         seen->leader = s.state == LOG_LEADER ? w->opt.host : leader;
     look_at_peers(w, seen, group, &s);
+    look_at_clients(w, seen, name, l);
 }
 
 static void say_peers(struct watch *w)

@@ -57,6 +57,10 @@
     X(replies_forgotten, "F7", tree,                                                               \
       "a new leader does not write again the replies that its predecessor left")                   \
     X(life_missed, "2.5", tree, "a leader does not see that a new process has a client's place")   \
+    X(position_split, "L1", tree, "the upper bits of a position in a stream are taken for a life") \
+    X(life_believed, "L2", tree, "a client is believed in which life of its place it is")          \
+    X(ack_of_another, "L3", tree, "what was taken of a client's earlier life counts for this one") \
+    X(reply_of_another, "L4", tree, "a client takes replies to its predecessor for its own")       \
     X(snap_no_edges, "F8", tree, "a snapshot leaves out what children have not yet taken")         \
     X(blind_deliver, "R1", genuine, "a message that waits for stamps holds up no other")           \
     X(ack_only, "R2", genuine, "that a group has stamped counts, which stamp it gave does not")    \

@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #if TRAM_PLANTED
+#define PROGRAM "tram-planted"
 #define BUG_HELP "switch a planted bug on; --bug list names them"
 #else
+#define PROGRAM "tram"
 #define BUG_HELP NULL
 #endif
 
@@ -66,8 +68,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
     printf("VIOLATION of '%s' in seed %llu (%u replicas), position %llu, at %.3f us: %s\n",
            r->property, (unsigned long long)seed, r->replicas, (unsigned long long)r->position,
            (double)r->time_ns / 1000, r->text);
-    printf("replay with: %s sim --protocol %s --seed %llu", a->bug ? "tram-planted" : "tram",
-           a->protocol->name, (unsigned long long)seed);
+    printf("replay with: %s sim --protocol %s --seed %llu", PROGRAM, a->protocol->name,
+           (unsigned long long)seed);
     if (a->replicas)
         printf(" --replicas %u", a->replicas);
     if (a->memory != RUN_MEMORY_DRAWN)

@@ -163,6 +163,7 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
         .behind = p->behind,
         .delivered = p->delivered,
         .terms = p->terms,
+        .muted = (uint32_t)p->muted,
     };
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =

@@ -126,6 +126,9 @@ static void print_group(const struct status_view *v, FILE *to, uint32_t g)
             fprintf(to, " (detached %.1f s ago)", (double)detached_ms(v, g, q) / 1e3);
         between = ", ";
     }
+    uint32_t muted = leader < 0 ? 0 : running_replica(r, g, (uint32_t)leader)->muted;
+    if (muted > 0)
+        fprintf(to, "%s%u client%s muted", between, muted, muted == 1 ? "" : "s");
     fputc('\n', to);
 }
 
@@ -186,9 +189,9 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
     fprintf(to,
             ", \"ballot\": %" PRIu64 ", \"applied\": %" PRIu64 ", \"commit\": %" PRIu64
             ", \"tail\": %" PRIu64 ", \"attached\": %u, \"replicas\": %u, \"delivered\": %" PRIu64
-            ", \"rate\": %.1f,\n   \"members\": [",
+            ", \"rate\": %.1f, \"muted\": %u,\n   \"members\": [",
             s->ballot, s->applied, s->commit, s->tail, s->attached, running_replicas(r, g),
-            delivered(r, g), v->rate[g]);
+            delivered(r, g), v->rate[g], s->muted);
     for (uint32_t q = 0; q < running_replicas(r, g); q++) {
         const struct tram_replica_stats *m = running_replica(r, g, q);
         const char *what = trouble(v, g, q);

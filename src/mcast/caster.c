@@ -2,6 +2,7 @@
 
 #include "agree/feed.h"
 #include "agree/lanes.h"
+#include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/message.h"
 #include "mem/ring.h"
@@ -62,7 +63,8 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     if (o.slot >= o.sizes.clients)
         return err_set(e, ERR_INVALID, "client slot %u of %u", o.slot, o.sizes.clients);
     if (o.mem->incarnation >= CASTER_LIVES_MAX)
-        return err_set(e, ERR_INVALID, "client slot %u was used too often", o.slot);
+        return err_set(e, ERR_INVALID, "client slot %u was used by %u processes, and by no more",
+                       o.slot, o.mem->incarnation);
     struct caster *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
@@ -122,7 +124,7 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
         .source_bytes = o->sizes.source_bytes,
         .payload_max = message_bytes(DST_GROUPS_MAX, o->sizes.body_max),
         .retry_ns = o->retry_ns,
-        .life = o->mem->incarnation,
+        .life = (uint16_t)o->mem->incarnation,
     };
     int rc = feed_open(&fo, &p->feed, e);
     struct mem_lane_spec specs[LOG_REPLICAS_MAX];
@@ -142,7 +144,7 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
         free(p);
         return rc;
     }
-    p->next = p->flushed = stream_start(o->mem->incarnation);
+    p->next = p->flushed = stream_start();
     c->port[group] = p;
     c->open[c->opens++] = group;
     return 0;
@@ -262,12 +264,15 @@ static int port_poll(struct caster *c, struct port *p)
     int done = 0;
     for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
         const struct mem_lane *lane = p->reply[q];
-        if (lane->ctl == NULL)
+        if (lane->ctl == NULL ||
+            (mem_word(lane, REPLY_LIFE) != c->opt.mem->incarnation && !PLANTED(reply_of_another)))
             continue;
         uint64_t guard = mem_word(lane, REPLY_GUARD);
         while (p->next < guard) {
             const struct frame *f = frame_of(c, lane->ring, p->next);
-            if (f->pos != p->next || f->bytes < sizeof(struct reply) || f->bytes > bytes_max ||
+            if (f->pos != p->next ||
+                (f->life != c->opt.mem->incarnation && !PLANTED(reply_of_another)) ||
+                f->bytes < sizeof(struct reply) || f->bytes > bytes_max ||
                 p->next + frame_size(f->bytes) > guard)
                 break; /* that replica began later in the stream */
             done += take_reply(c, p, (const void *)f->payload);

@@ -11,7 +11,7 @@
 #include "mcast/mcast.h"
 #include "mcast/overlay.h"
 
-enum { CASTER_LIVES_MAX = UINT16_MAX }; /* of a slot */
+enum { CASTER_LIVES_MAX = SOURCE_LIVES_MAX }; /* of a slot */
 
 struct caster_options {
     struct mem *mem; /* node sizes.client_node + slot */

@@ -230,7 +230,7 @@ static void apply_client(struct replica *r, const struct entry *e)
 /* A process that came later in the client's place has spoken: this one is dead, though the place is not. */
 static bool life_is_over(const struct replica *r, struct message_id id)
 {
-    return stream_life(log_source_taken(r->log, id.client)) > id.life;
+    return log_source_life(r->log, id.client) > id.life;
 }
 
 /* Another group relays a message that not everybody got. */

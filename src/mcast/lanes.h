@@ -4,6 +4,12 @@
 
 enum { LANE_REPLY = 8 }; /* owner: a client; writer: a replica; ring of replies */
 
-enum { REPLY_GUARD, REPLY_WORDS }; /* replies below this position of the stream are there */
+/* When the stream of another life begins, GUARD goes back to its start, then LIFE is set, then replies follow: who
+ * finds its own life reads a GUARD that is meant for it. */
+enum {
+    REPLY_GUARD, /* replies below this position of the stream are there */
+    REPLY_LIFE,  /* of the client that they are for */
+    REPLY_WORDS
+};
 
 #endif

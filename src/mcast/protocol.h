@@ -77,7 +77,7 @@ void replica_refuse(struct replica *, const struct message_view *);
 /* True if a client's own entry says who it is: only the process that has a place speaks for it. */
 static inline bool replica_from_client(const struct entry *e, const struct message_view *v)
 {
-    return v->m->client == e->source && v->m->life == stream_life(e->srcpos);
+    return v->m->client == e->source && v->m->life == e->life;
 }
 
 #endif

@@ -10,7 +10,9 @@
 
 /* The replies to one client. */
 struct stream {
-    uint64_t tail;         /* its end */
+    uint64_t tail;         /* its end; 0: there is none */
+    uint16_t life;         /* of the client that it is for */
+    bool told_life;        /* the client's lane is known to be about that one */
     uint64_t flushed;      /* what has been written to the client */
     unsigned char *ring;   /* the last ring_bytes of it; NULL until there is one */
     struct mem_lane *lane; /* NULL: it has not come here yet */
@@ -115,10 +117,13 @@ void replies_close(struct replies *r)
 struct reply *replies_begin(struct replies *r, uint32_t client, uint16_t life)
 {
     struct stream *s = know(r, client);
-    if (stream_life(s->tail) > life)
+    if (s->life > life)
         return r->nobodys;
-    if (stream_life(s->tail) != life)
-        s->tail = s->flushed = stream_start(life);
+    if (s->life < life || s->tail == 0) {
+        s->tail = s->flushed = stream_start();
+        s->life = life;
+        s->told_life = false;
+    }
     uint64_t at = s->tail & (r->opt.ring_bytes - 1);
     return (void *)(s->ring + at + sizeof(struct frame));
 }
@@ -133,7 +138,8 @@ void replies_end(struct replies *r, uint32_t client, struct reply *reply)
     uint64_t at = s->tail & (ring_bytes - 1);
     uint32_t bytes = (uint32_t)sizeof(*reply) + reply->bytes;
     uint64_t size = frame_size(bytes);
-    *(struct frame *)(void *)(s->ring + at) = (struct frame){.pos = s->tail, .bytes = bytes};
+    *(struct frame *)(void *)(s->ring + at) =
+        (struct frame){.pos = s->tail, .bytes = bytes, .life = s->life};
     memset(reply->body + reply->bytes, 0, entry_padded(bytes) - bytes);
     if (at + size > ring_bytes)
         memcpy(s->ring, s->ring + ring_bytes, at + size - ring_bytes);
@@ -141,11 +147,29 @@ void replies_end(struct replies *r, uint32_t client, struct reply *reply)
     make_dirty(r, client);
 }
 
+/* How many bytes of the stream we have. */
+static uint64_t stream_have(const struct replies *r, uint64_t tail)
+{
+    uint64_t all = tail - stream_start();
+    return all < r->opt.ring_bytes ? all : r->opt.ring_bytes;
+}
+
 /* The next flush of this stream begins where what we have begins. */
 static void stream_rewind(const struct replies *r, struct stream *s)
 {
-    uint64_t start = stream_start(stream_life(s->tail));
-    s->flushed = s->tail - start > r->opt.ring_bytes ? s->tail - r->opt.ring_bytes : start;
+    if (s->tail > 0)
+        s->flushed = s->tail - stream_have(r, s->tail);
+    s->told_life = false;
+}
+
+/* The lane is about the life of the stream from now on. */
+static void tell_life(struct replies *r, struct stream *s)
+{
+    if (s->told_life)
+        return;
+    mem_set1(r->opt.mem, &s->flow, s->lane, REPLY_GUARD, stream_start());
+    mem_set1(r->opt.mem, &s->flow, s->lane, REPLY_LIFE, s->life);
+    s->told_life = true;
 }
 
 /* Writes the client what it has not got from us. */
@@ -161,6 +185,7 @@ static void stream_flush(struct replies *r, uint32_t client)
         if (s->flow.status != MEM_DONE)
             return;
     }
+    tell_life(r, s);
     while (s->flushed < s->tail) {
         uint64_t at = s->flushed & (r->opt.ring_bytes - 1);
         uint64_t n = r->opt.ring_bytes - at;
@@ -226,13 +251,7 @@ void replies_rewind(struct replies *r)
     }
 }
 
-/* ---- snapshots: per client that has replies | slot | tail | bytes before it, at most a ring | ---- */
-
-static uint64_t stream_have(const struct replies *r, uint64_t tail)
-{
-    uint64_t all = tail - stream_start(stream_life(tail));
-    return all < r->opt.ring_bytes ? all : r->opt.ring_bytes;
-}
+/* ---- snapshots: per client that has replies | life, slot | tail | bytes before it, at most a ring | ---- */
 
 uint64_t replies_save_bytes(const struct replies *r)
 {
@@ -252,7 +271,7 @@ uint64_t replies_save(const struct replies *r, unsigned char *out)
         if (s->tail == 0)
             continue;
         uint64_t have = stream_have(r, s->tail);
-        at = snap_put(at, r->known[k]);
+        at = snap_put(at, (uint64_t)s->life << 32 | r->known[k]);
         at = snap_put(at, s->tail);
         ring_read(s->ring, r->opt.ring_bytes, s->tail - have, at, have);
         at += have;
@@ -263,17 +282,25 @@ uint64_t replies_save(const struct replies *r, unsigned char *out)
 bool replies_load(struct replies *r, const unsigned char *in, uint64_t bytes)
 {
     const unsigned char *at = in, *end = in + bytes;
-    for (uint32_t k = 0; k < r->known_count; k++)
-        r->stream[r->known[k]].tail = r->stream[r->known[k]].flushed = 0;
+    for (uint32_t k = 0; k < r->known_count; k++) {
+        struct stream *s = &r->stream[r->known[k]];
+        s->tail = s->flushed = s->life = 0;
+        s->told_life = false;
+    }
     while (at < end) {
         uint64_t client, tail;
         if (end - at < 16)
             return false;
         at = snap_get(at, &client);
         at = snap_get(at, &tail);
-        if (client >= r->opt.clients || tail == 0 || stream_have(r, tail) > (uint64_t)(end - at))
+        uint64_t life = client >> 32;
+        client = (uint32_t)client;
+        if (client >= r->opt.clients || life >= SOURCE_LIVES_MAX || tail <= stream_start() ||
+            stream_have(r, tail) > (uint64_t)(end - at))
             return false;
         struct stream *s = know(r, (uint32_t)client);
+        s->life = (uint16_t)life;
+        s->told_life = false;
         uint64_t have = stream_have(r, tail);
         s->tail = s->flushed = tail;
         ring_write(s->ring, r->opt.ring_bytes, tail - have, at, have);

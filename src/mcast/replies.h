@@ -1,8 +1,8 @@
 /* The replies of one group to its clients, at one replica: a stream for every client slot.
  *
  * A stream is a function of the group's log: every replica adds the same replies, and only who leads
- * writes them out, into a ring of its own at the client. Its positions begin where the client's life
- * does (agree/entry.h), so that a process that takes over a slot gets none of its predecessor's
+ * writes them out, into a ring of its own at the client. It begins anew with every life of the client, and the
+ * lane says which life it is about, so that a process that takes over a slot gets none of its predecessor's
  * replies. What the ring holds is kept here too, and in snapshots: after a change of the leader, or
  * on a way that broke, it is written again byte for byte, and the client goes on where it was.
  *

@@ -26,9 +26,9 @@
  *     reported done; and a read of that owner issued after it sees every write that was or will
  *     be reported done under a lower ballot.
  *  5. Death. The crash of a process and the loss of its memory are two events. The content of
- *     a lane between hosts survives a restart of its writer; one that a client owns or writes may be
- *     as it was born again. It survives a restart of its owner if the owner's memory did
- *     (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an owner whose memory was
+ *     a lane between hosts survives a restart of its writer. One that a client owns may be
+ *     as it was born again; one that a client writes is, in each life of the client (`lane->life`). It
+ *     survives a restart of its owner if the owner's memory did (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an owner whose memory was
  *     lost: it ends LOST.
  *
  * Nothing here blocks, except opening and `sleep`. `poll` makes progress; completions are seen
@@ -78,6 +78,10 @@ struct mem_lane {
      * aligned words under a guard may be read plainly. */
     _Atomic uint64_t *ctl;
     unsigned char *ring;
+    /* The owner's view of a lane that a client writes: the life of the process whose content this is, as the
+     * memory knows it; whatever the client writes says nothing about that. When it changes, inside poll, the
+     * lane is as it was born, and nothing of an earlier life lands there any more. 0 for all other lanes. */
+    uint32_t life;
     void *impl; /* backend's */
 };
 
@@ -140,7 +144,7 @@ struct mem {
     const struct mem_ops *ops;
     uint32_t self;        /* this node's number */
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
-    uint32_t lanes_moved; /* rises with every change of an open lane's ctl or ring */
+    uint32_t lanes_moved; /* rises with every change of an open lane's ctl, ring or life */
     uint32_t offered; /* lanes that mem_offer would tell of, at most; changes only inside poll */
     bool
         sends; /* writes to others are messages, which cost both sides and land while the other polls:

@@ -422,6 +422,7 @@ int ofi_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count, s
                    struct err *);
 bool ofi_offer(struct mem *, struct mem_lane_spec *);
 bool ofi_lanes_ask(struct link *);
+void ofi_lanes_reborn(struct ofi *, uint32_t writer, uint32_t life);
 bool ofi_lanes_wanted(struct link *, const struct ofi_want *, uint32_t count);
 bool ofi_lanes_answered(struct link *, const struct ofi_at *, uint32_t count);
 void ofi_lanes_free(struct ofi *);

@@ -321,6 +321,21 @@ int ofi_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
     return 0;
 }
 
+/* Another process has a client's place, and the connection of the last one is closed: the lanes that it writes
+ * here are as they were born. */
+void ofi_lanes_reborn(struct ofi *o, uint32_t writer, uint32_t life)
+{
+    for (uint32_t i = 0; i < o->lanes; i++) {
+        struct mem_lane *p = &o->lane[i]->pub;
+        if (p->spec.owner != o->mem.self || p->spec.writer != writer || p->life == life)
+            continue;
+        for (uint32_t w = 0; p->ctl && w < p->spec.ctl_words; w++)
+            atomic_store_explicit(&p->ctl[w], 0, memory_order_relaxed);
+        p->life = life;
+        o->mem.lanes_moved++;
+    }
+}
+
 /* ---- asking ---- */
 
 /* Asks for all lanes at the other side that were not asked for yet. False: the queue is full. */
@@ -429,6 +444,8 @@ static enum verdict locate(struct link *l, const struct ofi_want *w, struct ofi_
             return BROKEN;
         }
     }
+    if (writes && !l->peer->host)
+        lane->pub.life = l->life;
     uint64_t key = fi_mr_key(lane->chunk->read_mr);
     if ((writes && !link_key(l, lane->chunk, &key)) || !subscribe(l, w->spec.region))
         return BROKEN;

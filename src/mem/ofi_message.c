@@ -74,6 +74,8 @@ static bool link_up(struct link *l)
     if (p->dialing == l)
         p->dialing = NULL;
     p->gone = p->left = false;
+    if (!p->host)
+        ofi_lanes_reborn(l->node, p->node, l->life);
     l->state = LINK_UP;
     l->up_ns = l->node->now_ns;
     l->node->links_pending--;
@@ -239,6 +241,11 @@ static bool on_place_want(struct link *l, uint32_t wanted)
     o->place[index] = (struct place){.birth = l->birth};
     struct ofi_place given = {.node = node, .life = life_place_next(&o->life, index)};
     l->life = given.life;
+    if (life_place(&o->life, index) >= o->lives_max)
+        say_warn(&o->say,
+                 "%s: the place of %s has now had %u processes; it is not given again until the "
+                 "cluster begins anew",
+                 o->name, name, o->lives_max);
     return link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
 }
 

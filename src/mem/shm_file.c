@@ -127,6 +127,21 @@ bool node_alive(struct shm *s, const char *name)
     return locked;
 }
 
+uint32_t node_lives(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8], text[128] = "";
+    unsigned lives = 0;
+
+    lock_name(file, sizeof file, name);
+    int fd = openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return 0;
+    if (pread(fd, text, sizeof text - 1, 0) <= 0 || sscanf(text, "lives %u", &lives) != 1)
+        lives = 0;
+    close(fd);
+    return lives;
+}
+
 static bool lives_write(struct shm *s, uint32_t lives)
 {
     char text[64];

@@ -407,6 +407,8 @@ int directory_lock(struct shm *, struct err *);
 void directory_unlock(struct shm *);
 int node_lock(struct shm *, struct err *);
 bool node_alive(struct shm *, const char *name);
+/* How many lives the node has had, as its lock file says; 0: it has none. */
+uint32_t node_lives(struct shm *, const char *name);
 /* A peer's count of losses, mapped; NULL if it has no lock file. */
 const _Atomic uint64_t *losses_map(struct shm *, const char *name);
 /* Removes what only the living need; the directory too if nobody is left. */

@@ -123,6 +123,10 @@ static void connect_lane(struct shm *s, struct lane *l)
     l->mismatch = false;
     s->mem.lanes_moved++;
     if (l->pub.spec.owner == s->mem.self) {
+        const struct peer *writer = peer_of(s, l->pub.spec.writer);
+        l->pub.life = writer && writer->role == SHM_CLIENT && writer->version
+                          ? (uint32_t)(version_life(writer->version) - 1)
+                          : 0;
         /* The memory may be read-only; the type is what mem.h gives all backends. */
         l->pub.ctl = (_Atomic uint64_t *)(uintptr_t)l->rctl;
         l->pub.ring = (unsigned char *)(uintptr_t)l->rring;

@@ -153,6 +153,12 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
                p->name, m->incarnation, p->incarnation - 1);
         return NULL;
     }
+    /* Which life it is in is counted where it has its lock; it cannot claim another one. */
+    if (p->role == SHM_CLIENT && m->incarnation + 1 != node_lives(s, p->name)) {
+        refuse(h, c, "process %d says that it is client %s in life %u; its lock file says %u lives",
+               who.pid, p->name, m->incarnation, node_lives(s, p->name));
+        return NULL;
+    }
     if (p->connections >= SHM_CONNECTIONS_OF_PEER_MAX) {
         refuse(h, c, "node %s has %u connections already", p->name, p->connections);
         return NULL;
@@ -473,6 +479,11 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
     if (!w || (w != s->self && w != c->peer && w->role != SHM_HOST) ||
         m->index >= SHM_SEGMENTS_MAX || m->parts > SHM_PARTS_MAX) {
         malformed(h, c, "segment of an unknown node");
+        return;
+    }
+    if (w->role == SHM_CLIENT && w != s->self &&
+        (w != c->peer || m->incarnation != c->incarnation)) {
+        malformed(h, c, "segment of another life");
         return;
     }
     if (w == s->self && (s->grant_ready || s->past_closed || m->incarnation >= s->mem.incarnation))

@@ -77,6 +77,7 @@ void sim_link_plan(struct sim *w, uint32_t a, uint32_t b)
 static void side_connected(struct sim *w, struct sim_chan *c)
 {
     sim_chan_drop(w, c, c->head); /* what had not landed of the last one */
+    sim_lanes_reborn(w, c->from, c->to);
     c->down_ns = UINT64_MAX;
     c->usable_ns = w->now_ns + rng_below(&w->draws, 2 * w->opt.delay_ns_max + 1);
     c->lanes_ns = c->usable_ns + rng_below(&w->draws, 4 * w->opt.delay_ns_max + 1);

@@ -115,7 +115,42 @@ static void offer(struct sim *w, struct sim_lane *l)
     }
 }
 
-/* What a client owns or writes may be blank again, and who begins a life is told of all clients. */
+/* The owner's view of a lane, if it has one. */
+static struct mem_lane *owners_view(const struct sim_lane *l)
+{
+    struct sim_handle *h = l->handles;
+
+    while (h && h->node != l->own.spec.owner)
+        h = h->next;
+    return h ? &h->lane : NULL;
+}
+
+/* A client's process has come to the owner's notice: what it writes there is as it was born. */
+static void reborn(struct sim *w, struct sim_lane *l)
+{
+    const struct sim_node *writer = &w->nodes[l->own.spec.writer];
+    struct mem_lane *view = owners_view(l);
+
+    if (!is_client(w, l->own.spec.writer) || l->own.life == writer->mem.incarnation)
+        return;
+    lane_blank(w, l);
+    l->own.life = writer->mem.incarnation;
+    if (view) {
+        view->life = l->own.life;
+        w->nodes[l->own.spec.owner].mem.lanes_moved++;
+    }
+}
+
+void sim_lanes_reborn(struct sim *w, uint32_t writer, uint32_t owner)
+{
+    for (struct sim_region *r = w->nodes[owner].regions; r; r = r->next)
+        for (struct sim_lane *l = r->lanes; l; l = l->next)
+            if (l->own.spec.writer == writer)
+                reborn(w, l);
+}
+
+/* What a client owns may be blank again, what it writes is, and who begins a life is told of all clients. Over
+ * links the owner has the old content until they are connected. */
 void sim_lanes_begin(struct sim *w, uint32_t node)
 {
     bool blank =
@@ -125,8 +160,10 @@ void sim_lanes_begin(struct sim *w, uint32_t node)
     for (uint32_t n = 0; n < w->opt.nodes_max && w->opt.clients_from != 0; n++)
         for (struct sim_region *r = w->nodes[n].regions; r; r = r->next)
             for (struct sim_lane *l = r->lanes; l; l = l->next) {
-                if (blank && l->own.spec.writer == node && (is_client(w, node) || is_client(w, n)))
+                if (blank && l->own.spec.writer == node && is_client(w, n))
                     lane_blank(w, l);
+                if (l->own.spec.writer == node && !w->opt.links.on)
+                    reborn(w, l);
                 if (n == node)
                     offer(w, l);
             }
@@ -214,6 +251,7 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
     l->own.ring = ring;
     l->own.ctl = sim_alloc(w, s->ctl_words * sizeof *l->own.ctl);
     l->own.impl = l;
+    l->own.life = is_client(w, s->writer) ? w->nodes[s->writer].mem.incarnation : 0;
     l->opened_ns = UINT64_MAX;
     l->region = sim_region_get(w, s->owner, s->region);
     *l->region->lanes_end = l;
@@ -240,6 +278,7 @@ static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t 
     if (node == l->own.spec.owner) {
         h->lane.ctl = l->own.ctl;
         h->lane.ring = l->own.ring;
+        h->lane.life = l->own.life;
         if (l->opened_ns == UINT64_MAX)
             l->opened_ns = w->now_ns + w->opt.delay_ns_max;
     }

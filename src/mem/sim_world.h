@@ -360,6 +360,7 @@ extern const struct mem_ops sim_mem_ops;
 struct sim_region *sim_region_get(struct sim *, uint32_t owner, uint32_t region);
 void sim_region_lose(struct sim *, struct sim_region *); /* its memory is gone */
 void sim_lanes_free(struct sim *);
-void sim_lanes_begin(struct sim *, uint32_t node); /* a life of the node */
+void sim_lanes_begin(struct sim *, uint32_t node);                    /* a life of the node */
+void sim_lanes_reborn(struct sim *, uint32_t writer, uint32_t owner); /* they are connected */
 
 #endif

@@ -11,6 +11,8 @@
 void check_init(struct log_check *c, struct run_result *r, uint64_t seed)
 {
     *c = (struct log_check){.result = r, .seed = seed};
+    for (uint32_t s = 0; s < CHECK_SOURCES_MAX; s++)
+        c->source_end[s] = c->source_sent[s] = stream_start();
 }
 
 void check_fini(struct log_check *c)

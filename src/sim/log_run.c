@@ -191,7 +191,9 @@ static int client_open(struct fleet_node *n, struct err *e)
         .payload_max = r->log_opt.payload_max,
         .retry_ns = 100 * RUN_US,
     };
-    return feed_open(&o, &c->feed, e);
+    int rc = feed_open(&o, &c->feed, e);
+    c->end = rc == 0 ? feed_end(c->feed) : 0;
+    return rc;
 }
 
 static void client_close(struct fleet_node *n)

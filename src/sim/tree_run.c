@@ -3,11 +3,14 @@
 #include "mcast/caster.h"
 #include "mcast/replica.h"
 #include "sim/fleet.h"
+#include "sim/liar.h"
 #include "sim/part_check.h"
 #include "sim/tree_check.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { LIAR_STREAM = 11, LIAR_OF = 8 }; /* one client in so many lies */
 
 enum { HOSTS_MAX = 9, BODY_USUAL = 300, BODY_MAX = 6000, SNAP_PAD_MAX = 6000, LIVENESS_MS = 30 };
 
@@ -26,6 +29,8 @@ struct client {
     uint32_t sender; /* place and life, as the checker counts them */
     uint32_t quota;
     struct run *run;
+    bool lies; /* and does nothing else, until it dies */
+    struct liar liar;
 };
 
 struct run {
@@ -174,10 +179,37 @@ static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
     struct client *c = client_at(n);
     mem_poll(n->mem);
     caster_poll(c->caster, now_ns);
-    if (!f->chaos.calm && rng_below(&f->rng, 3) == 0)
+    if (c->lies)
+        liar_step(&c->liar);
+    else if (!f->chaos.calm && rng_below(&f->rng, 3) == 0)
         client_cast(c);
     mem_poll(n->mem);
     return UINT64_MAX;
+}
+
+static void client_crash(struct fleet_node *n);
+
+static void liar_end_event(void *ctx, uint64_t life)
+{
+    struct fleet_node *n = ctx;
+    if (!n->fleet->chaos.calm && n->mem != NULL && n->mem->incarnation == life)
+        client_crash(n);
+}
+
+/* Is this one a liar? Drawn from a stream of its own: the other draws of a seed are the same without them. */
+static int liar_draw(struct fleet_node *n, struct client *c, struct err *e)
+{
+    struct run *r = c->run;
+    struct rng own;
+    rng_init(&own, hash_mix(hash_mix(r->opt->seed, LIAR_STREAM), c->sender));
+    c->lies = rng_below(&own, LIAR_OF) == 0;
+    if (!c->lies)
+        return 0;
+    chaos_trace(&r->fleet.chaos, "%s lies", n->name);
+    sim_at(r->fleet.sim, sim_now(r->fleet.sim) + rng_range(&own, 20 * RUN_US, 200 * RUN_US),
+           liar_end_event, n, n->mem->incarnation);
+    return liar_open(&c->liar, n->mem, r->group, r->fleet.groups, &r->sizes, c->place,
+                     rng_u64(&own), e);
 }
 
 static int client_open(struct fleet_node *n, struct err *e)
@@ -203,6 +235,8 @@ static int client_open(struct fleet_node *n, struct err *e)
     int rc = caster_open(&o, &c->caster, e);
     for (uint16_t i = 0; rc == 0 && i < r->fleet.groups; i++)
         rc = caster_group_open(c->caster, i, e);
+    if (rc == 0)
+        rc = liar_draw(n, c, e);
     return rc;
 }
 

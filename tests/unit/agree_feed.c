@@ -126,11 +126,16 @@ static void run(struct world *w, uint64_t ns)
 }
 
 /* Replica q says that the stream is taken up to pos, as leader of this ballot. */
-static void ack(struct world *w, uint32_t q, uint64_t pos, uint64_t ballot)
+static void ack_life(struct world *w, uint32_t q, uint64_t pos, uint64_t ballot, uint64_t life)
 {
     struct replica *r = &w->replica[q];
-    uint64_t words[ACK_WORDS] = {[ACK_TAKEN] = pos, [ACK_BALLOT] = ballot};
+    uint64_t words[ACK_WORDS] = {[ACK_TAKEN] = pos, [ACK_BALLOT] = ballot, [ACK_LIFE] = life};
     mem_set(r->mem, &r->flow, r->ack, ACK_TAKEN, words, ACK_WORDS);
+}
+
+static void ack(struct world *w, uint32_t q, uint64_t pos, uint64_t ballot)
+{
+    ack_life(w, q, pos, ballot, 0);
 }
 
 static uint64_t send(struct world *w, uint32_t bytes, unsigned char fill)
@@ -203,7 +208,7 @@ static void feed__writes_the_stream_to_all_replicas(void **state)
             assert_int_equal(guard(w, q), end);
             assert_int_equal(f->pos, pos);
             assert_int_equal(f->bytes, bytes);
-            assert_int_equal(f->flags, 0);
+            assert_int_equal(f->life, 0);
             for (uint32_t i = 0; i < entry_padded(bytes); i++)
                 assert_int_equal(f->payload[i], i < bytes ? bytes & 0xff : 0);
         }
@@ -430,8 +435,9 @@ static void feed__reserves_a_place(void **state)
     world_close(w);
 }
 
-/* A source's next life: its stream begins where no earlier life can have been. */
-static void feed__new_life_starts_beyond_the_old_one(void **state)
+/* A source's next life: its stream begins anew, every frame says whose it is, and what a group says of an
+ * earlier life says nothing of this one. */
+static void feed__new_life_is_not_told_of_the_old_one(void **state)
 {
     (void)state;
     struct world *w = world_open();
@@ -439,18 +445,37 @@ static void feed__new_life_starts_beyond_the_old_one(void **state)
     struct feed_options o = usual(w->mem);
     o.life = 3;
     assert_int_equal(feed_open(&o, &w->feed, NULL), 0);
-    uint64_t start = stream_start(3);
-    assert_int_equal(feed_end(w->feed), start);
-    assert_int_equal(feed_taken(w->feed), start);
-    assert_int_equal(send(w, 40, 9), start + frame_size(40));
+    uint64_t one = send(w, 40, 9);
+    assert_int_equal(one, frame_size(40));
     feed_flush(w->feed);
     run(w, 2 * WAY_NS);
-    assert_int_equal(guard(w, 0), start + frame_size(40));
-    assert_int_equal(frame_at(w, 0, start)->pos, start);
-    assert_true(stream_next(start - 8, start));
-    assert_false(stream_next(start - 8, start + 8));
-    assert_false(stream_next(start, start - 8));
+    assert_int_equal(guard(w, 0), one);
+    assert_int_equal(frame_at(w, 0, 0)->pos, 0);
+    assert_int_equal(frame_at(w, 0, 0)->life, 3);
+    ack_life(w, 0, one, 1, 2);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(feed_taken(w->feed), 0);
+    assert_int_equal(feed_leader(w->feed), 0);
+    ack_life(w, 1, one, 2, 3);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(feed_taken(w->feed), one);
+    assert_int_equal(feed_leader(w->feed), 1);
     world_close(w);
+}
+
+/* The next message of a stream is the one behind what was taken, or the first of a later life. */
+static void feed__streams_begin_anew_in_a_later_life(void **state)
+{
+    (void)state;
+    const uint64_t far = (UINT64_C(1) << 48) + 8;
+    assert_true(stream_next(2, far, 2, far));
+    assert_false(stream_next(2, far, 2, far + 8));
+    assert_false(stream_next(2, far, 2, 0));
+    assert_false(stream_next(2, far, 1, far));
+    assert_false(stream_next(2, far, 1, 0));
+    assert_true(stream_next(2, far, 3, 0));
+    assert_true(stream_next(2, far, 7, 0));
+    assert_false(stream_next(2, far, 3, far));
 }
 
 /* What is outstanding goes into a snapshot and comes out again at another holder, which sends it as the first
@@ -507,7 +532,8 @@ int main(void)
         cmocka_unit_test(feed__writes_again_without_progress),
         cmocka_unit_test(feed__survives_a_cut),
         cmocka_unit_test(feed__reserves_a_place),
-        cmocka_unit_test(feed__new_life_starts_beyond_the_old_one),
+        cmocka_unit_test(feed__new_life_is_not_told_of_the_old_one),
+        cmocka_unit_test(feed__streams_begin_anew_in_a_later_life),
         cmocka_unit_test(feed__is_saved_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

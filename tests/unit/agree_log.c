@@ -63,7 +63,7 @@ static void log__refuses_bad_options(void **state)
     bad[3].o.nodes = elsewhere;
     bad[3].text = "replica 0 is on node 1, this is node 0";
     bad[4].o.sources = 1u << 21;
-    bad[4].text = "at most 1048576";
+    bad[4].text = "at most 65534";
     bad[5].o.log_bytes = 5000;
     bad[5].text = "powers of two from 4096";
     bad[6].o.source_bytes = 2048;
@@ -361,7 +361,12 @@ static void nonsense(uint32_t kind, uint64_t seed)
             guard = 12;
             break;
         case 6: /* good to begin with */
-            guard = UINT64_C(1) << 40;
+            break;
+        case 7: /* the same, and a guard of a later life, as they once were */
+            guard = (UINT64_C(5) << 48) + 4096;
+            break;
+        case 8: /* a frame of another life than its own */
+            frame.life = 5;
             break;
         }
         if (kind != 0)
@@ -378,14 +383,19 @@ static void nonsense(uint32_t kind, uint64_t seed)
     GROUP_WAIT(g, group_even(g), 2 * GROUP_ELECT_NS);
     for (uint32_t q = 0; q < 3; q++)
         GROUP_MUST(g, "nothing taken",
-                   log_source_taken(g->replica[q].log, 1) == (kind == 6 ? frame_size(8) : 0));
+                   log_source_taken(g->replica[q].log, 1) == (kind == 6 ? frame_size(8) : 0) &&
+                       log_source_life(g->replica[q].log, 1) == 0);
+    struct log_stats s = group_stats(g, group_leader(g));
+    struct log_muted m = log_muted(g->replica[group_leader(g)].log);
+    GROUP_MUST(g, "muted", s.muted == 1 && m.count == 1 && m.source == 1 && m.life == 0);
+    GROUP_MUST(g, "muted", m.fault == SOURCE_FRAME || m.fault == SOURCE_OVERFULL);
     assert_clean(g);
 }
 
 static void log__nonsense_of_a_source_harms_nobody(void **state)
 {
     (void)state;
-    for (uint32_t kind = 0; kind <= 6; kind++)
+    for (uint32_t kind = 0; kind <= 8; kind++)
         for (uint64_t seed = 1; seed <= 4; seed++)
             nonsense(kind, seed);
 }

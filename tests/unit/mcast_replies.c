@@ -53,7 +53,7 @@ static void client_start(struct world *w, uint32_t i)
         };
         assert_int_equal(mem_lanes_open(c->mem, &spec, 1, &c->lane[q], NULL), 0);
     }
-    c->next = stream_start(c->mem->incarnation);
+    c->next = stream_start();
 }
 
 static struct world *world_open(void)
@@ -130,12 +130,15 @@ static uint32_t take(struct world *w, uint32_t client, uint32_t q, uint64_t seq)
     struct client *c = &w->client[client];
     uint64_t guard = mem_word(c->lane[q], REPLY_GUARD);
     uint32_t count = 0;
+    if (mem_word(c->lane[q], REPLY_LIFE) != c->mem->incarnation)
+        return 0;
     while (c->next < guard) {
         uint64_t copy[RING / 8];
         ring_read(c->lane[q]->ring, RING, c->next, copy, sizeof(copy));
         const struct frame *f = (const void *)copy;
         const struct reply *r = (const void *)f->payload;
         assert_int_equal(f->pos, c->next);
+        assert_int_equal(f->life, c->mem->incarnation);
         assert_int_equal(f->bytes, sizeof(*r) + r->bytes);
         assert_int_equal(r->seq, seq + count);
         for (uint32_t i = 0; i < r->bytes; i++)

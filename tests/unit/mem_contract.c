@@ -6,16 +6,28 @@
 #include "mem/shm.h"
 #include "mem/sim.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <cmocka.h>
 
 #include "../holds.h"
 
-enum { HOSTS = 3, REGION = 7, OTHER_REGION = 8, KIND = 1, WORDS = 16, RING = 65536 };
+enum {
+    HOSTS = 3,
+    CLIENT = HOSTS,
+    REGION = 7,
+    OTHER_REGION = 8,
+    KIND = 1,
+    WORDS = 16,
+    RING = 65536
+};
 enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK };
 
 static const char *const host_names[] = {"h0", "h1", "h2"};
@@ -151,7 +163,8 @@ static void rig_begin(enum backend b)
 {
     struct sim_options o = {
         .seed = 1,
-        .nodes_max = HOSTS,
+        .nodes_max = HOSTS + 1,
+        .clients_from = CLIENT,
         .delay_ns_min = 200,
         .delay_ns_max = 2000,
         .tear_per_million = 300000,
@@ -718,6 +731,142 @@ static void a_sleeper_is_woken(void)
     mem_rouse(rig.node[0].mem);
 }
 
+/* ---- a client ---- */
+
+static struct mem *client_mem(void)
+{
+    struct err e = {""};
+    struct mem *m = NULL;
+    int rc = ERR_EXISTS;
+
+    if (simulated())
+        return sim_node_start(rig.sim, CLIENT);
+    /* Its predecessor may not be known to have gone yet. */
+    for (uint64_t until = patience(); rc == ERR_EXISTS && clock_now_ns() < until;) {
+        if (rig.backend == SHM) {
+            struct shm_node hosts[] = {{.name = "h0", .node = 0, .role = SHM_HOST}};
+            struct shm_options o = {
+                .dir = rig.shm_dir,
+                .cluster = "test",
+                .self = {.name = "c0", .node = CLIENT, .role = SHM_CLIENT},
+                .hosts = hosts,
+                .hosts_count = 1,
+            };
+            rc = shm_open_node(&o, &m, &e);
+        } else {
+            rc = ofi_fixture_open(&rig.ofi, CLIENT, &m, &e);
+        }
+    }
+    return rc == 0 ? m : NULL;
+}
+
+/* A client writes the words until it is told that it has been seen, or for ever if that is never said. */
+static void client_writes(struct mem *m, const uint64_t *words, bool (*seen)(void *), void *ctx)
+{
+    struct mem_lane_spec s = spec(0, CLIENT, REGION);
+    struct mem_flow f = {.status = MEM_LOST};
+    struct mem_lane *out;
+    enum mem_birth birth;
+
+    if (mem_region_open(m, REGION, &birth, NULL) != 0 || mem_lanes_open(m, &s, 1, &out, NULL) != 0)
+        abort();
+    while (!seen(ctx)) {
+        mem_poll(m);
+        if (f.status != MEM_DONE)
+            mem_flow_open(m, &f, 0, REGION, 0);
+        if (f.status == MEM_DONE && f.marked == f.done) {
+            mem_set(m, &f, out, 0, words, WORDS);
+            mem_mark(m, &f, f.marked + 1);
+        }
+    }
+}
+
+static bool shows(const struct mem_lane *in, uint64_t first)
+{
+    return in->ctl && mem_word(in, 0) == first;
+}
+
+struct sighting {
+    const struct mem_lane *in;
+    uint64_t first;
+    uint64_t until_ns;
+};
+
+static bool seen_here(void *ctx)
+{
+    const struct sighting *s = ctx;
+
+    step();
+    return shows(s->in, s->first) || clock_now_ns() > s->until_ns;
+}
+
+/* The other end of the pipe is closed when it was seen. */
+static bool seen_there(void *ctx)
+{
+    char byte;
+
+    return read(*(int *)ctx, &byte, 1) == 0;
+}
+
+/* One life of the client, from beginning to end. What a host has of it in another process is told by a pipe. */
+static void client_lives(const struct mem_lane *in, const uint64_t *words)
+{
+    struct sighting s = {.in = in, .first = words[0], .until_ns = patience()};
+    int told[2], status;
+
+    if (simulated()) {
+        client_writes(client_mem(), words, seen_here, &s);
+        return;
+    }
+    assert_int_equal(pipe2(told, O_NONBLOCK | O_CLOEXEC), 0);
+    pid_t kid = fork();
+    if (kid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        close(told[1]);
+        struct mem *m = client_mem();
+        if (m == NULL)
+            _exit(1);
+        client_writes(m, words, seen_there, &told[0]);
+        _exit(0); /* without a word, as if it were killed */
+    }
+    close(told[0]);
+    while (!shows(in, words[0]) && clock_now_ns() < s.until_ns)
+        step();
+    bool shown = shows(in, words[0]);
+    uint32_t life = in->life;
+    close(told[1]);
+    for (pid_t gone = 0; gone == 0; gone = waitpid(kid, &status, WNOHANG))
+        steps(1);
+    assert_int_equal(status, 0);
+    assert_true(shown);
+    assert_int_equal(in->life, life);
+}
+
+/* Whatever a client writes, the life of its lane is the one that the memory knows; the next one in its place finds
+ * the lane as it was born, and its owner is told that it is another. */
+static void a_client_does_not_choose_its_life(void)
+{
+    uint64_t words[WORDS];
+    struct mem_lane_spec s = spec(0, CLIENT, REGION);
+    struct mem_lane *in;
+
+    node_open(0);
+    assert_int_equal(mem_lanes_open(rig.node[0].mem, &s, 1, &in, NULL), 0);
+    memset(words, 0xff, sizeof words);
+    client_lives(in, words);
+    uint32_t first = in->life, moved = rig.node[0].mem->lanes_moved;
+    assert_int_equal(first, 0);
+    if (simulated())
+        sim_node_crash(rig.sim, CLIENT, true);
+    memset(words, 0, sizeof words);
+    words[0] = 5;
+    client_lives(in, words);
+    assert_int_equal(in->life, first + 1);
+    assert_int_not_equal(rig.node[0].mem->lanes_moved, moved);
+    for (uint32_t w = 1; in->ctl && w < WORDS; w++)
+        assert_int_equal(mem_word(in, w), 0);
+}
+
 /* ---- all of them on all backends ---- */
 
 #define CASES(X)                                                                                   \
@@ -736,7 +885,8 @@ static void a_sleeper_is_woken(void)
     X(a_wrong_lane_is_refused_with_what_would_be_right)                                            \
     X(nothing_spans_two_memories)                                                                  \
     X(a_lane_survives_its_writer)                                                                  \
-    X(a_sleeper_is_woken)
+    X(a_sleeper_is_woken)                                                                          \
+    X(a_client_does_not_choose_its_life)
 
 #define RUN_ON(backend, name)                                                                      \
     static void backend##__##name(void **state)                                                    \

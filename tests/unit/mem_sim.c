@@ -736,8 +736,8 @@ static void sim__reads_may_be_torn(void **state)
     sim_close(w);
 }
 
-/* A lane that a client writes is offered to its owner, once in each life of either, until it is opened; and what
- * the client wrote is there or blank when it begins anew, as the draw says. */
+/* A lane that a client writes is offered to its owner, once in each life of either, until it is opened. It is blank
+ * when the client begins anew; what was written to the client is there or blank, as the draw says. */
 static void sim__a_clients_lane_is_offered_and_may_be_forgotten(void **state)
 {
     (void)state;
@@ -768,10 +768,30 @@ static void sim__a_clients_lane_is_offered_and_may_be_forgotten(void **state)
         mem_set1(client, &f, out, 0, 5);
         while (mem_word(l, 0) != 5)
             assert_true(sim_step(w));
+        assert_int_equal(l->life, 0);
         sim_node_crash(w, 1, true);
-        sim_node_start(w, 1);
-        kept += mem_word(l, 0) == 5;
-        blank += mem_word(l, 0) == 0;
+        uint32_t moved = owner->lanes_moved;
+        client = sim_node_start(w, 1);
+        assert_int_equal(mem_word(l, 0), 0);
+        assert_int_equal(l->life, 1);
+        assert_int_not_equal(owner->lanes_moved, moved);
+
+        struct mem_lane_spec lane_1_0 = lane_0_1;
+        lane_1_0.owner = 1;
+        lane_1_0.writer = 0;
+        enum mem_birth birth;
+        assert_int_equal(mem_region_open(client, 0, &birth, NULL), 0);
+        struct mem_lane *back = lane_open(owner, &lane_1_0);
+        lane_open(client, &lane_1_0);
+        mem_flow_open(owner, &f, 1, 0, 0);
+        mem_set1(owner, &f, back, 0, 6);
+        for (int i = 0; i < 100; i++)
+            sim_step(w);
+        sim_node_crash(w, 0, true);
+        start(w, 0, 0, MEM_BIRTH_KEPT);
+        const struct mem_lane *in = lane_open(client, &lane_1_0);
+        kept += mem_word(in, 0) == 6;
+        blank += mem_word(in, 0) == 0;
         sim_close(w);
     }
     assert_true(kept > 0 && blank > 0 && kept + blank == 20);
