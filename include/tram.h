@@ -155,8 +155,21 @@ TRAM_API int tram_host_open(const struct tram_cluster *, const struct tram_host_
  * the host cannot go on. */
 TRAM_API int tram_host_step(struct tram_host *, struct tram_error *);
 
-/* One round without waiting, for who has a loop of its own. Returns work done. */
+/* One round without waiting, for callers with their own event loop. Returns work done. */
 TRAM_API int tram_host_poll(struct tram_host *, struct tram_error *);
+
+/* A descriptor that is readable when tram_host_poll is to be called, for epoll, libuv and the like; the time for
+ * heartbeats is in it, so the loop needs no timer for the host:
+ *     readable (level-triggered):   call tram_host_poll until it returns 0
+ *     then                          look at what other threads have left for the loop, and wait
+ * It may be readable for nothing. It is the host's: neither read nor close it. The first call opens it, and from then on
+ * tram_host_poll is called in this way alone, by one thread, and tram_host_step not at all. On shared memory
+ * it takes a thread of the library, which sleeps in the loop's stead. Negative: an error. */
+TRAM_API int tram_host_fd(struct tram_host *, struct tram_error *);
+
+/* Makes the descriptor readable, or ends the waiting of tram_host_step, the one under way or the next. From any
+ * thread, while the host is open; tram_host_fd, if it is used, has returned before. */
+TRAM_API void tram_host_wake(struct tram_host *);
 
 TRAM_API void tram_host_close(struct tram_host *);
 
@@ -220,6 +233,14 @@ TRAM_API int tram_client_poll(struct tram_client *);
 
 /* As tram_client_poll, but waits up to timeout_ns for something to happen. */
 TRAM_API int tram_client_wait(struct tram_client *, uint64_t timeout_ns);
+
+/* As tram_host_fd: readable when tram_client_poll is to be called. Call it also after casting: it sends what
+ * was cast. tram_call, tram_await and tram_client_wait may be used besides; poll after them. */
+TRAM_API int tram_client_fd(struct tram_client *, struct tram_error *);
+
+/* Makes the descriptor readable, or ends tram_client_wait, the one under way or the next, with 0. A tram_call goes
+ * on. From any thread, while the client is open. */
+TRAM_API void tram_client_wake(struct tram_client *);
 
 /* Has every destination of the message delivered it, as far as the client knows by now? */
 TRAM_API bool tram_client_done(const struct tram_client *, uint64_t ticket);

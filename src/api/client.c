@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "check/trace.h"
+#include "host/event.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@ enum {
     SPIN_NS = 50000,        /* how long a waiting client spins before it sleeps */
     ROUNDS_PER_YIELD = 64,  /* how often it lets others have the core meanwhile */
     SLEEP_NS_MAX = 5000000, /* and how long it sleeps at most before it looks after its rings */
+    IDLE_NS = 500000000,    /* the same with nothing under way, in an event loop */
     AGAIN_NS = 1000000,     /* how long a call waits for room to cast before it tries again */
 };
 
@@ -40,6 +42,8 @@ struct tram_client {
     struct say say;    /* to opt.log, or the cluster's */
     struct call *call; /* the one under way, if any */
     struct kept_table kept;
+    struct event event;            /* on shared memory or a network, for who has an event loop */
+    _Atomic bool woken;            /* tram_client_wake was called since the last wait */
     uint64_t last;                 /* ticket of the last message cast */
     uint64_t finished;             /* messages */
     const struct api_world *world; /* NULL: shared memory */
@@ -155,6 +159,7 @@ int tram_client_open(const struct tram_cluster *cluster, const struct tram_clien
     if (o)
         c->opt = *o;
     c->say = api_say(cluster, &c->opt.log);
+    c->event = (struct event)EVENT_CLOSED;
     int rc = open_all(c, &e);
     if (rc != 0) {
         tram_client_close(c);
@@ -173,6 +178,7 @@ int api_client_open(const struct tram_cluster *cluster, const struct tram_client
         return err_set(e, ERR_NOMEM, "client: no memory");
     *c = (struct tram_client){
         .cluster = cluster, .mem = mem, .place = place, .world = world, .world_ctx = ctx};
+    c->event = (struct event)EVENT_CLOSED;
     if (o)
         c->opt = *o;
     int rc = caster_make(c, e);
@@ -209,9 +215,11 @@ void tram_client_close(struct tram_client *c)
         return;
     }
     struct mem *mem = c->mem;
+    struct event event = c->event;
     api_client_end(c);
     if (mem)
         mem_close(mem);
+    event_close(&event);
 }
 
 uint32_t tram_client_place(const struct tram_client *c)
@@ -347,18 +355,61 @@ void tram_client_flush(struct tram_client *c)
     caster_flush(c->caster);
 }
 
-int tram_client_poll(struct tram_client *c)
+static int poll_once(struct tram_client *c)
 {
     caster_flush(c->caster);
     mem_poll(c->mem);
     return caster_poll(c->caster, now_ns(c));
 }
 
+/* Polls; if nothing is done, the descriptor tells when to poll again. */
+static int poll_armed(struct tram_client *c)
+{
+    event_begin(&c->event);
+    int done = poll_once(c);
+    if (done > 0)
+        return done;
+    mem_doze(c->mem);
+    done = poll_once(c);
+    if (done > 0) {
+        mem_rouse(c->mem);
+        return done;
+    }
+    /* What is not armed now is readable at once. */
+    uint64_t rest = caster_outstanding(c->caster) > 0 ? SLEEP_NS_MAX : IDLE_NS;
+    if (!event_arm(&c->event, clock_now_ns() + rest))
+        event_wake(&c->event);
+    return 0;
+}
+
+int tram_client_poll(struct tram_client *c)
+{
+    return !c->world && c->event.fd >= 0 ? poll_armed(c) : poll_once(c);
+}
+
+int tram_client_fd(struct tram_client *c, struct tram_error *error)
+{
+    struct err e = {""};
+    int rc = c->world           ? err_set(&e, ERR_INVALID, "a simulated client has no descriptor")
+             : c->event.fd >= 0 ? 0
+                                : event_open(&c->event, c->mem, &e);
+    return rc == 0 ? c->event.fd : api_error(error, rc, &e);
+}
+
+void tram_client_wake(struct tram_client *c)
+{
+    atomic_store(&c->woken, true);
+    if (c->event.fd >= 0)
+        event_wake(&c->event);
+    else if (!c->world)
+        mem_wake(c->mem);
+}
+
 static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err *e)
 {
     uint64_t before = c->finished, now = now_ns(c);
     uint64_t until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-    tram_client_poll(c);
+    poll_once(c);
     int rc = c->finished != before ? 0 : c->world->wait(c->world_ctx, until, e);
     return rc < 0 ? rc : (int)(c->finished - before);
 }
@@ -367,8 +418,10 @@ static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err 
 static int wait_here(struct tram_client *c, uint64_t timeout_ns)
 {
     uint64_t start = clock_now_ns(), now = start;
+    if (c->event.fd >= 0)
+        event_begin(&c->event);
     for (uint32_t rounds = 1;; rounds++) {
-        int done = tram_client_poll(c);
+        int done = poll_once(c);
         if (done > 0)
             return done;
         now = clock_now_ns();
@@ -380,8 +433,8 @@ static int wait_here(struct tram_client *c, uint64_t timeout_ns)
             continue;
         }
         mem_doze(c->mem);
-        done = tram_client_poll(c);
-        if (done > 0) {
+        done = poll_once(c);
+        if (done > 0 || atomic_exchange(&c->woken, false)) {
             mem_rouse(c->mem);
             return done;
         }

@@ -45,6 +45,7 @@ struct tram_host {
     struct place *place;
     uint32_t places;
     struct host loop;
+    struct event event;
     struct watch *watch;
     struct api_page *page;
     uint64_t page_ns; /* when it was last filled */
@@ -297,6 +298,7 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
     h->cluster = c;
     h->index = (uint32_t)index;
     h->home = (struct api_home){.dir_fd = -1, .lock_fd = -1};
+    h->event = (struct event)EVENT_CLOSED;
     h->machine = o->machine;
     h->ctx = o->ctx;
     h->log = o->log;
@@ -324,6 +326,7 @@ void tram_host_close(struct tram_host *h)
         api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->places);
         mem_close(h->mem);
     }
+    event_close(&h->event);
     api_home_close(&h->home);
     watch_close(h->watch);
     free(h->place);
@@ -384,7 +387,24 @@ int tram_host_step(struct tram_host *h, struct tram_error *error)
 
 int tram_host_poll(struct tram_host *h, struct tram_error *error)
 {
-    return after_round(h, host_round(&h->loop, clock_now_ns()), error);
+    int work =
+        h->event.fd >= 0 ? host_poll(&h->loop, &h->event) : host_round(&h->loop, clock_now_ns());
+    return after_round(h, work, error);
+}
+
+int tram_host_fd(struct tram_host *h, struct tram_error *error)
+{
+    struct err e = {""};
+    int rc = h->event.fd >= 0 ? 0 : event_open(&h->event, h->mem, &e);
+    return rc == 0 ? h->event.fd : api_error(error, rc, &e);
+}
+
+void tram_host_wake(struct tram_host *h)
+{
+    if (h->event.fd >= 0)
+        event_wake(&h->event);
+    else
+        host_wake(&h->loop);
 }
 
 /* Of what has lasted at all at least 1. */

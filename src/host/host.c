@@ -222,9 +222,9 @@ int host_step(struct host *h)
     h->slept_out = false;
     mem_doze(h->opt.mem);
     int work = host_round(h, clock_now_ns()); /* of all: what is not seen now is slept over */
-    if (work > 0) {
+    if (work > 0 || atomic_exchange(&h->woken, false)) {
         mem_rouse(h->opt.mem);
-        return found_work(h, work);
+        return work > 0 ? found_work(h, work) : 0;
     }
     h->sleeps++;
     uint64_t until = sleep_until(h);
@@ -232,4 +232,29 @@ int host_step(struct host *h)
     h->here_ns = clock_now_ns();
     h->slept_out = h->here_ns >= until;
     return 0;
+}
+
+void host_wake(struct host *h)
+{
+    atomic_store(&h->woken, true);
+    mem_wake(h->opt.mem);
+}
+
+int host_poll(struct host *h, struct event *v)
+{
+    uint64_t now = clock_now_ns();
+
+    if (v->armed) /* the caller waited, and may have been late */
+        h->here_ns = now < v->until_ns ? now : v->until_ns;
+    event_begin(v);
+    int work = host_round(h, now);
+    if (work > 0)
+        return found_work(h, work);
+    mem_doze(h->opt.mem);
+    work = host_round(h, clock_now_ns());
+    if (work > 0) {
+        mem_rouse(h->opt.mem);
+        return found_work(h, work);
+    }
+    return event_arm(v, sleep_until(h)) ? 0 : 1;
 }

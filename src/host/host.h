@@ -10,6 +10,7 @@
 #include "agree/log.h"
 #include "base/say.h"
 #include "host/crowd.h"
+#include "host/event.h"
 #include "mcast/replica.h"
 #include "mem/mem.h"
 
@@ -58,6 +59,7 @@ struct host {
     uint64_t worked_ns;               /* when there was last something to do */
     uint64_t here_ns;                 /* when the thread was last seen here: at a round, or awake */
     uint64_t away_ns;                 /* the longest that it was not since; who looks clears it */
+    _Atomic bool woken;               /* host_wake was called since the last sleep */
     bool slept_out;                   /* it slept until its time, and nobody woke it */
     uint64_t idle_rounds;
     struct crowd crowd;
@@ -78,5 +80,11 @@ int host_turn(struct host *, uint64_t now_ns);
 
 /* One round, and whatever waiting is due after it; returns work done. */
 int host_step(struct host *);
+
+/* Ends the waiting of host_step, now or the next time; any thread. */
+void host_wake(struct host *);
+
+/* One round; if there is nothing to do, the event's descriptor tells when there is. Returns work done. */
+int host_poll(struct host *, struct event *);
 
 #endif

@@ -135,6 +135,10 @@ struct mem_ops {
     void (*doze)(struct mem *);
     void (*rouse)(struct mem *);
     void (*sleep)(struct mem *, uint64_t until_ns);
+    void (*wake)(struct mem *);
+    int (*loop_open)(struct mem *, int epoll_fd, struct err *);
+    bool (*loop_arm)(struct mem *, uint64_t *until_ns);
+    void (*loop_disarm)(struct mem *);
     void (*close)(struct mem *);
     uint32_t (*dead_hosts)(struct mem *); /* NULL: it does not count them */
     void (*flush)(struct mem *);          /* NULL: what is written needs no sending */
@@ -316,6 +320,33 @@ static inline void mem_rouse(struct mem *m)
 static inline void mem_sleep(struct mem *m, uint64_t until_ns)
 {
     m->ops->sleep(m, until_ns);
+}
+
+/* Ends a sleep that is under way, from any thread. One that begins later is not ended. */
+static inline void mem_wake(struct mem *m)
+{
+    m->ops->wake(m);
+}
+
+/* Sleeping in an event loop, for the thread that polls m. mem_loop_open adds descriptors to an epoll
+ * instance, once. Then, instead of mem_sleep:
+ *     if (mem_loop_arm(m, &until_ns)) wait until one of them is readable, at most until until_ns,
+ *                                     which it may have lowered;
+ *     mem_loop_disarm(m);             before anything else is done with m
+ * False: poll at once, as if disarmed. A descriptor may be readable for nothing. */
+static inline int mem_loop_open(struct mem *m, int epoll_fd, struct err *e)
+{
+    return m->ops->loop_open(m, epoll_fd, e);
+}
+
+static inline bool mem_loop_arm(struct mem *m, uint64_t *until_ns)
+{
+    return m->ops->loop_arm(m, until_ns);
+}
+
+static inline void mem_loop_disarm(struct mem *m)
+{
+    m->ops->loop_disarm(m);
 }
 
 /* Leaves in order, and frees m. Called by the thread that polled. */

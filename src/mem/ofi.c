@@ -754,19 +754,60 @@ static void ofi_rouse(struct mem *m)
     ofi_of(m)->dozing = false;
 }
 
+/* Until when at most: pulses must go out; and what the provider did not take is not in its descriptor. */
+static uint64_t sleep_most(struct ofi *o)
+{
+    o->now_ns = clock_now_ns();
+    if (o->dirty)
+        post_all(o);
+    return o->now_ns + (o->dirty || o->raises ? MS : o->silent_ns / 8);
+}
+
+static bool may_sleep(const struct ofi *o)
+{
+    return o->dozing && o->armed && o->own_marks == 0 && o->news == 0;
+}
+
 static void ofi_sleep(struct mem *m, uint64_t until_ns)
 {
     struct ofi *o = ofi_of(m);
 
-    o->now_ns = clock_now_ns();
-    if (o->dirty)
-        post_all(o);
-    /* Pulses must go out; and what the provider did not take is not in its descriptor. */
-    uint64_t most = o->now_ns + (o->dirty || o->raises ? MS : o->silent_ns / 8);
-    if (o->dozing && o->armed && o->own_marks == 0 && o->news == 0)
+    uint64_t most = sleep_most(o);
+    if (may_sleep(o))
         net_wait(&o->net, until_ns < most ? until_ns : most);
     o->dozing = false;
     o->chores_ns = 0;
+}
+
+static void ofi_wake(struct mem *m)
+{
+    net_wake(&ofi_of(m)->net);
+}
+
+static int ofi_loop_open(struct mem *m, int epoll_fd, struct err *e)
+{
+    return net_loop_open(&ofi_of(m)->net, epoll_fd, e);
+}
+
+static void ofi_loop_disarm(struct mem *m)
+{
+    struct ofi *o = ofi_of(m);
+
+    o->dozing = false;
+    o->chores_ns = 0;
+}
+
+static bool ofi_loop_arm(struct mem *m, uint64_t *until_ns)
+{
+    struct ofi *o = ofi_of(m);
+
+    uint64_t most = sleep_most(o);
+
+    *until_ns = *until_ns < most ? *until_ns : most;
+    bool ready = may_sleep(o);
+    if (!ready)
+        ofi_loop_disarm(m);
+    return ready;
 }
 
 bool ofi_connected(struct mem *m, uint32_t node)
@@ -812,6 +853,10 @@ const struct mem_ops ofi_ops = {
     .doze = ofi_doze,
     .rouse = ofi_rouse,
     .sleep = ofi_sleep,
+    .wake = ofi_wake,
+    .loop_open = ofi_loop_open,
+    .loop_arm = ofi_loop_arm,
+    .loop_disarm = ofi_loop_disarm,
     .close = ofi_close,
     .flush = ofi_flush,
 };

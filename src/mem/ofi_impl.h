@@ -285,6 +285,7 @@ struct net {
     struct fid_eq *eq;
     struct fid_pep *pep;
     int cq_fd, eq_fd;
+    int wake_fd; /* other threads write it; 0: not open */
     size_t inject_bytes, iovs, message_max;
     bool local, virtual, given_keys; /* FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_PROV_KEY */
     bool data_wakes; /* what comes in makes the descriptor readable; else a bell must be rung */
@@ -481,6 +482,8 @@ struct fid_mr *net_register(struct net *, const void *, size_t bytes, uint64_t a
 uint64_t net_address(const struct net *, const void *base, const void *at);
 bool net_arm(struct net *);                     /* false: there is something to do */
 bool net_wait(struct net *, uint64_t until_ns); /* true: there is; 0: only looks */
+void net_wake(struct net *);                    /* ends net_wait, from any thread */
+int net_loop_open(const struct net *, int epoll_fd, struct err *);
 int net_self_check(struct net *, struct err *);
 
 /* ofi_life.c */

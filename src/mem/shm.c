@@ -531,5 +531,9 @@ const struct mem_ops shm_ops = {
     .doze = shm_doze,
     .rouse = shm_rouse,
     .sleep = shm_sleep,
+    .wake = shm_wake,
+    .loop_open = shm_loop_open,
+    .loop_arm = shm_loop_arm,
+    .loop_disarm = shm_loop_disarm,
     .close = shm_close_node,
 };

@@ -30,6 +30,7 @@
 
 #include "mem/shm.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -288,6 +289,7 @@ struct shm {
     struct lane *offers, **offers_tail;
     struct outlet out; /* to hosts */
     bool waitv_missing;
+    struct shm_loop *loop; /* NULL: nobody has asked for a descriptor */
 
     /* Set at open. */
     char cluster[SHM_NAME_BYTES];
@@ -442,5 +444,25 @@ void bell_ring(struct bell *);
 void shm_bell(struct mem *, uint32_t node);
 void shm_bell_later(struct mem *, uint32_t node);
 void rings_do(struct shm *); /* rings what was put off; the caller has fenced */
+void rings_flush(struct shm *);
+
+/* What a sleeper waits for: its bell, and the lives of the others. */
+struct shm_waiters {
+    struct futex_waitv v[FUTEX_WAITV_MAX];
+    unsigned count;
+    bool no_waitv; /* this kernel has no futex_waitv */
+};
+
+/* By the poller, after doze; false: there is something to do. Sleeping on them may be another thread's. */
+bool waiters_collect(struct shm *, struct shm_waiters *);
+void waiters_sleep(struct shm_waiters *, struct bell *, const struct timespec *until);
+
+void shm_wake(struct mem *);
+
+/* shm_loop.c */
+int shm_loop_open(struct mem *, int epoll_fd, struct err *);
+bool shm_loop_arm(struct mem *, uint64_t *until_ns);
+void shm_loop_disarm(struct mem *);
+void shm_loop_close(struct shm *);
 
 #endif

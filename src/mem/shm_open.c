@@ -435,6 +435,7 @@ void shm_close_node(struct mem *m)
 {
     struct shm *s = shm_of(m);
 
+    shm_loop_close(s);
     hand_over(s);
     helper_stop(s);
     if (s->self && s->self->life && !alive_unlock(s))

@@ -143,14 +143,14 @@ static void add_waiter(struct futex_waitv *v, const _Atomic uint32_t *word, uint
         .val = expected, .uaddr = (uint64_t)(uintptr_t)word, .flags = FUTEX_32};
 }
 
-/* The bell and the lives of all connected hosts, as far as they fit. 0: do not sleep, somebody
+/* The bell and the lives of all connected hosts, as far as they fit. False: do not sleep, somebody
  * has died whose end was not told yet. */
-static unsigned collect_waiters(struct shm *s, struct futex_waitv *v)
+bool waiters_collect(struct shm *s, struct shm_waiters *w)
 {
-    unsigned count = 0;
-
-    add_waiter(&v[count++], &s->self->bell->word, 1);
-    for (uint32_t i = 0; i < s->hosts_count && count < FUTEX_WAITV_MAX; i++) {
+    w->count = 0;
+    w->no_waitv = s->waitv_missing;
+    add_waiter(&w->v[w->count++], &s->self->bell->word, 1);
+    for (uint32_t i = 0; i < s->hosts_count && w->count < FUTEX_WAITV_MAX; i++) {
         struct peer *p = s->hosts[i];
         const _Atomic uint32_t *word = watched_word(s, p);
         /* Before its mutexes are held its words say nothing; its pidfd does. */
@@ -160,35 +160,49 @@ static unsigned collect_waiters(struct shm *s, struct futex_waitv *v)
         if (!(value & FUTEX_TID_MASK)) {
             if (!p->over_told && life_over(s, p)) {
                 p->over_told = true;
-                return 0;
+                return false;
             }
         } else if (s->self->role == SHM_HOST) {
-            add_waiter(&v[count++], word, value);
+            add_waiter(&w->v[w->count++], word, value);
         }
     }
-    return count;
+    return true;
+}
+
+void waiters_sleep(struct shm_waiters *w, struct bell *bell, const struct timespec *until)
+{
+    if (atomic_load_explicit(&bell->word, memory_order_acquire) != 1)
+        return;
+    if (!w->no_waitv && syscall(SYS_futex_waitv, w->v, w->count, 0, until, CLOCK_MONOTONIC) < 0)
+        w->no_waitv = errno == ENOSYS;
+    /* Without futex_waitv deaths come from the helper, which rings our bell. */
+    if (w->no_waitv)
+        syscall(SYS_futex, &bell->word, FUTEX_WAIT_BITSET, 1, until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+void rings_flush(struct shm *s)
+{
+    if (s->rings) {
+        full_fence();
+        rings_do(s);
+    }
 }
 
 void shm_sleep(struct mem *m, uint64_t until_ns)
 {
     struct shm *s = shm_of(m);
-    struct bell *bell = s->self->bell;
     struct timespec until = timespec_of(until_ns);
+    struct shm_waiters w;
 
-    if (s->rings) {
-        full_fence();
-        rings_do(s);
+    rings_flush(s);
+    if (waiters_collect(s, &w)) {
+        waiters_sleep(&w, s->self->bell, &until);
+        s->waitv_missing = w.no_waitv;
     }
-    struct futex_waitv v[FUTEX_WAITV_MAX];
-    unsigned count = collect_waiters(s, v);
+    atomic_store(&s->self->bell->word, 0);
+}
 
-    if (count && atomic_load_explicit(&bell->word, memory_order_acquire) == 1) {
-        if (!s->waitv_missing && syscall(SYS_futex_waitv, v, count, 0, &until, CLOCK_MONOTONIC) < 0)
-            s->waitv_missing = errno == ENOSYS;
-        /* Without futex_waitv deaths come from the helper, which rings our bell. */
-        if (s->waitv_missing)
-            syscall(SYS_futex, &bell->word, FUTEX_WAIT_BITSET, 1, &until, NULL,
-                    FUTEX_BITSET_MATCH_ANY);
-    }
-    atomic_store(&bell->word, 0);
+void shm_wake(struct mem *m)
+{
+    bell_ring(shm_of(m)->self->bell);
 }
