@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all bench demo deps test test-rdma asan tsan format clean
+.PHONY: all bench demo deps install uninstall test test-rdma asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -12,6 +12,20 @@ deps:
 
 $(BUILD)/build.ninja: | deps
 	meson setup $(BUILD)
+
+# The library, the program, the manual pages: below PREFIX, or, for packagers, as if below PREFIX but in DESTDIR.
+PREFIX ?= /usr/local
+configured = meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) >/dev/null
+install: $(BUILD)/build.ninja
+	@$(configured)
+	ninja -C $(BUILD) installed
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+	@[ -n "$(DESTDIR)" ] || ! [ -w /etc/ld.so.cache ] || ldconfig
+
+# The same PREFIX and DESTDIR as they were installed with.
+uninstall: $(BUILD)/build.ninja
+	@$(configured)
+	@tools/uninstall $(BUILD) $(if $(DESTDIR),$(abspath $(DESTDIR)))
 
 # 8 groups of 3 replicas, load, a host killed and brought back, and a verdict, in 12 seconds.
 demo: all
