@@ -1,5 +1,6 @@
 #include "genuine_schedules.h"
 
+#include "mcast/protocol.h"
 #include "tree_fixture.h"
 
 enum { A, B, C, D, E }; /* groups */
@@ -405,6 +406,40 @@ const char *genuine_client_replaced_among_groups(uint32_t groups, uint32_t reach
         FOREST_SETUP(f, forest_cast(f, 0, all_of(groups), 20));
     /* A few looks of who has it, and a few more of its home. */
     all_or_none(f, sender, reached, 10 * FOREST_HEARTBEAT_NS);
+    return forest_close(f);
+}
+
+/* What a group keeps, in its snapshots, of messages to several groups. */
+static uint64_t kept_bytes(struct forest *f, uint16_t group, uint32_t rank)
+{
+    return protocol_genuine.bytes(f->replica[group][rank].tree);
+}
+
+/* The same, and the next process in the place sends messages to one group only, to each: then nothing is left of what
+ * was relayed for the first, anywhere. */
+const char *genuine_marks_of_the_dead(uint32_t groups, uint32_t reached)
+{
+    struct forest *idle = genuine(groups, 2, 500);
+    const uint64_t empty = kept_bytes(idle, 0, 0);
+    forest_close(idle);
+    struct forest *f = reached_some(groups, reached, 500 + reached);
+    uint32_t sender = forest_sender(f, 0);
+    uint64_t marked = 0;
+    forest_run(f, 2 * FOREST_LOST_NS);
+    forest_client_crash(f, 0);
+    all_or_none(f, sender, reached, FOREST_LONG_NS);
+    for (uint16_t g = 0; g < groups; g++)
+        marked += kept_bytes(f, g, 0) > empty;
+    FOREST_SETUP(f, marked > 0);
+    for (uint16_t g = 0; g < groups; g++)
+        forest_cut_client(f, 0, g, FOREST_ALL, false);
+    forest_client_start(f, 0);
+    for (uint16_t g = 0; g < groups; g++)
+        FOREST_SETUP(f, forest_cast(f, 0, (uint8_t)TO(g), 20));
+    delivered(f);
+    for (uint16_t g = 0; g < groups; g++)
+        for (uint32_t q = 0; q < 3; q++)
+            FOREST_MUST(f, kept_bytes(f, g, q) == empty);
     return forest_close(f);
 }
 

@@ -25,6 +25,7 @@ const char *genuine_copy_after_relay(uint32_t destinations, uint32_t heal_ticks)
 const char *genuine_client_dies_among_groups(uint32_t groups, uint32_t reached,
                                              int leader_dies_at);                    /* 12 */
 const char *genuine_client_replaced_among_groups(uint32_t groups, uint32_t reached); /* 12 */
+const char *genuine_marks_of_the_dead(uint32_t groups, uint32_t reached);
 const char *genuine_client_hangs_among_groups(uint32_t groups, uint32_t reached);
 const char *genuine_group_without_quorum(void);        /* 15 */
 const char *genuine_group_takes_nothing(uint32_t run); /* 16 */

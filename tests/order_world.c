@@ -217,8 +217,10 @@ static void take_client(struct world *w, uint16_t g, const struct thing *t)
     const struct cast *c = &w->cast[t->cast];
     uint64_t stamp[TWINS];
     p->life[c->id.client] = c->id.life;
-    for (uint32_t k = 0; k < TWINS; k++)
+    for (uint32_t k = 0; k < TWINS; k++) {
+        order_life(p->order[k], c->id.client, c->id.life);
         stamp[k] = order_message(p->order[k], c->payload, c->bytes);
+    }
     if (stamp[0] == 0)
         w->seen->copies_marked++;
     if (stamp[0] == 0 && p->got[t->cast] == 0)

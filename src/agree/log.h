@@ -183,6 +183,11 @@ bool log_note(struct log *, const void *payload, uint32_t bytes);
  * them only now and then, and at the other sources in every round. At first it does. */
 void log_awaits_streams(struct log *, bool);
 
+/* Whether the machine has room for more from the sources that are no streams of other groups. While it has not, a
+ * leader does not take from them; what is decided is applied all the same, and what comes from other groups is taken,
+ * so that no two groups wait for each other. At first it has. */
+void log_holds_sources(struct log *, bool);
+
 /* The region, at the nodes of another group, in which a group acknowledges that one's stream. */
 enum { LOG_EDGE_REGION = 1 << 30 };
 

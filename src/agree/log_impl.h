@@ -218,6 +218,7 @@ struct log {
     uint32_t links, links_hot; /* links_hot of them */
     uint32_t links_stream;     /* of these the first are of streams, if sources come and go */
     bool streams_wait;         /* nobody waits for what streams may bring */
+    bool sources_held;         /* nobody has room for what the others may bring */
     uint32_t link_cold;        /* which of the others was looked at last */
     uint32_t links_of;         /* lanes_moved when they were made, plus 1 */
     struct source *source;

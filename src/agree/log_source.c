@@ -231,9 +231,16 @@ static bool link_silent(const struct source_link *link)
            !PLANTED(edge_unguarded) && !PLANTED(edge_old_lap);
 }
 
+/* Is it left alone for now? */
+static bool link_held(const struct log *l, const struct source_link *link)
+{
+    return l->sources_held && link->source < &l->source[l->opt.sources];
+}
+
 static bool link_take(struct log *l, const struct source_link *link, struct fill *b)
 {
-    return link_silent(link) || take_from(l, (uint32_t)(link->source - l->source), link->way, b);
+    return link_silent(link) || link_held(l, link) ||
+           take_from(l, (uint32_t)(link->source - l->source), link->way, b);
 }
 
 static uint32_t cold_next(struct log *l)
@@ -287,12 +294,17 @@ bool sources_silent(struct log *l)
     if (l->links_of != l->mem->lanes_moved + 1)
         return false;
     for (uint32_t i = l->streams_wait ? l->links_stream : 0; i < l->links_hot; i++)
-        if (!link_silent(&l->link[i]))
+        if (!link_silent(&l->link[i]) && !link_held(l, &l->link[i]))
             return false;
     if (l->streams_wait || l->links == l->links_hot || link_silent(&l->link[cold_next(l)]))
         return true;
     l->link_cold--; /* it is the next to be looked at */
     return false;
+}
+
+void log_holds_sources(struct log *l, bool holds)
+{
+    l->sources_held = holds;
 }
 
 void log_awaits_streams(struct log *l, bool awaits)

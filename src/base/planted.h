@@ -73,6 +73,8 @@
     X(slot_stale, "R11", genuine, "a message inherits the stamps of the one before in its place")  \
     X(body_unreplicated, "R12", genuine,                                                           \
       "a message to one group is delivered when only its leader has it")                           \
+    X(backlog_waits, "L5", genuine,                                                                \
+      "a group with a full backlog applies nothing until another group has taken of it")           \
     X(tell_all, "genuine", genuine, "groups that are no destinations are told of a message")
 
 enum planted {

@@ -10,9 +10,11 @@
  * A message for one group alone is delivered as soon as it is decided. Whatever else waits, it can close
  * no cycle: it is in one group's order only.
  *
- * No group ever waits for another in order to apply its log: two that wait for each other's stamps would
- * wait for ever. What a stream has no room for waits in a backlog. Both that and the messages that wait
- * for stamps are bounded by what clients may have under way (mcast/caster.c). */
+ * No group ever waits for another in order to apply its log, or to take what others tell it: two that wait for each
+ * other's stamps would wait for ever. What a stream has no room for waits in a backlog. When that is full the group
+ * takes no more from clients, and goes on with all the rest: what others tell it ends waiting, and adds to the backlog
+ * no more than for the messages that it has already. These are bounded by what clients may have under way
+ * (mcast/caster.c). */
 #include "base/grow.h"
 #include "base/planted.h"
 #include "mcast/order.h"
@@ -25,7 +27,7 @@ enum {
     RELAY_DEAD_STEPS =
         1, /* looks at a message that waits, before it is relayed: its client is dead, */
     RELAY_STEPS = 100,            /* or not */
-    BACKLOG_BYTES_MAX = 64 << 20, /* beyond it this replica stops to apply */
+    BACKLOG_BYTES_MAX = 64 << 20, /* beyond it nothing is taken from clients */
 };
 
 /* What the stream to a group has no room for yet: frames (agree/entry.h), in order. */
@@ -50,6 +52,8 @@ static void genuine_streams(const struct replica_options *o, struct protocol_str
     s->head_bytes = sizeof(uint64_t);
     /* Every group writes to every other: small rings stay in the cache. */
     s->ring_bytes = RING_BYTES_MIN;
+    if (o->stream_bytes)
+        s->ring_bytes = o->stream_bytes;
     while (s->ring_bytes <
            frame_size(message_bytes(DST_GROUPS_MAX, o->sizes.body_max) + s->head_bytes))
         s->ring_bytes *= 2;
@@ -189,11 +193,16 @@ static void tell_stamp(struct replica *r, const struct message_view *v, uint64_t
 
 /* ---- applying ---- */
 
-static bool genuine_ready(struct replica *r, const struct entry *e)
+static bool backlog_full(const struct replica *r)
 {
     const struct genuine *g = r->own;
+    return g->backlog_bytes >= (r->opt.backlog_bytes ? r->opt.backlog_bytes : BACKLOG_BYTES_MAX);
+}
+
+static bool genuine_ready(struct replica *r, const struct entry *e)
+{
     (void)e;
-    return g->backlog_bytes < BACKLOG_BYTES_MAX;
+    return !PLANTED(backlog_waits) || !backlog_full(r);
 }
 
 static void deliver_ready(struct replica *r)
@@ -211,6 +220,7 @@ static void deliver_ready(struct replica *r)
 static void apply_client(struct replica *r, const struct entry *e)
 {
     struct genuine *g = r->own;
+    order_life(g->order, e->source, e->life);
     if (!read_message(r, e->payload, e->bytes) || !replica_from_client(e, &g->v))
         return;
     if (!dst_has(g->v.dst, r->opt.group)) {
@@ -329,11 +339,11 @@ static bool genuine_settle(struct replica *r)
     struct genuine *g = r->own;
     /* Stamps are of use when the message is there, and that comes from its client. */
     log_awaits_streams(r->log, order_pending(g->order) > 0);
-    if (g->backlog_bytes == 0)
-        return false;
-    for (uint32_t i = 0; i < r->edges; i++)
+    bool backlog = g->backlog_bytes > 0;
+    for (uint32_t i = 0; backlog && i < r->edges; i++)
         backlog_drain(r, i);
-    return true;
+    log_holds_sources(r->log, backlog_full(r) && !PLANTED(backlog_waits));
+    return backlog;
 }
 
 /* ---- snapshots: | bytes, order | per edge: bytes, backlog | ---- */

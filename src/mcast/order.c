@@ -344,20 +344,27 @@ static void marks_add(struct order *o, const struct message_id *id)
     k->id[k->count++] = *id;
 }
 
-/* The client's own copy has come. Those of earlier lives never will. */
-static bool marks_take(struct order *o, const struct message_id *id)
+void order_life(struct order *o, uint32_t client, uint16_t life)
 {
-    struct marks *k = &o->marks[id->client];
-    bool found = false;
+    struct marks *k = &o->marks[client];
     for (uint32_t n = 0; n < k->count;) {
-        bool it = same_id(&k->id[n], id);
-        found |= it;
-        if (it || k->id[n].life < id->life)
+        if (k->id[n].life < life)
             k->id[n] = k->id[--k->count];
         else
             n++;
     }
-    return found && !PLANTED(relay_twice);
+}
+
+/* The client's own copy has come. */
+static bool marks_take(struct order *o, const struct message_id *id)
+{
+    struct marks *k = &o->marks[id->client];
+    for (uint32_t n = 0; n < k->count; n++)
+        if (same_id(&k->id[n], id)) {
+            k->id[n] = k->id[--k->count];
+            return !PLANTED(relay_twice);
+        }
+    return false;
 }
 
 /* ---- what comes ---- */
@@ -544,7 +551,7 @@ uint32_t order_pending(const struct order *o)
 
 enum { HEAD_WORDS = 3, ITEM_WORDS = 8 };
 
-static uint64_t marks_count(const struct order *o)
+uint64_t order_marks(const struct order *o)
 {
     uint64_t count = 0;
     for (uint32_t c = 0; c < o->opt.clients; c++)
@@ -556,7 +563,7 @@ uint64_t order_save_bytes(const struct order *o)
 {
     return 8 * HEAD_WORDS + (uint64_t)o->used * (8 * (ITEM_WORDS + o->more_words) + BLOCK_BYTES) +
            (uint64_t)(o->blocks - o->blocks_free) * BLOCK_BYTES +
-           marks_count(o) * sizeof(struct message_id);
+           order_marks(o) * sizeof(struct message_id);
 }
 
 static uint64_t padded(uint64_t bytes)
@@ -586,7 +593,7 @@ static unsigned char *save_item(struct order *o, uint32_t i, unsigned char *at)
 
 uint64_t order_save(struct order *o, unsigned char *out)
 {
-    unsigned char *at = snap_put(snap_put(snap_put(out, o->clock), o->used), marks_count(o));
+    unsigned char *at = snap_put(snap_put(snap_put(out, o->clock), o->used), order_marks(o));
     /* Those that wait for stamps in the order of the queue, then the others. */
     for (uint64_t n = o->queue_from; n < o->queue_end; n++) {
         const struct turn *t = &o->queue[n & (o->queue_max - 1)];

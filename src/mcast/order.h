@@ -42,6 +42,12 @@ uint16_t order_home(const struct message *);
  * Returns the stamp to tell the other destinations, or 0 if it came before, by relay. */
 uint64_t order_message(struct order *, const void *payload, uint32_t bytes);
 
+/* A client has sent something, if only to this group, in that life: what its earlier lives may still send is nothing. */
+void order_life(struct order *, uint32_t client, uint16_t life);
+
+/* Messages that came by relay, and that their client may still send itself. */
+uint64_t order_marks(const struct order *);
+
 /* Another group says its stamp, or its message's home the final one. */
 enum order_news {
     ORDER_BAD,      /* nobody says that: it was said before, or is of no group or client */

@@ -18,6 +18,10 @@ struct replica_options {
     uint16_t group;
     uint32_t rank;
     struct mcast_sizes sizes;
+    uint32_t stream_bytes; /* genuine: ring of a stream between groups, at least; 0: 8 KiB */
+    uint64_t
+        backlog_bytes; /* genuine: of what waits for room in these, before nothing more is taken from
+                             * clients; 0: 64 MiB */
     uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
     uint64_t seed;
     bool rude; /* likewise */

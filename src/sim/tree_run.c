@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { LIAR_STREAM = 11, LIAR_OF = 8 }; /* one client in so many lies */
+enum { BACKLOG_STREAM = 13 };
 
 enum { HOSTS_MAX = 9, BODY_USUAL = 300, BODY_MAX = 6000, SNAP_PAD_MAX = 6000, LIVENESS_MS = 30 };
 
@@ -317,6 +318,18 @@ static void draw_groups(struct run *r)
     }
 }
 
+/* Between groups of the genuine protocol: in half of the runs little fits the streams, and little waits for them
+ * before clients have to. Drawn from a stream of its own. */
+static void draw_backlog(struct run *r)
+{
+    struct rng own;
+    rng_init(&own, hash_mix(r->opt->seed, BACKLOG_STREAM));
+    if (rng_below(&own, 2) == 0)
+        return;
+    r->replica_opt.stream_bytes = 4096;
+    r->replica_opt.backlog_bytes = rng_range(&own, 1, 1000);
+}
+
 static void draw_options(struct run *r, struct sim_options *so)
 {
     struct rng *g = &r->fleet.rng;
@@ -356,6 +369,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .machine = &machine,
         .observe = machine_observe,
     };
+    draw_backlog(r);
     run_draw_times(g, &r->replica_opt.suspect_ns, &r->replica_opt.stagger_ns,
                    &r->replica_opt.detach_ns);
 }

@@ -164,6 +164,14 @@ static void genuine__it_is_though_the_place_is_taken_at_once(void **state)
             HOLDS(genuine_client_replaced_among_groups(groups, reached));
 }
 
+static void genuine__nothing_is_left_of_the_dead(void **state)
+{
+    (void)state;
+    for (uint32_t groups = 2; groups <= 3; groups++)
+        for (uint32_t reached = 1; reached < (1u << groups) - 1; reached++)
+            HOLDS(genuine_marks_of_the_dead(groups, reached));
+}
+
 static void genuine__a_client_that_hangs_holds_up_nobody_for_ever(void **state)
 {
     (void)state;
@@ -231,6 +239,7 @@ int main(void)
         cmocka_unit_test(genuine__a_dead_clients_message_is_relayed),
         cmocka_unit_test(genuine__it_is_though_the_relaying_leader_dies),
         cmocka_unit_test(genuine__it_is_though_the_place_is_taken_at_once),
+        cmocka_unit_test(genuine__nothing_is_left_of_the_dead),
         cmocka_unit_test(genuine__a_client_that_hangs_holds_up_nobody_for_ever),
         cmocka_unit_test(genuine__a_group_without_quorum_holds_up_its_own_only),
         cmocka_unit_test(genuine__a_group_that_takes_nothing_is_waited_for),

@@ -346,7 +346,13 @@ static void order__lives_of_a_client_are_told_apart(void **state)
     order_stamp(o, A, id_of(0, 1, 0), stamp_of(9, A));
     assert_int_not_equal(order_message(o, &new, bytes), 0);
     assert_int_equal(next(o), 0);
-    /* Marks of the first life went with it. */
+    /* Marks of the first life go with it, whatever it is that the second says first. */
+    assert_int_equal(order_marks(o), 1);
+    order_life(o, 0, 0);
+    order_life(o, 1, 1);
+    assert_int_equal(order_marks(o), 1);
+    order_life(o, 0, 1);
+    assert_int_equal(order_marks(o), 0);
     assert_int_equal(order_save_bytes(o), empty);
 
     /* Relayed when the next life is known already, it leaves none. */
