@@ -56,6 +56,8 @@ static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struc
     struct shm_node self = {.name = name, .node = c->sizes.client_node + place, .role = SHM_CLIENT};
     int rc = shm_join(c, self, say, out, e);
     if (rc == 0 && (*out)->incarnation >= CASTER_LIVES_MAX) {
+        say_warn(say, "place %u for clients of cluster %s has had %u processes, and is passed over",
+                 place, c->conf->name, (*out)->incarnation);
         mem_close(*out); /* no stream could begin there any more */
         *out = NULL;
         return PLACE_USED_UP;
@@ -96,10 +98,6 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
         used_up += rc == PLACE_USED_UP;
         rc = rc == PLACE_USED_UP ? ERR_EXISTS : rc;
     }
-    if (used_up > 0 && rc == 0)
-        say_warn(say,
-                 "cluster %s: %u of %u places for clients have had %u processes and take no more",
-                 c->conf->name, used_up, places, CASTER_LIVES_MAX);
     return rc == ERR_EXISTS ? all_taken(c, used_up, e) : rc;
 }
 
