@@ -18,8 +18,9 @@
 enum {
     PAGE_EVERY_NS = 2000000, /* how often the page is filled while there is work, */
     PAGE_IDLE_NS = 50000000, /* and while there is none: it costs more than the heartbeats */
-    FDS_OF_CLIENT = 2,       /* its connection, and what we write to it */
-    FDS_OF_HOST = 16,        /* the same, and what is held of it for the time after it is killed */
+    WATCH_EVERY_NS = 10000000,
+    FDS_OF_CLIENT = 2, /* its connection, and what we write to it */
+    FDS_OF_HOST = 16,  /* the same, and what is held of it for the time after it is killed */
     FDS_OWN = 64,
 };
 
@@ -47,6 +48,7 @@ struct tram_host {
     struct host loop;
     struct event event;
     struct watch *watch;
+    uint64_t watch_ns; /* when it last looked */
     struct api_page *page;
     uint64_t page_ns; /* when it was last filled */
     bool page_old;    /* there was work since */
@@ -335,11 +337,12 @@ void tram_host_close(struct tram_host *h)
 
 /* ---- running ---- */
 
-/* Without a log there is nobody to look for. */
+/* Without a log there is nobody to look for. People read the lines, so now and then is enough. */
 static void watch(struct tram_host *h)
 {
-    if (h->say.line == NULL)
+    if (h->say.line == NULL || h->loop.round_ns - h->watch_ns < WATCH_EVERY_NS)
         return;
+    h->watch_ns = h->loop.round_ns;
     for (uint32_t i = 0; i < h->places; i++)
         watch_look(h->watch, i, h->place[i].group, replica_log(h->place[i].replica));
     watch_say(h->watch);

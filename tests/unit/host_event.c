@@ -22,17 +22,42 @@ enum { TURNS = 20000 };
 static struct node nodes[2];
 static struct event events[2];
 
-static int begin(void **state)
+static int open_both(void)
 {
     struct err e = {""};
-    (void)state;
-    fixture_begin();
     for (unsigned i = 0; i < 2; i++) {
         nodes[i] = host_open(i);
         events[i] = (struct event)EVENT_CLOSED;
         assert_int_equal(event_open(&events[i], nodes[i].mem, &e), 0);
     }
     return !all_connected(nodes, 2);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    fixture_begin();
+    return open_both();
+}
+
+static pid_t third;
+
+static int third_main(void *unused)
+{
+    struct node n = host_open(2);
+    (void)unused;
+    for (;; nap(1000000))
+        mem_poll(n.mem);
+    return 0;
+}
+
+/* With a host in another process, which is started before there are threads. */
+static int begin_three(void **state)
+{
+    (void)state;
+    fixture_begin();
+    third = spawn(third_main, NULL);
+    return open_both() || !wait_connected(&nodes[0], 2);
 }
 
 static int end(void **state)
@@ -117,6 +142,23 @@ static void event__a_wake_up_makes_it_readable(void **state)
     come_to_rest(0, clock_now_ns() + 3600 * SECOND_NS);
 }
 
+static void event__a_death_makes_it_readable(void **state)
+{
+    int status;
+    (void)state;
+    come_to_rest(0, clock_now_ns() + 3600 * SECOND_NS);
+    assert_false(mem_dead(nodes[0].mem, 2));
+    kill(third, SIGKILL);
+    assert_true(readable(&events[0], LONG_MS));
+    waitpid(third, &status, 0);
+    for (uint64_t until = clock_now_ns() + 60 * SECOND_NS; clock_now_ns() < until;) {
+        rest(0, until);
+        if (mem_dead(nodes[0].mem, 2))
+            break;
+    }
+    assert_true(mem_dead(nodes[0].mem, 2));
+}
+
 /* What a thread that plays ping-pong is told, and what it found. */
 struct side {
     unsigned self;
@@ -191,6 +233,7 @@ int main(void)
         CASE(event__a_bell_makes_it_readable_until_it_is_polled),
         CASE(event__a_time_makes_it_readable),
         CASE(event__a_wake_up_makes_it_readable),
+        cmocka_unit_test_setup_teardown(event__a_death_makes_it_readable, begin_three, end),
         CASE(event__no_bell_is_missed),
     };
     return cmocka_run_group_tests_name("event", tests, NULL, NULL);
