@@ -133,7 +133,28 @@ struct tram_machine {
 
     /* Replaces the state of a group's replica. */
     int (*load)(void *ctx, uint32_t group, const void *data, size_t bytes);
+
+    /* The same as streams of pieces, and instead of the pair above, for states that are not small: that pair keeps the
+     * host from everything else for as long as a call takes, and beyond some milliseconds its groups stand still
+     * (the library warns). Either all six or none.
+     *
+     * save_open freezes the state as it is, quickly: deliveries go on while it is read. It returns whatever names
+     * the save, NULL if it cannot; *bytes gets the size, and stays TRAM_BYTES_UNKNOWN if that is not known. save_next
+     * writes the next bytes of it, at most room, and returns how many; 0: that was all; negative: it cannot. save_close
+     * comes always, also before the end if the transfer is given up.
+     *
+     * load_open begins a state of so many bytes (or TRAM_BYTES_UNKNOWN), load_next takes the next of them, load_close
+     * ends it: whole false says that the transfer broke off, and that the state is void until another one comes. They
+     * return 0, or a negative number if they cannot. load_close may take its time. */
+    void *(*save_open)(void *ctx, uint32_t group, uint64_t *bytes);
+    int (*save_next)(void *ctx, uint32_t group, void *save, void *out, uint32_t room);
+    void (*save_close)(void *ctx, uint32_t group, void *save);
+    int (*load_open)(void *ctx, uint32_t group, uint64_t bytes);
+    int (*load_next)(void *ctx, uint32_t group, const void *data, uint32_t bytes);
+    int (*load_close)(void *ctx, uint32_t group, bool whole);
 };
+
+#define TRAM_BYTES_UNKNOWN UINT64_MAX
 
 struct tram_host_options {
     const char *name; /* in the cluster file */

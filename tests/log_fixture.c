@@ -93,28 +93,31 @@ static void machine_apply(void *ctx, const struct entry *e)
     g->history[g->history_count++] = p->ledger.state.hash;
 }
 
-static void machine_load_close(void *ctx)
+static int machine_load_close(void *ctx, bool whole)
 {
     struct group_replica *p = ctx;
     struct group *g = p->group;
+    if (!whole)
+        return 0;
     if (!ledger_load_end(&p->ledger))
         group_violated(g, "snapshot bytes", "replica %u got other bytes than were saved", p->rank);
     if (p->ledger.state.count > g->history_count ||
         (p->ledger.state.count > 0 &&
          g->history[p->ledger.state.count - 1] != p->ledger.state.hash))
         group_violated(g, "state equality", "replica %u loaded a state that never was", p->rank);
+    return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .ready = machine_ready,
     .observe = machine_observe,
-    .save_open = ledger_save_open,
-    .save_read = ledger_save_read,
-    .save_close = ledger_save_close,
-    .load_open = ledger_load_open,
-    .load_write = ledger_load_write,
-    .load_close = machine_load_close,
+    .state = {.save_open = ledger_save_open,
+              .save_next = ledger_save_next,
+              .save_close = ledger_save_close,
+              .load_open = ledger_load_open,
+              .load_next = ledger_load_next,
+              .load_close = machine_load_close},
 };
 
 /* ---- lives ---- */

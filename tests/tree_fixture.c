@@ -50,13 +50,16 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return reply_bytes(d->seq);
 }
 
-static void machine_load_close(void *ctx)
+static int machine_load_close(void *ctx, bool whole)
 {
     struct forest_replica *p = ctx;
+    if (!whole)
+        return 0;
     if (!ledger_load_end(&p->ledger))
         forest_violated(p->forest, "snapshot bytes", __LINE__, "not what was saved");
     tree_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
                       &p->ledger.state);
+    return 0;
 }
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
@@ -69,12 +72,12 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .save_open = ledger_save_open,
-    .save_read = ledger_save_read,
-    .save_close = ledger_save_close,
-    .load_open = ledger_load_open,
-    .load_write = ledger_load_write,
-    .load_close = machine_load_close,
+    .state = {.save_open = ledger_save_open,
+              .save_next = ledger_save_next,
+              .save_close = ledger_save_close,
+              .load_open = ledger_load_open,
+              .load_next = ledger_load_next,
+              .load_close = machine_load_close},
 };
 
 /* ---- replicas ---- */

@@ -35,9 +35,11 @@ enum {
     ROW_FLAGS,       /* enum row_flag */
     ROW_APPLIED,     /* position up to which it has applied; meaningless while ROW_BEHIND */
     ROW_BALLOT,      /* ballot under which it leads or tries to; 0 if it does neither */
-    ROW_SNAP_ID,     /* snapshot it is taking */
-    ROW_SNAP_TAKEN,  /* bytes of it taken so far */
+    ROW_SNAP_ID,     /* transfer it is taking: SNAP_ID, */
+    ROW_SNAP_BALLOT, /* and SNAP_BALLOT of it, */
+    ROW_SNAP_TAKEN,  /* and bytes of it taken so far */
     ROW_BACKS,       /* ballot of a leader that serves, if it hears or is one; see oracle.h */
+    ROW_BUSY,        /* 1: in a call of the machine that may take long, and gives no sign of life */
     ROW_WORDS
 };
 
@@ -46,15 +48,29 @@ enum row_flag {
     ROW_JOINING = 2, /* has lost its memory: promises nothing */
 };
 
-/* Control words of LANE_SNAP. A transfer begins with GUARD 0, then the other three; bytes follow
- * when the owner's row shows the id. */
+/* Control words of LANE_SNAP. An offer is: ID 0, then the other words with GUARD 0, then ID. Bytes follow when the
+ * owner's row shows ballot and id. A later transfer of the same leadership has a higher ID. */
 enum {
-    SNAP_ID,    /* ballot of the sender << 16 | count; rises */
-    SNAP_LIFE,  /* ROW_INCARNATION of the owner it is meant for */
-    SNAP_POS,   /* of the log: everything below is in it */
-    SNAP_BYTES, /* of the whole */
-    SNAP_GUARD, /* bytes that are there */
+    SNAP_ID,     /* counts the transfers of its writer; 0: none */
+    SNAP_BALLOT, /* of the leader who sends it */
+    SNAP_LIFE,   /* ROW_INCARNATION of the owner it is meant for */
+    SNAP_POS,    /* of the log: everything below is in the state */
+    SNAP_GUARD,  /* bytes that are there */
     SNAP_WORDS
+};
+
+/* The bytes of a transfer are records: this head, then so many bytes, padded to 8. */
+struct snap_record {
+    uint32_t kind; /* enum snap_kind */
+    uint32_t bytes;
+};
+
+enum snap_kind {
+    SNAP_HEAD = 1, /* what the log derives from its entries */
+    SNAP_STATE,    /* a piece of the machine's state */
+    SNAP_WHOLE,    /* that was all of the state */
+    SNAP_ENTRY,    /* an entry that was decided since, the next one */
+    SNAP_END,      /* a word: the position from which on the log lane is to be read */
 };
 
 /* Control words of LANE_SOURCE and LANE_ACK. */

@@ -7,6 +7,7 @@ enum {
     LOG_BYTES_MAX = 1 << 30,
     SOURCE_BYTES_DEFAULT = 64 << 10,
     SNAP_BYTES_DEFAULT = 64 << 10,
+    BACKLOG_BYTES_DEFAULT = 256 << 20,
     SOURCES_MAX =
         SOURCE_LOG - 1, /* the last number but one: a source that there is not has a number too */
     LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
@@ -84,6 +85,7 @@ void log_step_down(struct log *l, bool failed)
 void log_fall_behind(struct log *l)
 {
     l->behind = true;
+    l->taking.on = l->taking.whole = false;
     l->row[ROW_FLAGS] |= ROW_BEHIND;
     log_row_push(l);
 }
@@ -93,7 +95,7 @@ static void reopen_if_lost(struct log *l, uint32_t q)
     if (l->peer[q].open.status != MEM_LOST)
         return;
     if (l->snap_to == q)
-        snap_abort(l); /* some of its bytes may be missing */
+        l->sending.rewrite = true; /* some of its bytes may be missing */
     mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
 }
 
@@ -106,6 +108,13 @@ void log_row_push(struct log *l)
         reopen_if_lost(l, q);
         mem_set(l->mem, &l->peer[q].open, l->row_out[q], 0, l->row, ROW_WORDS);
     }
+}
+
+/* Tells one replica one word of it. */
+void log_row_tell(struct log *l, uint32_t rank, uint32_t word)
+{
+    reopen_if_lost(l, rank);
+    mem_set1(l->mem, &l->peer[rank].open, l->row_out[rank], word, l->row[word]);
 }
 
 /* The leader waits for this word when its ring is nearly full, and the next one will want to know how
@@ -154,6 +163,7 @@ static int settle_options(struct log_options *o, struct err *e)
     o->log_bytes = o->log_bytes ? o->log_bytes : LOG_BYTES_DEFAULT;
     o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
     o->snap_bytes = o->snap_bytes ? o->snap_bytes : SNAP_BYTES_DEFAULT;
+    o->backlog_bytes = o->backlog_bytes ? o->backlog_bytes : BACKLOG_BYTES_DEFAULT;
     if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
         !ring_size_ok(o->snap_bytes))
         return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
@@ -280,9 +290,8 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->chain = malloc(o.log_bytes);
     l->side = malloc(o.log_bytes);
     l->batch = malloc(l->put_max);
-    l->snap_head = calloc(1, l->snap_head_bytes);
     if (!nodes || !l->source || !l->way || !l->link || !l->dirty || !l->open || !l->chain ||
-        !l->side || !l->batch || !l->snap_head) {
+        !l->side || !l->batch) {
         log_close(l);
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", o.log_bytes);
     }
@@ -373,7 +382,12 @@ void log_close(struct log *l)
     free(l->chain);
     free(l->side);
     free(l->batch);
-    free(l->snap_head);
+    if (l->sending.save)
+        l->opt.machine->state.save_close(l->opt.ctx, l->sending.save);
+    backlog_clear(&l->sending.backlog);
+    free(l->sending.ring);
+    free(l->sending.stage);
+    free(l->taking.room);
     uint32_t *nodes;
     memcpy(&nodes, &l->opt.nodes, sizeof(nodes));
     free(nodes);
@@ -456,6 +470,18 @@ static bool apply_note(struct log *l, const struct entry *e)
     return true;
 }
 
+/* The next entry of the log, whichever way it came. False: it cannot be applied now. */
+bool log_apply(struct log *l, const struct entry *e)
+{
+    bool own = e->source == SOURCE_LOG;
+    if (own && e->srcpos != ENTRY_NOTE)
+        apply_control(l, e);
+    else if (!(own ? apply_note(l, e) : apply_message(l, e)))
+        return false;
+    l->applied += entry_size(e->bytes);
+    return true;
+}
+
 static int apply_decided(struct log *l)
 {
     if (l->behind || l->broken)
@@ -504,12 +530,10 @@ static int apply_decided(struct log *l)
             log_stop(l, "a decided entry is not in the log");
             break;
         }
-        bool own = e->source == SOURCE_LOG;
-        if (own && e->srcpos != ENTRY_NOTE)
-            apply_control(l, e);
-        else if (!(own ? apply_note(l, e) : apply_message(l, e)))
+        if (!log_apply(l, e))
             break;
-        l->applied += entry_size(e->bytes);
+        if (snap_records(l))
+            backlog_add(&l->sending.backlog, e);
         work++;
     }
     l->row[ROW_APPLIED] = l->applied;
@@ -530,6 +554,7 @@ static void look_at_rows(struct log *l, struct oracle_view *view)
             .backs = row_word(l, r, ROW_BACKS),
             .dead = r != l->me && mem_dead(l->mem, l->opt.nodes[r]),
             .fit = row_word(l, r, ROW_FLAGS) == 0,
+            .busy = row_word(l, r, ROW_BUSY) != 0,
         };
     oracle_watch(&l->oracle, view, l->now_ns);
 }
@@ -611,6 +636,7 @@ int log_post(struct log *l, uint64_t now_ns)
     if (l->broken)
         return 0;
     l->now_ns = now_ns;
+    snap_budget_fill(l);
     beat(l);
     check_touch(l);
     switch (l->state) {
@@ -721,7 +747,7 @@ const char *log_fault_text(enum source_fault fault)
 
 bool log_note(struct log *l, const void *payload, uint32_t bytes)
 {
-    return l->state == LOG_LEADER && l->serving && bytes <= l->opt.payload_max &&
+    return l->state == LOG_LEADER && l->serving && !snap_slows(l) && bytes <= l->opt.payload_max &&
            l->tail + entry_size(bytes) <= l->commit + l->opt.window_bytes &&
            lead_propose(l, ENTRY_NOTE, payload, bytes);
 }

@@ -15,6 +15,7 @@
 #define AGREE_LOG_H
 
 #include "agree/entry.h"
+#include "agree/state.h"
 #include "mem/mem.h"
 
 enum { LOG_REPLICAS_MAX = 9 };
@@ -32,17 +33,13 @@ struct log_machine {
     /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
     void (*observe)(void *ctx, const struct entry *, bool effective);
 
-    /* Freezes a copy of the state as it is now and returns its size; then any number of reads
-     * of that copy, while apply goes on; then close. At most one copy is open at a time. */
-    uint64_t (*save_open)(void *ctx);
-    void (*save_read)(void *ctx, uint64_t offset, void *out, uint32_t bytes);
-    void (*save_close)(void *ctx);
+    struct state_ops state; /* its state, with the same ctx */
+};
 
-    /* Replaces the state: open with the size, the bytes in order, close. A transfer that breaks off
-     * is followed by another load_open, never by apply. */
-    void (*load_open)(void *ctx, uint64_t bytes);
-    void (*load_write)(void *ctx, const void *data, uint32_t bytes);
-    void (*load_close)(void *ctx);
+/* How many pieces of states the logs of one host may still make or take in this round: it fills it up. A piece is a call
+ * of the machine, and with many groups they would add up to more than a heartbeat. */
+struct log_budget {
+    uint32_t pieces;
 };
 
 /* A source that several nodes write alike: the replicas of another group, each into a ring of its own.
@@ -78,6 +75,9 @@ struct log_options {
     uint32_t batch_bytes;  /* most that goes out as one write; 0: log_bytes / 16 */
     uint32_t window_bytes; /* most that is written and not committed; 0: log_bytes / 2 */
     uint32_t snap_bytes;   /* ring of a snapshot lane; 0: 64 KiB */
+    uint64_t
+        backlog_bytes; /* most that is kept for a replica while its state is sent; 0: 256 MiB */
+    struct log_budget *budget; /* of the host; NULL: one of its own */
 
     uint64_t heartbeat_ns; /* 0: 15 ms */
     uint64_t suspect_ns;   /* silence after which a leader counts as hung; 0: 60 ms */
@@ -113,6 +113,7 @@ struct log_stats {
     uint64_t candidacies;
     uint64_t snapshots_sent;
     uint64_t snapshots_loaded;
+    uint64_t saves;   /* times the machine was asked to freeze its state */
     uint64_t batches; /* writes of new entries by this leader, per replica one */
     uint64_t shed;    /* followers given up for being stuck */
     uint32_t muted;   /* leader: sources that are, until another process has their place */

@@ -1,9 +1,10 @@
 /* The inside of a log. Files: log.c opens, steps and applies; log_recover.c becomes leader
  * (protocols F1, F2); log_lead.c leads (F3, F4); log_room.c detaches who is in the way (F6); log_source.c takes from the sources;
- * log_snap.c moves snapshots (F8). */
+ * log_snap.c sends states, log_load.c takes them and comes back (F8). */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
 
+#include "agree/backlog.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"
@@ -57,13 +58,52 @@ struct peer {
     uint64_t detached_beat; /* ROW_BEAT then: while it is that, the replica hangs */
     uint32_t detaches;      /* in this leadership, if it was never well in between */
 
-    uint64_t hold;       /* position it needs kept because its snapshot ends there; or UINT64_MAX */
-    uint64_t snap_id;    /* transfer to it under way; 0: none */
-    uint64_t snap_life;  /* ROW_INCARNATION of the life that it is for */
-    uint64_t snap_pos;   /* position of that snapshot */
-    uint64_t snap_sent;  /* bytes of it written */
-    uint64_t snap_taken; /* bytes of it that were taken, as last seen */
-    uint64_t snap_moved_ns; /* when that last changed */
+    uint64_t hold; /* position it needs kept because its transfer ends there; or UINT64_MAX */
+};
+
+enum { SNAP_HEAD_WORDS = 5 };
+
+/* What a transfer has yet to send, in this order. */
+enum send_step {
+    SEND_ASK,   /* nothing yet: the others are told that the machine is about to freeze its state */
+    SEND_STATE, /* what the log derives, and the machine's state as it was frozen at pos */
+    SEND_ENTRIES, /* the backlog: what was decided since */
+    SEND_END,     /* nothing more: the log ring is held from `next` on */
+};
+
+/* Bringing a replica up to date, as leader; snap_to says whom. */
+struct sending {
+    enum send_step step;
+    uint64_t id, pos;
+    uint64_t life;          /* ROW_INCARNATION of the life that it is for */
+    void *save;             /* the machine's, while it is open */
+    uint64_t sent, taken;   /* bytes of the stream: written, and taken as last seen */
+    uint64_t moved_ns;      /* when that last changed, */
+    uint64_t heard_ns;      /* and when the replica was last known to live */
+    uint64_t slows_ns;      /* since when the sources wait for it; 0: they do not */
+    bool rewrite;           /* the connection was lost, and with it perhaps what was not taken */
+    unsigned char *ring;    /* the last snap_bytes of the stream, to write them again */
+    unsigned char *stage;   /* records that are next, */
+    uint64_t staged, put;   /* so many bytes, and how many of them are written */
+    struct backlog backlog; /* entries applied since pos and not yet in the stream */
+    uint64_t next;          /* position of the first of them */
+    uint64_t ceiling;       /* sources are not read while the backlog is larger */
+};
+
+/* Being brought up to date. */
+struct taking {
+    bool on;
+    uint64_t ballot, id; /* of the transfer, or the last one */
+    uint32_t from;
+    uint64_t pos;   /* of the state */
+    uint64_t bytes; /* of the stream, taken so far */
+    bool opened;    /* the machine is loading */
+    bool closing;   /* it has everything and is told so in the next round */
+    bool whole;     /* it has its state, and entries are applied to it */
+    bool in_record; /* a record has begun, */
+    struct snap_record record;
+    uint64_t got;        /* and so many of its padded bytes are taken */
+    unsigned char *room; /* where it is put together, unless it is state */
 };
 
 /* A writer of a source that is there to be read. */
@@ -193,14 +233,11 @@ struct log {
     uint32_t joined[LOG_REPLICAS_MAX];     /* derived: incarnation last taken back, by rank */
     uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: incarnation proposed in this ballot, plus 1 */
     uint64_t snap_count;
-    uint32_t snap_to;         /* rank of the transfer under way, or n */
-    uint64_t snap_total;      /* bytes of it */
-    unsigned char *snap_head; /* the log's part of a snapshot */
-    uint32_t snap_head_bytes;
-    uint64_t load_id; /* snapshot being taken, or last taken */
-    uint32_t load_from;
-    uint64_t load_taken, load_total, load_pos;
-    bool loading;
+    uint32_t snap_to; /* rank of the transfer under way, or n */
+    struct sending sending;
+    struct taking taking;
+    uint32_t snap_head_bytes; /* the log's part of a state */
+    struct log_budget own_budget;
     struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
     bool peeking;
     bool lost;        /* what is broken is that */
@@ -260,6 +297,8 @@ static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t wor
 /* log.c */
 void log_move(struct log *, enum log_state);
 void log_row_push(struct log *);
+void log_row_tell(struct log *, uint32_t rank, uint32_t word);
+bool log_apply(struct log *, const struct entry *);
 void log_fall_behind(struct log *);
 void log_set_deadline(struct log *);
 
@@ -296,6 +335,7 @@ bool lead_row_is_new(const struct log *, uint32_t rank);
 uint64_t room_end(const struct log *);
 
 /* There is no room up to `end`: notes who is in the way, and detaches whoever is for too long. */
+void room_detach(struct log *, uint32_t rank);
 void room_missing(struct log *, uint64_t end);
 void room_found(struct log *);
 
@@ -318,10 +358,28 @@ void streams_answer(struct log *);
 
 /* log_snap.c */
 uint32_t snap_head_size(const struct log_options *);
+uint32_t snap_piece_bytes(const struct log *);
+void snap_budget_fill(struct log *);
+bool snap_budget_take(struct log *);
+bool snap_head_read(struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
 int snap_send(struct log *);
+void snap_abort(struct log *);
+
+/* True while the sources have to wait, so that a replica which is being brought up to date can be. */
+static inline bool snap_slows(const struct log *l)
+{
+    return l->snap_to < l->n && l->sending.backlog.bytes > l->sending.ceiling;
+}
+
+/* True while what is applied has to be kept for it. */
+static inline bool snap_records(const struct log *l)
+{
+    return l->snap_to < l->n && l->sending.step < SEND_END;
+}
+
+/* log_load.c */
 int snap_take(struct log *);
 void snap_notice(struct log *);
-void snap_abort(struct log *);
 int join_step(struct log *);
 
 #endif

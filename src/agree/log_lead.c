@@ -446,7 +446,7 @@ int lead_post(struct log *l)
             work += catch_up(l, q);
     if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
         sources_serve(l);
-    int sent = l->serving ? sources_take(l) : 0;
+    int sent = l->serving && !snap_slows(l) ? sources_take(l) : 0;
     if (!sent && !PLANTED(last_waits) && l->now_ns >= log_commit_due_ns(l))
         commit_alone(l);
     ask_spares(l);

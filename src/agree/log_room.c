@@ -54,10 +54,11 @@ uint64_t room_end(const struct log *l)
 
 /* ---- detaching ---- */
 
-static void detach(struct log *l, uint32_t rank)
+void room_detach(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
     uint32_t live = 0;
+    bool attached = p->phase == PEER_LIVE;
     p->hold = UINT64_MAX;
     if (l->snap_to == rank)
         snap_abort(l);
@@ -72,7 +73,7 @@ static void detach(struct log *l, uint32_t rank)
         l->stats.shed++;
     }
     /* One that has read a whole ring since it was attached was well in between. */
-    if (row_word(l, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)
+    if (attached && row_word(l, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)
         p->detaches = 0;
     p->detaches += p->detaches < DETACHES_MAX;
     p->detached_ns = l->now_ns;
@@ -99,7 +100,7 @@ void room_missing(struct log *l, uint64_t end)
             p->stuck_at = needs;
         } else if (l->now_ns - p->stuck_ns >= l->opt.detach_ns || is_gone(l, q)) {
             p->stuck_ns = 0;
-            detach(l, q);
+            room_detach(l, q);
         }
     }
 }

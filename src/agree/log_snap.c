@@ -1,25 +1,33 @@
-/* Snapshots and coming back (protocols F8).
+/* Bringing a replica up to date, as leader (protocols F8).
  *
- * A leader offers a snapshot to a replica that has no state (a new life) or that lacks entries which
- * nobody holds any more. The offer stands in the replica's snapshot lane; by showing its id in
- * its row the replica says that it has stopped reading log lanes and is taking it. Bytes then flow
- * through the lane's ring, paced by the row. What the log derives from its entries goes first, the
- * machine's state after it.
+ * A leader offers a transfer to a replica that has no state (a new life) or that lacks entries which nobody holds any
+ * more. The offer stands in the replica's snapshot lane; by showing it in its row the replica says that it has stopped
+ * reading log lanes and is taking it. Records then flow through the lane's ring, paced by the row:
  *
- *      head    | magic | position | replicas | sources | joined[replicas] | (taken, life)[sources] |
+ *      HEAD   | magic | position | bytes of the state | replicas | sources | joined[replicas] | (taken, life)[sources] |
+ *      STATE  pieces of the machine's state, frozen at that position; then WHOLE
+ *      ENTRY  what was decided since, one by one
+ *      END    from here on the log lane is read
  *
- * A replica that lost its memory has promised and accepted things it no longer knows of. It promises
- * nothing (MEM_CLOSED) until the group has committed its return on a quorum without it, it has a
- * snapshot from after that, and it has taken on the highest promise among a quorum of the
- * others. */
+ * What is applied here while the transfer lasts goes into a private backlog, and from there into the stream: the log
+ * ring is not held for it. Only when the backlog is nearly empty, the ring is held from the next entry on, for as long
+ * as it takes the replica to read END and go over to its lane. So that the backlog does get empty, the sources are
+ * slowed: not while the state is sent, unless the backlog reaches its maximum, but afterwards, when what is taken
+ * from them must stay below half of what the stream carries.
+ *
+ * A transfer whose connection is lost goes on where it was: what was not taken is written again. It is given up if the
+ * replica begins another life or is not heard of for too long; not while it shows signs of life. */
 #include "agree/log_impl.h"
+#include "base/grow.h"
 
-#define SNAP_MAGIC UINT64_C(0x74726d736e617031)
+#define SNAP_MAGIC UINT64_C(0x74726d736e617032)
 
 enum {
-    SNAP_HEAD_WORDS = 4,
-    SNAP_PATIENCE = 4,  /* times detach_ns without progress */
-    LOSS_PATIENCE = 20, /* times suspect_ns with too few who remember anything */
+    SNAP_PATIENCE = 4,    /* times detach_ns without a sign of life, */
+    SLOW_PATIENCE = 2,    /* or without a byte taken while the sources wait */
+    PIECES_PER_ROUND = 4, /* of a log that has no host's budget */
+    LAST_PART = 8, /* of the log: with so little in the backlog the ring is held for the rest */
+    CEILING_PER_SENT = 2, /* so many bytes of entries are sent for one that is taken from sources */
 };
 
 uint32_t snap_head_size(const struct log_options *o)
@@ -27,13 +35,46 @@ uint32_t snap_head_size(const struct log_options *o)
     return (SNAP_HEAD_WORDS + o->replicas + 2 * (o->sources + o->streams)) * 8;
 }
 
-/* ---- sending ---- */
-
-static void head_write(struct log *l)
+uint32_t snap_piece_bytes(const struct log *l)
 {
-    uint64_t *w = (uint64_t *)(void *)l->snap_head;
+    return (uint32_t)min_u64(STATE_PIECE_BYTES, l->opt.snap_bytes / 4);
+}
+
+void snap_budget_fill(struct log *l)
+{
+    l->own_budget.pieces = PIECES_PER_ROUND;
+}
+
+bool snap_budget_take(struct log *l)
+{
+    struct log_budget *b = l->opt.budget ? l->opt.budget : &l->own_budget;
+    if (b->pieces == 0)
+        return false;
+    b->pieces--;
+    return true;
+}
+
+/* ---- beginning and ending ---- */
+
+/* Where the bytes of a new record belong, behind what is staged. */
+static unsigned char *stage_record(struct sending *s, enum snap_kind kind, uint32_t bytes)
+{
+    struct snap_record head = {.kind = kind, .bytes = bytes};
+    unsigned char *at = s->stage + s->staged;
+    memcpy(at, &head, sizeof(head));
+    s->staged += sizeof(head) + entry_padded(bytes);
+    if (bytes & 7)
+        memset(at + sizeof(head) + bytes, 0, 8 - (bytes & 7));
+    return at + sizeof(head);
+}
+
+static void stage_head(struct log *l, uint64_t state_bytes)
+{
+    unsigned char *at = stage_record(&l->sending, SNAP_HEAD, l->snap_head_bytes);
+    uint64_t *w = (uint64_t *)(void *)at;
     *w++ = SNAP_MAGIC;
     *w++ = l->applied;
+    *w++ = state_bytes;
     *w++ = l->n;
     *w++ = l->sources;
     for (uint32_t q = 0; q < l->n; q++)
@@ -44,45 +85,71 @@ static void head_write(struct log *l)
     }
 }
 
+bool snap_head_read(struct log *l, const void *head, uint64_t pos, uint64_t *state_bytes)
+{
+    const uint64_t *w = head;
+    if (w[0] != SNAP_MAGIC || w[1] != pos || w[3] != l->n || w[4] != l->sources)
+        return false;
+    *state_bytes = w[2];
+    w += SNAP_HEAD_WORDS;
+    for (uint32_t q = 0; q < l->n; q++)
+        l->joined[q] = (uint32_t)*w++;
+    for (uint32_t s = 0; s < l->sources; s++, w += 2)
+        source_load(&l->source[s], w[0], w[1]);
+    return true;
+}
+
+static void save_end(struct log *l)
+{
+    struct sending *s = &l->sending;
+    if (s->save)
+        l->opt.machine->state.save_close(l->opt.ctx, s->save);
+    s->save = NULL;
+}
+
+static void sending_end(struct log *l)
+{
+    struct sending *s = &l->sending;
+    save_end(l);
+    backlog_clear(&s->backlog);
+    grow_free(s->ring);
+    grow_free(s->stage);
+    *s = (struct sending){0};
+    l->snap_to = l->n;
+    l->row[ROW_BUSY] = 0;
+}
+
 void snap_abort(struct log *l)
 {
     if (l->snap_to >= l->n)
         return;
     struct peer *p = &l->peer[l->snap_to];
-    l->opt.machine->save_close(l->opt.ctx);
-    p->snap_id = 0;
+    sending_end(l);
     p->hold = UINT64_MAX;
-    /* It may have loaded the snapshot all the same and read on from there, and nothing keeps
-     * that part of the log any more: write to it only after another look at its row. */
+    /* It may have come to the end all the same and read on from there, and nothing keeps that part of the
+     * log any more: write to it only after another look at its row. And if it did not take the offer because it
+     * has promised somebody else, another raise tells. */
     if (p->phase == PEER_LIVE) {
         mem_flow_close(l->mem, &p->flow);
         p->phase = PEER_DOWN;
         p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
     }
-    l->snap_to = l->n;
 }
 
-static void offer(struct log *l, uint32_t q)
+/* ID 0 first and ID last: whoever sees the id sees the words that go with it. */
+static void offer_write(struct log *l, uint32_t q, uint64_t pos)
 {
     struct peer *p = &l->peer[q];
-    uint64_t bytes = l->opt.machine->save_open(l->opt.ctx);
-    head_write(l);
-    l->snap_total = l->snap_head_bytes + ((bytes + 7) & ~UINT64_C(7));
-    l->snap_to = q;
-    p->snap_id = l->ballot << 16 | (++l->snap_count & 0xffff);
-    p->snap_life = row_word(l, q, ROW_INCARNATION);
-    p->snap_pos = p->hold = l->applied;
-    p->snap_sent = p->snap_taken = 0;
-    p->snap_moved_ns = l->now_ns;
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, 0);
-    uint64_t words[] = {p->snap_life, l->applied, l->snap_total};
-    mem_set(l->mem, &p->open, l->snap_out[q], SNAP_LIFE, words, 3);
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, p->snap_id);
+    const struct sending *s = &l->sending;
+    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, 0);
+    uint64_t words[] = {l->ballot, s->life, pos, 0};
+    mem_set(l->mem, &p->open, l->snap_out[q], SNAP_BALLOT, words, 4);
+    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, s->id);
     mem_bell(l->mem, l->opt.nodes[q]);
 }
 
-/* True if the replica can be offered a snapshot now. One that lost its memory is first taken back
- * by an entry of the log. */
+/* True if the replica can be brought up to date now. One that lost its memory is first taken back by an entry
+ * of the log. */
 static bool wants_snapshot(struct log *l, uint32_t q)
 {
     struct peer *p = &l->peer[q];
@@ -108,245 +175,256 @@ static bool wants_snapshot(struct log *l, uint32_t q)
     return false;
 }
 
-/* Writes as much of the snapshot as the lane has room for. */
-static int send_more(struct log *l, struct peer *p, struct mem_lane *lane)
+/* Freezing should be quick, and may not be: the others are told a round before. */
+static int ask(struct log *l)
 {
-    uint64_t room_end = p->snap_taken + l->opt.snap_bytes;
-    uint64_t end = min_u64(min_u64(l->snap_total, room_end), p->snap_sent + l->put_max);
-    if (end <= p->snap_sent)
-        return 0;
-    uint64_t at = p->snap_sent, fill = 0;
-    if (at < l->snap_head_bytes) {
-        fill = min_u64(l->snap_head_bytes, end) - at;
-        memcpy(l->batch, l->snap_head + at, fill);
+    for (uint32_t q = 0; q < l->n; q++)
+        if (wants_snapshot(l, q)) {
+            l->snap_to = q;
+            l->sending = (struct sending){.step = SEND_ASK, .ceiling = l->opt.backlog_bytes};
+            l->row[ROW_BUSY] = 1;
+            log_row_push(l);
+            return 1;
+        }
+    return 0;
+}
+
+static int freeze(struct log *l)
+{
+    struct sending *s = &l->sending;
+    uint32_t q = l->snap_to;
+    if (!wants_snapshot(l, q)) {
+        sending_end(l);
+        return 1;
     }
-    if (at + fill < end)
-        l->opt.machine->save_read(l->opt.ctx, at + fill - l->snap_head_bytes, l->batch + fill,
-                                  (uint32_t)(end - at - fill));
-    mem_put(l->mem, &p->open, lane, at, l->batch, (uint32_t)(end - at));
-    mem_set1(l->mem, &p->open, lane, SNAP_GUARD, end);
-    mem_bell(l->mem, lane->spec.owner); /* the log is held for it meanwhile */
-    p->snap_sent = end;
+    uint64_t bytes = STATE_UNKNOWN;
+    uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);
+    backlog_clear(&s->backlog);
+    s->save = l->opt.machine->state.save_open(l->opt.ctx, &bytes);
+    l->stats.saves++;
+    l->row[ROW_BUSY] = 0;
+    log_row_push(l);
+    if (s->save == NULL) {
+        log_stop(l, "the state machine could not save its state");
+        return 1;
+    }
+    s->step = SEND_STATE;
+    s->id = ++l->snap_count;
+    s->life = row_word(l, q, ROW_INCARNATION);
+    s->moved_ns = s->heard_ns = l->now_ns;
+    s->ring = grow(NULL, 1, l->opt.snap_bytes);
+    s->stage = grow(NULL, 1, most + 4 * sizeof(struct snap_record));
+    s->next = s->pos = l->applied;
+    stage_head(l, bytes);
+    offer_write(l, q, s->pos);
     return 1;
+}
+
+/* ---- the stream ---- */
+
+static void stage_state(struct log *l)
+{
+    struct sending *s = &l->sending;
+    uint32_t room = snap_piece_bytes(l) - (uint32_t)sizeof(struct snap_record);
+    unsigned char *at = s->stage + sizeof(struct snap_record);
+    int bytes = l->opt.machine->state.save_next(l->opt.ctx, s->save, at, room);
+    if (bytes < 0 || (uint32_t)bytes > room) {
+        log_stop(l, "the state machine could not save its state");
+    } else if (bytes > 0) {
+        stage_record(s, SNAP_STATE, (uint32_t)bytes);
+    } else {
+        save_end(l);
+        stage_record(s, SNAP_WHOLE, 0);
+        s->step = SEND_ENTRIES;
+        s->ceiling = min_u64(s->ceiling, s->backlog.bytes);
+    }
+}
+
+/* So little is left that the ring can be held for it, and has it. */
+static bool near_the_end(const struct log *l)
+{
+    const struct sending *s = &l->sending;
+    return s->backlog.bytes <= l->opt.log_bytes / LAST_PART && s->next >= l->base &&
+           l->tail + 2 * l->put_max <= s->next + l->opt.log_bytes;
+}
+
+static void stage_entries(struct log *l)
+{
+    struct sending *s = &l->sending;
+    const struct entry *e;
+    if (PLANTED(backlog_gap) && s->next == s->pos && (e = backlog_first(&s->backlog))) {
+        s->next += entry_size(e->bytes);
+        backlog_pop(&s->backlog);
+    }
+    while ((e = backlog_first(&s->backlog)) != NULL) {
+        uint64_t size = entry_size(e->bytes);
+        if (s->staged > 0 && s->staged + sizeof(struct snap_record) + size > snap_piece_bytes(l))
+            break;
+        memcpy(stage_record(s, SNAP_ENTRY, (uint32_t)size), e, size);
+        s->next += size;
+        s->ceiling -= min_u64(s->ceiling, size / CEILING_PER_SENT);
+        backlog_pop(&s->backlog);
+    }
+    s->ceiling = max_u64(s->ceiling, l->opt.log_bytes / LAST_PART / 2);
+    if (!near_the_end(l))
+        return;
+    memcpy(stage_record(s, SNAP_END, sizeof(s->next)), &s->next, sizeof(s->next));
+    if (!PLANTED(hold_none))
+        l->peer[l->snap_to].hold = s->next;
+    s->step = SEND_END;
+    backlog_clear(&s->backlog);
+}
+
+/* The next records, if there are any. */
+static void stage_more(struct log *l)
+{
+    struct sending *s = &l->sending;
+    s->put = s->staged = 0;
+    if (s->step == SEND_STATE)
+        stage_state(l);
+    else if (s->step == SEND_ENTRIES)
+        stage_entries(l);
+}
+
+/* Writes as much as the lane has room for and the round allows; returns whether there was anything to do. */
+static int send_more(struct log *l, uint32_t q)
+{
+    struct sending *s = &l->sending;
+    struct peer *p = &l->peer[q];
+    uint64_t before = s->sent;
+    bool more = true;
+    while (!l->broken && s->sent < s->taken + l->opt.snap_bytes) {
+        if (s->put == s->staged) {
+            if (s->step == SEND_END || (more = snap_budget_take(l)) == false)
+                break;
+            stage_more(l);
+        }
+        uint64_t room = s->taken + l->opt.snap_bytes - s->sent;
+        uint64_t bytes = min_u64(room, s->staged - s->put);
+        if (bytes == 0)
+            break;
+        ring_write(s->ring, l->opt.snap_bytes, s->sent, s->stage + s->put, bytes);
+        mem_put(l->mem, &p->open, l->snap_out[q], s->sent, s->stage + s->put, (uint32_t)bytes);
+        s->sent += bytes;
+        s->put += bytes;
+    }
+    if (s->sent == before)
+        return !more;
+    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, s->sent);
+    mem_bell(l->mem, l->opt.nodes[q]);
+    return 1;
+}
+
+static bool is_shown(const struct log *l, uint32_t q)
+{
+    return row_word(l, q, ROW_SNAP_ID) == l->sending.id &&
+           row_word(l, q, ROW_SNAP_BALLOT) == l->ballot;
+}
+
+/* The connection was lost: what was not taken may not have come, in whole or in part. The same bytes again do no
+ * harm where they are being read. */
+static void send_again(struct log *l, uint32_t q)
+{
+    struct sending *s = &l->sending;
+    struct peer *p = &l->peer[q];
+    s->rewrite = false;
+    if (!is_shown(l, q))
+        offer_write(l, q, s->pos);
+    uint64_t from = PLANTED(resume_behind) ? s->sent : s->taken;
+    while (from < s->sent) {
+        uint64_t bytes = min_u64(ring_straight(l->opt.snap_bytes, from), s->sent - from);
+        bytes = min_u64(bytes, snap_piece_bytes(l));
+        mem_put(l->mem, &p->open, l->snap_out[q], from, s->ring + (from & (l->opt.snap_bytes - 1)),
+                (uint32_t)bytes);
+        from += bytes;
+    }
+    if (s->sent > 0)
+        mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, s->sent);
+    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID,
+             s->id); /* an offer may have got stuck half-way */
+}
+
+/* ---- following it ---- */
+
+static bool has_ended(const struct log *l, uint32_t q)
+{
+    const struct sending *s = &l->sending;
+    return s->step == SEND_END && s->put == s->staged && s->taken == s->sent &&
+           !(row_word(l, q, ROW_FLAGS) & ROW_BEHIND);
+}
+
+/* From here on its own row says what it needs; one that still has to be let in keeps its hold until then. */
+static void end(struct log *l, uint32_t q)
+{
+    struct peer *p = &l->peer[q];
+    l->stats.snapshots_sent++;
+    sending_end(l);
+    if (p->phase == PEER_LIVE)
+        p->hold = UINT64_MAX;
+    p->retry_ns = l->now_ns; /* at once: the log fills up behind what is held for it */
+}
+
+/* It takes nothing, or nobody hears it, and the sources wait for that. Then it is detached as one is that is in the way
+ * of the log. */
+static bool is_in_the_way(struct log *l, bool heard)
+{
+    struct sending *s = &l->sending;
+    if (!snap_slows(l)) {
+        s->slows_ns = 0;
+        return false;
+    }
+    if (s->slows_ns == 0)
+        s->slows_ns = l->now_ns;
+    return !heard ||
+           l->now_ns - max_u64(s->moved_ns, s->slows_ns) > SLOW_PATIENCE * l->opt.detach_ns;
+}
+
+/* Ends a transfer that does not get on. */
+static void look_after(struct log *l, uint32_t q)
+{
+    struct sending *s = &l->sending;
+    uint64_t patience = SNAP_PATIENCE * l->opt.detach_ns;
+    bool heard = !oracle_silent(&l->oracle, q, l->now_ns) && !mem_dead(l->mem, l->opt.nodes[q]);
+    if (heard)
+        s->heard_ns = l->now_ns;
+    if (heard && row_word(l, q, ROW_BUSY) != 0)
+        s->moved_ns = l->now_ns; /* it has said so */
+    /* A life that began meanwhile knows nothing of an offer to the one before. */
+    if (row_word(l, q, ROW_INCARNATION) != s->life ||
+        (!is_shown(l, q) && l->now_ns - s->moved_ns > patience) ||
+        l->now_ns - max_u64(s->heard_ns, s->moved_ns) > patience)
+        snap_abort(l);
+    else if (is_in_the_way(l, heard))
+        room_detach(l, q);
 }
 
 int snap_send(struct log *l)
 {
-    if (l->snap_to >= l->n) {
-        for (uint32_t q = 0; q < l->n; q++)
-            if (wants_snapshot(l, q)) {
-                offer(l, q);
-                return 1;
-            }
-        return 0;
-    }
+    if (l->snap_to >= l->n)
+        return ask(l);
+    struct sending *s = &l->sending;
     uint32_t q = l->snap_to;
-    struct peer *p = &l->peer[q];
-    if (row_word(l, q, ROW_SNAP_ID) == p->snap_id) {
-        uint64_t taken = row_word(l, q, ROW_SNAP_TAKEN);
-        if (taken != p->snap_taken && taken <= p->snap_sent) {
-            p->snap_taken = taken;
-            p->snap_moved_ns = l->now_ns;
-        }
-        if (taken == l->snap_total && !(row_word(l, q, ROW_FLAGS) & ROW_BEHIND)) {
-            /* From here on its own row says what it needs; one that still has to be let in by a
-             * raise keeps its hold until then. */
-            l->stats.snapshots_sent++;
-            l->opt.machine->save_close(l->opt.ctx);
-            p->snap_id = 0;
-            if (p->phase == PEER_LIVE)
-                p->hold = UINT64_MAX;
-            p->retry_ns = l->now_ns; /* at once: the log fills up behind what is held for it */
-            l->snap_to = l->n;
-            return 1;
-        }
-        if (send_more(l, p, l->snap_out[q]))
-            return 1;
-    }
-    /* A life that began meanwhile knows nothing of an offer to the one before. */
-    if (p->open.status != MEM_DONE || row_word(l, q, ROW_INCARNATION) != p->snap_life ||
-        l->now_ns - p->snap_moved_ns > SNAP_PATIENCE * l->opt.detach_ns)
-        snap_abort(l);
-    return 0;
-}
-
-/* ---- taking ---- */
-
-/* The newest offer made to this life; n if there is none that is newer than what was taken. Only the
- * leader of our promise keeps the log from the snapshot on; a deposed one may not know yet. */
-static uint32_t newest_offer(const struct log *l)
-{
-    uint32_t best = l->n;
-    uint64_t promised = mem_promised(l->mem, l->opt.region);
-    uint64_t best_id = l->load_id;
-    if (promised != MEM_CLOSED)
-        best_id = max_u64(best_id, (promised << 16) - 1);
-    for (uint32_t w = 0; w < l->n; w++) {
-        if (w == l->me || l->snap_in[w]->ctl == NULL)
-            continue;
-        uint64_t id = mem_word(l->snap_in[w], SNAP_ID);
-        if (id > best_id && mem_word(l->snap_in[w], SNAP_LIFE) == l->row[ROW_INCARNATION]) {
-            best = w;
-            best_id = id;
-        }
-    }
-    return best;
-}
-
-/* A replica that believes itself up to date, and is offered a snapshot, is not. */
-void snap_notice(struct log *l)
-{
-    uint32_t from = newest_offer(l);
-    if (from < l->n && mem_word(l->snap_in[from], SNAP_POS) > l->applied &&
-        l->state == LOG_FOLLOWER)
-        log_fall_behind(l);
-}
-
-static bool head_read(struct log *l)
-{
-    const uint64_t *w = (const uint64_t *)(const void *)l->snap_head;
-    if (w[0] != SNAP_MAGIC || w[1] != l->load_pos || w[2] != l->n || w[3] != l->sources)
-        return false;
-    w += SNAP_HEAD_WORDS;
-    for (uint32_t q = 0; q < l->n; q++)
-        l->joined[q] = (uint32_t)*w++;
-    for (uint32_t s = 0; s < l->sources; s++, w += 2)
-        source_load(&l->source[s], w[0], w[1]);
-    return true;
-}
-
-/* Feeds [load_taken, guard) to the head buffer and the machine. */
-static void consume(struct log *l, const struct mem_lane *lane, uint64_t guard)
-{
-    while (l->load_taken < guard) {
-        const unsigned char *at = lane->ring + (l->load_taken & (l->opt.snap_bytes - 1));
-        uint64_t bytes =
-            min_u64(guard - l->load_taken, ring_straight(l->opt.snap_bytes, l->load_taken));
-        if (l->load_taken < l->snap_head_bytes) {
-            bytes = min_u64(bytes, l->snap_head_bytes - l->load_taken);
-            memcpy(l->snap_head + l->load_taken, at, bytes);
-            if (l->load_taken + bytes == l->snap_head_bytes) {
-                if (!head_read(l)) {
-                    log_stop(l, "a snapshot is malformed");
-                    return;
-                }
-                l->opt.machine->load_open(l->opt.ctx, l->load_total - l->snap_head_bytes);
-            }
-        } else {
-            l->opt.machine->load_write(l->opt.ctx, at, (uint32_t)bytes);
-        }
-        l->load_taken += bytes;
-    }
-}
-
-static void load_done(struct log *l)
-{
-    l->opt.machine->load_close(l->opt.ctx);
-    l->loading = false;
-    l->applied = l->load_pos;
-    l->follow = l->n;
-    l->behind = false;
-    l->stats.snapshots_loaded++;
-    l->row[ROW_APPLIED] = l->applied;
-    l->row[ROW_FLAGS] &= ~(uint64_t)ROW_BEHIND;
-}
-
-int snap_take(struct log *l)
-{
-    uint32_t from = newest_offer(l);
     int work = 0;
-    if (from < l->n) {
-        const struct mem_lane *lane = l->snap_in[from];
-        l->load_id = mem_word(lane, SNAP_ID);
-        l->load_pos = mem_word(lane, SNAP_POS);
-        l->load_total = mem_word(lane, SNAP_BYTES);
-        l->load_from = from;
-        l->load_taken = 0;
-        l->loading = l->load_total >= l->snap_head_bytes;
-        /* The count must be back at 0 wherever the id is seen, and a row lands in any order. */
-        l->row[ROW_SNAP_TAKEN] = 0;
-        log_row_push(l);
-        l->row[ROW_SNAP_ID] = l->load_id;
-        log_row_push(l);
-        mem_bell(l->mem, l->opt.nodes[from]);
-        work++;
-    }
-    if (!l->loading)
-        return work;
-    const struct mem_lane *lane = l->snap_in[l->load_from];
-    uint64_t promised = mem_promised(l->mem, l->opt.region);
-    if (mem_word(lane, SNAP_ID) != l->load_id ||
-        (promised != MEM_CLOSED && promised != l->load_id >> 16)) {
-        l->loading = false; /* replaced: a newer one will come */
-        return work;
-    }
-    uint64_t guard = mem_word(lane, SNAP_GUARD);
-    if (guard <= l->load_taken || guard > l->load_total)
-        return work;
-    consume(l, lane, guard);
-    if (l->broken)
-        return 1;
-    l->row[ROW_SNAP_TAKEN] = l->load_taken;
-    if (l->load_taken == l->load_total)
-        load_done(l);
-    log_row_push(l);
-    /* The row must be out before a lane is read again, so that no leader still believes that we
-     * read none. */
-    for (uint32_t q = 0; q < l->n; q++)
-        mem_mark(l->mem, &l->peer[q].open, ++l->row_marks);
-    mem_bell(l->mem, l->opt.nodes[l->load_from]);
-    return 1;
-}
-
-/* ---- joining ---- */
-
-/* So many have lost their memory that no quorum is left to take anybody back: this will not mend. */
-static void look_for_loss(struct log *l)
-{
-    uint32_t joining = 0;
-    for (uint32_t q = 0; q < l->n; q++)
-        joining += (row_word(l, q, ROW_FLAGS) & ROW_JOINING) != 0;
-    if (l->n - joining >= l->quorum)
-        l->loss_ns = 0;
-    else if (l->loss_ns == 0)
-        l->loss_ns = l->now_ns;
-    else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns) {
-        l->lost = true;
-        log_stop(l,
-                 "the memory of a majority of the group is lost, and with it what the group had; "
-                 "stop all its hosts and start the cluster anew");
-    }
-}
-
-/* With state from after the return, take on the highest promise of a quorum of the others. */
-int join_step(struct log *l)
-{
-    look_for_loss(l);
-    if (l->behind)
-        return 0;
-    if (l->joined[l->me] < l->mem->incarnation) {
-        log_fall_behind(l); /* that snapshot was from before the return */
-        return 1;
-    }
-    uint32_t answered = 0;
-    uint64_t highest = 0;
-    for (uint32_t q = 0; q < l->n; q++) {
-        if (q == l->me)
-            continue;
-        bool again = l->peek[q].status == MEM_LOST ||
-                     (l->peek[q].status == MEM_DONE && l->peek[q].value == MEM_CLOSED);
-        if (!l->peeking || again)
-            mem_peek(l->mem, &l->peek[q], l->opt.nodes[q], l->opt.region);
-        if (l->peek[q].status == MEM_DONE && l->peek[q].value != MEM_CLOSED) {
-            answered++;
-            highest = max_u64(highest, l->peek[q].value);
+    if (s->step == SEND_ASK)
+        return freeze(l);
+    if (l->peer[q].open.status != MEM_DONE)
+        s->rewrite = true;
+    else if (s->rewrite)
+        send_again(l, q);
+    if (is_shown(l, q)) {
+        uint64_t taken = row_word(l, q, ROW_SNAP_TAKEN);
+        if (taken > s->taken && taken <= s->sent) {
+            s->taken = taken;
+            s->moved_ns = l->now_ns;
         }
+        if (has_ended(l, q)) {
+            end(l, q);
+            return 1;
+        }
+        if (!s->rewrite)
+            work = send_more(l, q);
     }
-    l->peeking = true;
-    if (answered < l->quorum)
-        return 0;
-    mem_region_grant(l->mem, l->opt.region, highest);
-    l->row[ROW_FLAGS] = 0;
-    log_move(l, LOG_FOLLOWER);
-    return 1;
+    if (!l->broken)
+        look_after(l, q);
+    return work;
 }

@@ -2,7 +2,11 @@
 
 #include "base/err.h"
 
-enum { BACKOFF_DOUBLINGS_MAX = 6 };
+enum {
+    BACKOFF_DOUBLINGS_MAX = 6,
+    BUSY_DOUBLINGS = 4, /* of suspect_ns, for who is busy; one more after each time, */
+    BUSY_DOUBLINGS_MAX = 12,
+};
 
 void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
                  uint64_t stagger_ns, uint64_t seed)
@@ -25,11 +29,15 @@ void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now
             o->beat[r] = view[r].beat;
             o->beat_ns[r] = now_ns;
         }
+    for (uint32_t r = 0; r < o->n; r++)
+        o->busy[r] = view[r].busy && r != o->me;
 }
 
 bool oracle_silent(const struct oracle *o, uint32_t rank, uint64_t now_ns)
 {
-    return o->beat_ns[rank] == 0 || now_ns - o->beat_ns[rank] > o->suspect_ns;
+    uint32_t more = o->busy[rank] ? BUSY_DOUBLINGS + o->outwaited : 0;
+    more = more < BUSY_DOUBLINGS_MAX ? more : BUSY_DOUBLINGS_MAX;
+    return o->beat_ns[rank] == 0 || now_ns - o->beat_ns[rank] > o->suspect_ns << more;
 }
 
 /* How long to hold back once the place is vacant: by rank among those who could lead, and by
@@ -124,8 +132,11 @@ bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t 
         if (seat == SEAT_UNCLAIMED)
             o->wait_ns += o->suspect_ns;
     }
-    return view[o->me].fit && !o->held && quorum_answers(o, view, now_ns) &&
-           now_ns - o->vacant_ns >= o->wait_ns;
+    bool run = view[o->me].fit && !o->held && quorum_answers(o, view, now_ns) &&
+               now_ns - o->vacant_ns >= o->wait_ns;
+    if (run && promised != 0 && o->busy[promised % o->n] && o->outwaited < BUSY_DOUBLINGS_MAX)
+        o->outwaited++;
+    return run;
 }
 
 void oracle_failed(struct oracle *o)

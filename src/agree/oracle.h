@@ -4,7 +4,9 @@
  * suspect_ns is a hang, and the memory's word that a node is dead counts at once. The leader is
  * the owner of the promise, while it lives and says so; else the lowest rank that lives and is fit.
  * The next in rank waits stagger_ns longer, and everyone waits longer after each failed attempt,
- * by chance, so that duels end.
+ * by chance, so that duels end. Who said that it is in a call of its machine which may take long is given more time,
+ * and twice as much after each time that this was not enough: if every replica takes that long, deposing one
+ * for it gains nothing.
  *
  * Over a network (`remote`) some links may be cut and others not: who does not hear the leader asks whether the
  * others do. Each says in its row whom it backs, and nobody tries for a place whose holder a quorum
@@ -34,6 +36,8 @@ struct oracle {
     struct rng rng;
     uint64_t beat[ORACLE_RANKS_MAX];    /* as last seen */
     uint64_t beat_ns[ORACLE_RANKS_MAX]; /* when it last changed */
+    bool busy[ORACLE_RANKS_MAX];        /* it said then that it would be silent for a while */
+    uint32_t outwaited;                 /* leaders that were given up while they were busy */
     uint64_t watched_ns;                /* when we last looked */
     enum oracle_seat seat;
     uint64_t vacant_ns; /* since when the seat is as it is; 0: it is taken */
@@ -52,6 +56,7 @@ struct oracle_view {
     uint64_t backs; /* ballot of a leader that serves and that it hears or is; 0; or ORACLE_ALONE */
     bool dead;      /* known to be */
     bool fit;       /* has state and promises */
+    bool busy;      /* said that it would give no sign of life for a while */
 };
 
 void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, uint64_t stagger_ns,

@@ -156,25 +156,26 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     return api_deliver(&p->machine, d, reply, reply_max);
 }
 
-static void on_load_close(void *ctx)
+static int on_load_close(void *ctx, bool whole)
 {
     struct place *p = ctx;
     struct tram_host *h = p->host;
-    api_load_close(&p->machine);
-    if (p->trace) {
+    int rc = api_load_close(&p->machine, whole);
+    if (p->trace && whole) {
         struct trace_replica who = {p->group, h->index, h->mem->incarnation};
         trace_start(p->trace, who, replica_delivered(p->replica));
     }
+    return rc;
 }
 
 static const struct mcast_machine machine_calls = {
     .deliver = on_deliver,
-    .save_open = api_save_open,
-    .save_read = api_save_read,
-    .save_close = api_save_close,
-    .load_open = api_load_open,
-    .load_write = api_load_write,
-    .load_close = on_load_close,
+    .state = {.save_open = api_save_open,
+              .save_next = api_save_next,
+              .save_close = api_save_close,
+              .load_open = api_load_open,
+              .load_next = api_load_next,
+              .load_close = on_load_close},
 };
 
 /* ---- opening ---- */
@@ -185,13 +186,19 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
     const struct tram_cluster *c = h->cluster;
     struct place *p = &h->place[h->places];
     *p = (struct place){
-        .machine = {.calls = h->machine, .ctx = h->ctx, .group = group},
+        .machine = {.calls = h->machine,
+                    .ctx = h->ctx,
+                    .group = group,
+                    .group_name = c->conf->group[group].name,
+                    .say = h->say},
         .host = h,
         .group = group,
         .rank = rank,
     };
     struct replica_options o = api_replica_options(c, group, rank);
     o.mem = h->mem;
+    o.budget = &h->loop.budget;
+    p->machine.heartbeat_ns = o.heartbeat_ns;
     o.seed = clock_now_ns() + group;
     o.machine = &machine_calls;
     o.ctx = p;

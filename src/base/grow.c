@@ -10,3 +10,8 @@ void *grow(void *old, size_t size, size_t count)
     CHECK(p != NULL);
     return p;
 }
+
+void grow_free(void *p)
+{
+    free(p);
+}

@@ -10,4 +10,7 @@
 /* As realloc to count things of that size; ends the process if there is no memory. */
 void *grow(void *old, size_t size, size_t count);
 
+/* Gives it back; of NULL nothing happens. */
+void grow_free(void *);
+
 #endif

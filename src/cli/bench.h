@@ -79,13 +79,16 @@ struct bench_point {
  * part of a struct log_machine or mcast_machine. */
 struct bench_machine {
     uint64_t messages, sum;
+    uint64_t moved[2]; /* as they were when a save began, or as far as they were loaded */
+    uint32_t at;       /* bytes of these saved or loaded */
 };
 
-uint64_t bench_save_open(void *machine);
-void bench_save_read(void *machine, uint64_t offset, void *out, uint32_t bytes);
-void bench_load_open(void *machine, uint64_t bytes);
-void bench_load_write(void *machine, const void *data, uint32_t bytes);
-void bench_nothing(void *machine);
+void *bench_save_open(void *machine, uint64_t *bytes);
+int bench_save_next(void *machine, void *save, void *out, uint32_t room);
+void bench_save_close(void *machine, void *save);
+int bench_load_open(void *machine, uint64_t bytes);
+int bench_load_next(void *machine, const void *data, uint32_t bytes);
+int bench_load_close(void *machine, bool whole);
 
 struct bench_wire;
 

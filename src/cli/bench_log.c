@@ -33,12 +33,12 @@ static void machine_apply(void *ctx, const struct entry *e)
 
 static const struct log_machine machine_ops = {
     .apply = machine_apply,
-    .save_open = bench_save_open,
-    .save_read = bench_save_read,
-    .save_close = bench_nothing,
-    .load_open = bench_load_open,
-    .load_write = bench_load_write,
-    .load_close = bench_nothing,
+    .state = {.save_open = bench_save_open,
+              .save_next = bench_save_next,
+              .save_close = bench_save_close,
+              .load_open = bench_load_open,
+              .load_next = bench_load_next,
+              .load_close = bench_load_close},
 };
 
 /* ---- opening ---- */

@@ -138,30 +138,55 @@ int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t tur
 
 /* ---- the stand-in for a state machine ---- */
 
-uint64_t bench_save_open(void *machine)
+void *bench_save_open(void *machine, uint64_t *bytes)
+{
+    struct bench_machine *m = machine;
+    m->moved[0] = m->messages;
+    m->moved[1] = m->sum;
+    m->at = 0;
+    *bytes = sizeof(m->moved);
+    return m;
+}
+
+int bench_save_next(void *machine, void *save, void *out, uint32_t room)
+{
+    struct bench_machine *m = machine;
+    uint32_t left = (uint32_t)sizeof(m->moved) - m->at, bytes = left < room ? left : room;
+    (void)save;
+    memcpy(out, (const unsigned char *)m->moved + m->at, bytes);
+    m->at += bytes;
+    return (int)bytes;
+}
+
+void bench_save_close(void *machine, void *save)
 {
     (void)machine;
-    return sizeof(struct bench_machine);
+    (void)save;
 }
 
-void bench_save_read(void *machine, uint64_t offset, void *out, uint32_t bytes)
+int bench_load_open(void *machine, uint64_t bytes)
 {
-    memcpy(out, (const unsigned char *)machine + offset, bytes);
+    struct bench_machine *m = machine;
+    m->at = 0;
+    return bytes == sizeof(m->moved) ? 0 : -1;
 }
 
-void bench_load_open(void *machine, uint64_t bytes)
+int bench_load_next(void *machine, const void *data, uint32_t bytes)
 {
-    (void)machine;
-    (void)bytes;
+    struct bench_machine *m = machine;
+    if (bytes > sizeof(m->moved) - m->at)
+        return -1;
+    memcpy((unsigned char *)m->moved + m->at, data, bytes);
+    m->at += bytes;
+    return 0;
 }
 
-void bench_load_write(void *machine, const void *data, uint32_t bytes)
+int bench_load_close(void *machine, bool whole)
 {
-    memcpy(machine, data,
-           bytes <= sizeof(struct bench_machine) ? bytes : sizeof(struct bench_machine));
-}
-
-void bench_nothing(void *machine)
-{
-    (void)machine;
+    struct bench_machine *m = machine;
+    if (!whole)
+        return 0;
+    m->messages = m->moved[0];
+    m->sum = m->moved[1];
+    return m->at == sizeof(m->moved) ? 0 : -1;
 }

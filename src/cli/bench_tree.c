@@ -78,12 +78,12 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
 
 static const struct mcast_machine machine_calls = {
     .deliver = machine_deliver,
-    .save_open = bench_save_open,
-    .save_read = bench_save_read,
-    .save_close = bench_nothing,
-    .load_open = bench_load_open,
-    .load_write = bench_load_write,
-    .load_close = bench_nothing,
+    .state = {.save_open = bench_save_open,
+              .save_next = bench_save_next,
+              .save_close = bench_save_close,
+              .load_open = bench_load_open,
+              .load_next = bench_load_next,
+              .load_close = bench_load_close},
 };
 
 /* ---- opening ---- */

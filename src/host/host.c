@@ -10,6 +10,8 @@ enum {
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
     CLIENTS_PER_ROUND = 16,
     MANY_UNITS = 64,
+    PIECES_PER_ROUND = 4, /* of states, for all logs; */
+    LONG_ROUND_MS = 4,    /* one after a round that took longer */
 };
 
 void host_init(struct host *h, const struct host_options *o)
@@ -153,6 +155,8 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
 static int round_of(struct host *h, uint64_t now_ns, bool all)
 {
     int work;
+    bool slow = now_ns - h->round_ns > LONG_ROUND_MS * UINT64_C(1000000);
+    h->budget.pieces = slow ? 1 : PIECES_PER_ROUND;
     if (now_ns - h->here_ns > h->away_ns)
         h->away_ns = now_ns - h->here_ns;
     h->round_ns = h->here_ns = now_ns;

@@ -63,7 +63,8 @@ struct host {
     bool slept_out;                   /* it slept until its time, and nobody woke it */
     uint64_t idle_rounds;
     struct crowd crowd;
-    uint32_t turn; /* rounds so far */
+    struct log_budget budget; /* for the options of its logs */
+    uint32_t turn;            /* rounds so far */
     uint64_t sleeps;
 };
 

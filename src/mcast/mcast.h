@@ -35,13 +35,7 @@ struct mcast_machine {
     /* Delivers a message; writes at most reply_max bytes of reply and returns how many. */
     uint32_t (*deliver)(void *ctx, const struct delivery *, void *reply, uint32_t reply_max);
 
-    /* As in struct log_machine. */
-    uint64_t (*save_open)(void *ctx);
-    void (*save_read)(void *ctx, uint64_t offset, void *out, uint32_t bytes);
-    void (*save_close)(void *ctx);
-    void (*load_open)(void *ctx, uint64_t bytes);
-    void (*load_write)(void *ctx, const void *data, uint32_t bytes);
-    void (*load_close)(void *ctx);
+    struct state_ops state; /* as in struct log_machine */
 };
 
 /* Sizes that clients and replicas must have in common. */
@@ -55,6 +49,7 @@ struct mcast_sizes {
     uint32_t edge_bytes;   /* a group's ring at a replica of another */
     uint32_t log_bytes;
     uint32_t batch_bytes, window_bytes, snap_bytes; /* as in log_options */
+    uint64_t backlog_bytes;                         /* likewise */
 };
 
 /* How many messages a client may have under way: the replies of one group to all of them must fit its

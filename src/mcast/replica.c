@@ -67,6 +67,8 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .batch_bytes = z->batch_bytes,
         .window_bytes = z->window_bytes,
         .snap_bytes = z->snap_bytes,
+        .backlog_bytes = z->backlog_bytes,
+        .budget = o->budget,
         .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
         .heartbeat_ns = o->heartbeat_ns,
         .suspect_ns = o->suspect_ns,
@@ -274,52 +276,56 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     return replies_load(r->replies, at, (uint64_t)(end - at));
 }
 
-static uint64_t on_save_open(void *ctx)
+static void *on_save_open(void *ctx, uint64_t *bytes)
 {
     struct replica *r = ctx;
-    return snap_save_open(&r->snap);
+    return snap_save_open(&r->snap, bytes) ? r : NULL;
 }
 
-static void on_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+static int on_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
     struct replica *r = ctx;
-    snap_save_read(&r->snap, offset, out, bytes);
+    (void)save;
+    return snap_save_next(&r->snap, out, room);
 }
 
-static void on_save_close(void *ctx)
+static void on_save_close(void *ctx, void *save)
 {
     struct replica *r = ctx;
+    (void)save;
     snap_save_close(&r->snap);
 }
 
-static void on_load_open(void *ctx, uint64_t bytes)
+static int on_load_open(void *ctx, uint64_t bytes)
 {
     struct replica *r = ctx;
-    snap_load_open(&r->snap, bytes);
+    (void)bytes;
+    snap_load_open(&r->snap);
+    return 0;
 }
 
-static void on_load_write(void *ctx, const void *data, uint32_t bytes)
+static int on_load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct replica *r = ctx;
-    snap_load_write(&r->snap, data, bytes);
+    return snap_load_next(&r->snap, data, bytes);
 }
 
-static void on_load_close(void *ctx)
+static int on_load_close(void *ctx, bool whole)
 {
     struct replica *r = ctx;
-    snap_load_close(&r->snap);
+    return snap_load_close(&r->snap, whole);
 }
 
 static const struct log_machine log_calls = {
     .apply = on_apply,
     .ready = on_ready,
     .observe = on_observe,
-    .save_open = on_save_open,
-    .save_read = on_save_read,
-    .save_close = on_save_close,
-    .load_open = on_load_open,
-    .load_write = on_load_write,
-    .load_close = on_load_close,
+    .state = {.save_open = on_save_open,
+              .save_next = on_save_next,
+              .save_close = on_save_close,
+              .load_open = on_load_open,
+              .load_next = on_load_next,
+              .load_close = on_load_close},
 };
 
 /* ---- writing out, as leader ---- */

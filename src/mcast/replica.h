@@ -24,7 +24,8 @@ struct replica_options {
                              * clients; 0: 64 MiB */
     uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
     uint64_t seed;
-    bool rude; /* likewise */
+    bool rude;                 /* likewise */
+    struct log_budget *budget; /* likewise */
     const struct mcast_machine *machine;
     void *ctx;
     /* For checkers, as in log_machine; may be NULL. */

@@ -4,7 +4,10 @@
 
 #include <stdlib.h>
 
-enum { WORDS_BYTES = 16 }; /* what stands before the part */
+enum {
+    WORDS_BYTES = 16,         /* what stands before the part */
+    PART_BYTES_MAX = 1 << 30, /* a part that says more is none */
+};
 
 void snap_open(struct snap *s, const struct snap_options *options)
 {
@@ -34,96 +37,104 @@ const unsigned char *snap_sized(const unsigned char **at, const unsigned char *e
     return part;
 }
 
-uint64_t snap_save_open(struct snap *s)
+bool snap_save_open(struct snap *s, uint64_t *bytes)
 {
     uint64_t most = s->opt.bytes(s->opt.ctx);
     head_room(s, most);
-    s->machine_bytes = s->opt.machine->save_open(s->opt.machine_ctx);
+    s->machine_bytes = STATE_UNKNOWN;
+    s->machine_save = s->opt.machine->state.save_open(s->opt.machine_ctx, &s->machine_bytes);
+    if (s->machine_save == NULL)
+        return false;
     uint64_t part = s->opt.save(s->opt.ctx, s->head + WORDS_BYTES);
     CHECK(part <= most);
     snap_put(snap_put(s->head, part), s->machine_bytes);
     s->head_bytes = WORDS_BYTES + part;
-    return s->head_bytes + s->machine_bytes;
+    s->head_at = 0;
+    *bytes = s->machine_bytes == STATE_UNKNOWN ? STATE_UNKNOWN : s->head_bytes + s->machine_bytes;
+    return true;
 }
 
-void snap_save_read(struct snap *s, uint64_t offset, void *out, uint32_t bytes)
+int snap_save_next(struct snap *s, void *out, uint32_t room)
 {
-    unsigned char *to = out;
-    if (offset < s->head_bytes) {
-        uint64_t n = s->head_bytes - offset;
-        n = n < bytes ? n : bytes;
-        memcpy(to, s->head + offset, n);
-        to += n;
-        offset += n;
-        bytes -= (uint32_t)n;
-    }
-    /* The transfer is padded to 8 bytes. */
-    uint64_t end = s->head_bytes + s->machine_bytes;
-    uint64_t real = offset < end ? end - offset : 0;
-    real = real < bytes ? real : bytes;
-    if (real > 0)
-        s->opt.machine->save_read(s->opt.machine_ctx, offset - s->head_bytes, to, (uint32_t)real);
-    memset(to + real, 0, bytes - real);
+    uint64_t left = s->head_bytes - s->head_at;
+    if (left == 0)
+        return s->opt.machine->state.save_next(s->opt.machine_ctx, s->machine_save, out, room);
+    uint64_t n = left < room ? left : room;
+    memcpy(out, s->head + s->head_at, n);
+    s->head_at += n;
+    return (int)n;
 }
 
 void snap_save_close(struct snap *s)
 {
-    s->opt.machine->save_close(s->opt.machine_ctx);
+    s->opt.machine->state.save_close(s->opt.machine_ctx, s->machine_save);
+    s->machine_save = NULL;
     snap_close(s);
 }
 
-void snap_load_open(struct snap *s, uint64_t bytes)
+void snap_load_open(struct snap *s)
 {
     head_room(s, 0);
-    s->load_at = 0;
-    s->load_bytes = bytes;
+    s->head_at = 0;
     s->head_bytes = UINT64_MAX;
+    s->machine_loads = false;
 }
 
-/* The words are there: they say how the rest divides. */
-static void load_words(struct snap *s)
+/* The words are there: they say how long the part is. */
+static bool load_words(struct snap *s)
 {
     uint64_t part;
     snap_get(snap_get(s->head, &part), &s->machine_bytes);
-    CHECK(part <= s->load_bytes);
+    if (part > PART_BYTES_MAX)
+        return false;
     head_room(s, part);
     s->head_bytes = WORDS_BYTES + part;
+    return true;
 }
 
-/* Up to `bytes` of the words and the part; returns how many. */
-static uint64_t load_head(struct snap *s, const unsigned char *from, uint64_t bytes)
+static int load_part(struct snap *s)
 {
-    uint64_t want = (s->load_at < WORDS_BYTES ? WORDS_BYTES : s->head_bytes) - s->load_at;
-    uint64_t n = want < bytes ? want : bytes;
-    memcpy(s->head + s->load_at, from, n);
-    s->load_at += n;
-    if (s->load_at == WORDS_BYTES)
-        load_words(s);
-    if (s->load_at == s->head_bytes) {
-        CHECK(s->opt.load(s->opt.ctx, s->head + WORDS_BYTES, s->head_bytes - WORDS_BYTES));
-        s->opt.machine->load_open(s->opt.machine_ctx, s->machine_bytes);
-    }
-    return n;
+    if (!s->opt.load(s->opt.ctx, s->head + WORDS_BYTES, s->head_bytes - WORDS_BYTES))
+        return -1;
+    s->machine_loads = true;
+    return s->opt.machine->state.load_open(s->opt.machine_ctx, s->machine_bytes);
 }
 
-void snap_load_write(struct snap *s, const void *data, uint32_t bytes)
+/* Up to `bytes` of the words and the part; returns how many, or negative. */
+static int64_t load_head(struct snap *s, const unsigned char *from, uint64_t bytes)
+{
+    uint64_t want = (s->head_at < WORDS_BYTES ? WORDS_BYTES : s->head_bytes) - s->head_at;
+    uint64_t n = want < bytes ? want : bytes;
+    memcpy(s->head + s->head_at, from, n);
+    s->head_at += n;
+    if (s->head_at == WORDS_BYTES && !load_words(s))
+        return -1;
+    if (s->head_at == s->head_bytes && load_part(s) < 0)
+        return -1;
+    return (int64_t)n;
+}
+
+int snap_load_next(struct snap *s, const void *data, uint32_t bytes)
 {
     const unsigned char *from = data;
-    while (bytes > 0 && s->load_at < s->head_bytes) {
-        uint64_t n = load_head(s, from, bytes);
+    while (bytes > 0 && s->head_at < s->head_bytes) {
+        int64_t n = load_head(s, from, bytes);
+        if (n < 0)
+            return -1;
         from += n;
         bytes -= (uint32_t)n;
     }
-    /* Behind the machine's state there may be padding. */
-    uint64_t left = bytes > 0 ? s->head_bytes + s->machine_bytes - s->load_at : 0;
-    uint64_t n = left < bytes ? left : bytes;
-    if (n > 0)
-        s->opt.machine->load_write(s->opt.machine_ctx, from, (uint32_t)n);
-    s->load_at += n;
+    if (bytes == 0)
+        return 0;
+    return s->opt.machine->state.load_next(s->opt.machine_ctx, from, bytes);
 }
 
-void snap_load_close(struct snap *s)
+int snap_load_close(struct snap *s, bool whole)
 {
+    bool loads = s->machine_loads;
+    s->machine_loads = false;
     snap_close(s);
-    s->opt.machine->load_close(s->opt.machine_ctx);
+    if (!loads)
+        return whole ? -1 : 0;
+    return s->opt.machine->state.load_close(s->opt.machine_ctx, whole);
 }

@@ -3,9 +3,9 @@
  *
  *      | bytes of the part | bytes of the machine's state | part ... | machine's state ... |
  *
- * The functions are those of struct log_machine, for a protocol to pass on to: the part is assembled
- * in a buffer and read from there; the machine's state is only passed through. The buffer is there
- * while a snapshot is. Belongs to one replica and its thread. */
+ * The functions are those of struct state_ops, for a replica to pass on to: the part is assembled
+ * in a buffer and read from there; the machine's state is only passed through, and its size may be STATE_UNKNOWN. The
+ * buffer is there while a snapshot is. Belongs to one replica and its thread. */
 #ifndef MCAST_SNAP_H
 #define MCAST_SNAP_H
 
@@ -28,20 +28,21 @@ struct snap {
     struct snap_options opt;
     unsigned char *head;    /* the two words and the part; NULL: there is no snapshot */
     uint64_t head_bytes;    /* of it; UINT64_MAX while a load has not come that far */
-    uint64_t machine_bytes; /* what follows it */
-    uint64_t load_at;       /* bytes loaded so far, */
-    uint64_t load_bytes;    /* of these */
+    uint64_t head_at;       /* bytes of it saved or loaded so far */
+    uint64_t machine_bytes; /* what follows it; STATE_UNKNOWN */
+    void *machine_save;     /* while a save is open */
+    bool machine_loads;     /* the machine's load is open */
 };
 
 void snap_open(struct snap *, const struct snap_options *);
 void snap_close(struct snap *);
 
-uint64_t snap_save_open(struct snap *);
-void snap_save_read(struct snap *, uint64_t offset, void *out, uint32_t bytes);
+bool snap_save_open(struct snap *, uint64_t *bytes); /* false: the machine cannot */
+int snap_save_next(struct snap *, void *out, uint32_t room);
 void snap_save_close(struct snap *);
-void snap_load_open(struct snap *, uint64_t bytes);
-void snap_load_write(struct snap *, const void *data, uint32_t bytes);
-void snap_load_close(struct snap *);
+void snap_load_open(struct snap *);
+int snap_load_next(struct snap *, const void *data, uint32_t bytes);
+int snap_load_close(struct snap *, bool whole);
 
 /* Words of a part. */
 static inline unsigned char *snap_put(unsigned char *at, uint64_t word)

@@ -1,7 +1,5 @@
 #include "sim/ledger.h"
 
-#include <string.h>
-
 static unsigned char pad_byte(uint64_t offset)
 {
     return (unsigned char)(offset * 31);
@@ -12,36 +10,51 @@ static uint64_t whole(const struct ledger *l)
     return sizeof(l->saved) + l->pad;
 }
 
-uint64_t ledger_save_open(void *ctx)
+static void spend(struct ledger *l, uint64_t bytes)
+{
+    l->spent_ns += l->costs.piece_ns + l->costs.kib_ns * bytes / 1024;
+}
+
+void *ledger_save_open(void *ctx, uint64_t *bytes)
 {
     struct ledger *l = ctx;
     l->saved = l->state;
-    return whole(l);
+    l->save_at = 0;
+    l->spent_ns += l->costs.open_ns;
+    *bytes = l->unsized ? STATE_UNKNOWN : whole(l);
+    return l;
 }
 
-void ledger_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+int ledger_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
-    const struct ledger *l = ctx;
+    struct ledger *l = ctx;
     unsigned char *to = out;
-    for (uint32_t i = 0; i < bytes; i++, offset++)
-        to[i] = offset < sizeof(l->saved) ? ((const unsigned char *)&l->saved)[offset]
-                                          : pad_byte(offset);
+    uint32_t n = 0;
+    (void)save;
+    for (; n < room && l->save_at < whole(l); n++, l->save_at++)
+        to[n] = l->save_at < sizeof(l->saved) ? ((const unsigned char *)&l->saved)[l->save_at]
+                                              : pad_byte(l->save_at);
+    spend(l, n);
+    return (int)n;
 }
 
-void ledger_save_close(void *ctx)
+void ledger_save_close(void *ctx, void *save)
 {
     (void)ctx;
+    (void)save;
 }
 
-void ledger_load_open(void *ctx, uint64_t bytes)
+int ledger_load_open(void *ctx, uint64_t bytes)
 {
     struct ledger *l = ctx;
     l->load_at = 0;
     l->load_bytes = bytes;
     l->spoilt = false;
+    l->loading = true;
+    return 0;
 }
 
-void ledger_load_write(void *ctx, const void *data, uint32_t bytes)
+int ledger_load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct ledger *l = ctx;
     const unsigned char *from = data;
@@ -51,13 +64,16 @@ void ledger_load_write(void *ctx, const void *data, uint32_t bytes)
         else if (l->load_at < whole(l))
             l->spoilt |= from[i] != pad_byte(l->load_at);
     }
+    spend(l, bytes);
+    return l->loading ? 0 : -1;
 }
 
 bool ledger_load_end(struct ledger *l)
 {
-    /* A log sends whole words: up to 7 bytes may follow. */
-    uint64_t words = (whole(l) + 7) & ~UINT64_C(7);
+    bool sized = l->load_bytes == (l->unsized ? STATE_UNKNOWN : whole(l));
+    bool good = l->loading && !l->spoilt && l->load_at == whole(l) && sized;
     l->state = l->loaded;
-    return !l->spoilt && l->load_at == l->load_bytes &&
-           (l->load_bytes == whole(l) || l->load_bytes == words);
+    l->loading = false;
+    l->spent_ns += l->costs.open_ns;
+    return good;
 }

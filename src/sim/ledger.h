@@ -1,18 +1,23 @@
 /* The state machine of simulated replicas: how many messages there were, and the hash of all of them.
  *
- * It is the part that saves and loads: the functions have the form of struct log_machine and
- * struct mcast_machine, with a ctx that begins with a struct ledger. A snapshot is the state and
- * `pad` bytes behind it, which make it as large as a run wants it and are known, so that a load sees
- * whether it got what was saved. */
+ * It is the part that saves and loads: ledger_state_ops but for load_close, which is the run's (ledger_load_end does
+ * the work), with a ctx that begins with a struct ledger. A snapshot is the state and `pad` bytes behind it, which make
+ * it as large as a run wants it and are known, so that a load sees whether it got what was saved. What the calls cost
+ * is added up in spent_ns, for whoever lets time pass. */
 #ifndef SIM_LEDGER_H
 #define SIM_LEDGER_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "agree/state.h"
 
 struct ledger_state {
     uint64_t count;
     uint64_t hash;
+};
+
+struct ledger_costs {
+    uint64_t open_ns;  /* of save_open and load_close */
+    uint64_t piece_ns; /* of save_next and load_next, */
+    uint64_t kib_ns;   /* and of 1,024 bytes */
 };
 
 struct ledger {
@@ -20,15 +25,20 @@ struct ledger {
     struct ledger_state saved;  /* copy being sent */
     struct ledger_state loaded; /* what came so far */
     uint64_t pad;
+    uint64_t save_at;
     uint64_t load_at, load_bytes;
-    bool spoilt; /* what comes is not what was saved */
+    bool unsized; /* does not say how large it is */
+    bool spoilt;  /* what comes is not what was saved */
+    bool loading;
+    struct ledger_costs costs;
+    uint64_t spent_ns;
 };
 
-uint64_t ledger_save_open(void *ctx);
-void ledger_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes);
-void ledger_save_close(void *ctx);
-void ledger_load_open(void *ctx, uint64_t bytes);
-void ledger_load_write(void *ctx, const void *data, uint32_t bytes);
+void *ledger_save_open(void *ctx, uint64_t *bytes);
+int ledger_save_next(void *ctx, void *save, void *out, uint32_t room);
+void ledger_save_close(void *ctx, void *save);
+int ledger_load_open(void *ctx, uint64_t bytes);
+int ledger_load_next(void *ctx, const void *data, uint32_t bytes);
 
 /* Takes the loaded state over; false if not every byte of it is as it was saved. */
 bool ledger_load_end(struct ledger *);

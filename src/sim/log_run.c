@@ -75,26 +75,29 @@ static void machine_apply(void *ctx, const struct entry *e)
                 e->bytes, (unsigned long long)e->ballot);
 }
 
-static void machine_load_close(void *ctx)
+static int machine_load_close(void *ctx, bool whole)
 {
     struct place *p = ctx;
+    if (!whole)
+        return 0;
     if (!ledger_load_end(&p->ledger))
         check_violated(&p->run->check, "snapshot bytes", 0,
                        "replica %u got other bytes than were saved", p->rank);
     check_loaded(&p->run->check, p->rank, &p->ledger.state);
     chaos_trace(&p->run->fleet.chaos, "r%u has loaded a snapshot of %llu messages", p->rank,
                 (unsigned long long)p->ledger.state.count);
+    return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .observe = machine_observe,
-    .save_open = ledger_save_open,
-    .save_read = ledger_save_read,
-    .save_close = ledger_save_close,
-    .load_open = ledger_load_open,
-    .load_write = ledger_load_write,
-    .load_close = machine_load_close,
+    .state = {.save_open = ledger_save_open,
+              .save_next = ledger_save_next,
+              .save_close = ledger_save_close,
+              .load_open = ledger_load_open,
+              .load_next = ledger_load_next,
+              .load_close = machine_load_close},
 };
 
 /* ---- replicas ---- */

@@ -37,44 +37,63 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return sizeof(m->delivered);
 }
 
-static uint64_t machine_save_open(void *ctx)
-{
-    const struct member *m = ctx;
-    return sizeof(m->delivered);
-}
-
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
-{
-    const struct member *m = ctx;
-    memcpy(out, (const unsigned char *)&m->delivered + offset, bytes);
-}
-
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+static void *machine_save_open(void *ctx, uint64_t *bytes)
 {
     struct member *m = ctx;
-    CHECK(bytes == sizeof(m->delivered));
-    memcpy(&m->delivered, data, bytes);
+    m->moved = m->delivered;
+    m->moved_at = 0;
+    *bytes = sizeof(m->moved);
+    return m;
 }
 
-static void machine_load_open(void *ctx, uint64_t bytes)
+static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
-    (void)ctx;
-    (void)bytes;
+    struct member *m = ctx;
+    uint32_t left = (uint32_t)sizeof(m->moved) - m->moved_at, bytes = left < room ? left : room;
+    (void)save;
+    memcpy(out, (const unsigned char *)&m->moved + m->moved_at, bytes);
+    m->moved_at += bytes;
+    return (int)bytes;
 }
 
-static void machine_nothing(void *ctx)
+static void machine_save_close(void *ctx, void *save)
 {
     (void)ctx;
+    (void)save;
+}
+
+static int machine_load_open(void *ctx, uint64_t bytes)
+{
+    struct member *m = ctx;
+    m->moved_at = 0;
+    return bytes == sizeof(m->moved) ? 0 : -1;
+}
+
+static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
+{
+    struct member *m = ctx;
+    CHECK(bytes <= sizeof(m->moved) - m->moved_at);
+    memcpy((unsigned char *)&m->moved + m->moved_at, data, bytes);
+    m->moved_at += bytes;
+    return 0;
+}
+
+static int machine_load_close(void *ctx, bool whole)
+{
+    struct member *m = ctx;
+    if (whole)
+        m->delivered = m->moved;
+    return 0;
 }
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_nothing,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
-    .load_close = machine_nothing,
+    .state = {.save_open = machine_save_open,
+              .save_next = machine_save_next,
+              .save_close = machine_save_close,
+              .load_open = machine_load_open,
+              .load_next = machine_load_next,
+              .load_close = machine_load_close},
 };
 
 /* The genuine protocol has to order it among groups: it is a stamp, or a message to several. */

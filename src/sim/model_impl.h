@@ -14,7 +14,9 @@ struct member {
     struct model *model;
     uint32_t node;
     struct replica *replica;
-    uint64_t delivered; /* all the state there is */
+    uint64_t delivered; /* all the state there is, */
+    uint64_t moved;     /* as it is being saved or loaded, */
+    uint32_t moved_at;  /* and how many bytes of it are */
 };
 
 /* A host or a client. */

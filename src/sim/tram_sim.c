@@ -95,14 +95,11 @@ static void fail(struct tram_sim *s, struct fleet_node *n, int code, const char 
 /* Compares the state as it is now. */
 static void show_state(struct place *r, uint64_t count, bool loaded)
 {
-    const struct tram_machine *calls = &r->machine.calls;
-    void *data = NULL;
-    size_t bytes = 0;
-    if (r->sim->opt.replies_only || calls->save == NULL)
+    void *data;
+    size_t bytes;
+    if (r->sim->opt.replies_only)
         return;
-    if (calls->save(r->machine.ctx, r->machine.group, &data, &bytes) != 0)
-        r->machine.failure = "the state machine could not save its state";
-    else
+    if (api_save_whole(&r->machine, &data, &bytes))
         witness_state(r->sim->witness, who(r), count, loaded, data, bytes, now(r->sim));
     free(data);
 }
@@ -123,37 +120,37 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     return bytes;
 }
 
-static uint64_t on_save_open(void *ctx)
+static void *on_save_open(void *ctx, uint64_t *bytes)
 {
     struct place *r = ctx;
-    uint64_t bytes = api_save_open(&r->machine);
-    if (!r->sim->opt.replies_only && r->machine.calls.save && !r->machine.failure)
-        witness_state(r->sim->witness, who(r), replica_delivered(r->replica), false,
-                      r->machine.saved, bytes, now(r->sim));
-    return bytes;
+    show_state(r, replica_delivered(r->replica), false);
+    return r->machine.failure ? NULL : api_save_open(&r->machine, bytes);
 }
 
-static void on_load_close(void *ctx)
+static int on_load_close(void *ctx, bool whole)
 {
     struct place *r = ctx;
     struct tram_sim *s = r->sim;
     uint64_t count = replica_delivered(r->replica);
-    api_load_close(&r->machine);
+    int rc = api_load_close(&r->machine, whole);
+    if (!whole)
+        return rc;
     chaos_trace(&s->fleet.chaos, "%s has loaded %" PRIu64 " messages", r->at->name, count);
     witness_start(s->witness, who(r), count, now(s));
     if (!r->machine.failure)
         show_state(r, count, true);
     s->news++;
+    return rc;
 }
 
 static const struct mcast_machine machine_calls = {
     .deliver = on_deliver,
-    .save_open = on_save_open,
-    .save_read = api_save_read,
-    .save_close = api_save_close,
-    .load_open = api_load_open,
-    .load_write = api_load_write,
-    .load_close = on_load_close,
+    .state = {.save_open = on_save_open,
+              .save_next = api_save_next,
+              .save_close = api_save_close,
+              .load_open = api_load_open,
+              .load_next = api_load_next,
+              .load_close = on_load_close},
 };
 
 static struct place *place_at(const struct fleet_member *m)

@@ -65,15 +65,18 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return bytes;
 }
 
-static void machine_load_close(void *ctx)
+static int machine_load_close(void *ctx, bool whole)
 {
     struct place *p = ctx;
     struct run *r = p->run;
+    if (!whole)
+        return 0;
     if (!ledger_load_end(&p->ledger))
         tree_check_violated(&r->check, "snapshot bytes", p->ledger.load_bytes, "%s", p->at->name);
     tree_check_loaded(&r->check, p->at->host->node, p->at->group, &p->ledger.state);
     chaos_trace(&r->fleet.chaos, "%s has loaded %llu messages", p->at->name,
                 (unsigned long long)p->ledger.state.count);
+    return 0;
 }
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
@@ -85,12 +88,12 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .save_open = ledger_save_open,
-    .save_read = ledger_save_read,
-    .save_close = ledger_save_close,
-    .load_open = ledger_load_open,
-    .load_write = ledger_load_write,
-    .load_close = machine_load_close,
+    .state = {.save_open = ledger_save_open,
+              .save_next = ledger_save_next,
+              .save_close = ledger_save_close,
+              .load_open = ledger_load_open,
+              .load_next = ledger_load_next,
+              .load_close = machine_load_close},
 };
 
 static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)

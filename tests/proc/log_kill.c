@@ -56,8 +56,8 @@ struct machine {
     struct {
         uint64_t count; /* also the number that the next message must carry */
         uint64_t hash;
-    } state, saved;
-    uint64_t load_at;
+    } state, moved;
+    uint32_t moved_at; /* bytes saved or loaded */
     struct notice *notice;
 };
 
@@ -72,51 +72,64 @@ static void machine_apply(void *ctx, const struct entry *e)
     m->state.hash = hash_bytes(m->state.hash, e->payload, e->bytes);
 }
 
-static uint64_t machine_save_open(void *ctx)
+static void *machine_save_open(void *ctx, uint64_t *bytes)
 {
     struct machine *m = ctx;
-    m->saved = m->state;
-    return sizeof(m->saved);
+    m->moved = m->state;
+    m->moved_at = 0;
+    *bytes = sizeof(m->moved);
+    return m;
 }
 
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
     struct machine *m = ctx;
-    memcpy(out, (const unsigned char *)&m->saved + offset, bytes);
+    uint32_t left = (uint32_t)sizeof(m->moved) - m->moved_at, bytes = left < room ? left : room;
+    (void)save;
+    memcpy(out, (const unsigned char *)&m->moved + m->moved_at, bytes);
+    m->moved_at += bytes;
+    return (int)bytes;
 }
 
-static void machine_save_close(void *ctx)
+static void machine_save_close(void *ctx, void *save)
 {
     (void)ctx;
+    (void)save;
 }
 
-static void machine_load_open(void *ctx, uint64_t bytes)
+static int machine_load_open(void *ctx, uint64_t bytes)
 {
     (void)bytes;
-    ((struct machine *)ctx)->load_at = 0;
+    ((struct machine *)ctx)->moved_at = 0;
+    return 0;
 }
 
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct machine *m = ctx;
-    if (m->load_at + bytes <= sizeof(m->state))
-        memcpy((unsigned char *)&m->state + m->load_at, data, bytes);
-    m->load_at += bytes;
+    if (bytes > sizeof(m->moved) - m->moved_at)
+        return -1;
+    memcpy((unsigned char *)&m->moved + m->moved_at, data, bytes);
+    m->moved_at += bytes;
+    return 0;
 }
 
-static void machine_load_close(void *ctx)
+static int machine_load_close(void *ctx, bool whole)
 {
-    (void)ctx;
+    struct machine *m = ctx;
+    if (whole)
+        m->state = m->moved;
+    return 0;
 }
 
 static const struct log_machine machine_ops = {
     .apply = machine_apply,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_save_close,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
-    .load_close = machine_load_close,
+    .state = {.save_open = machine_save_open,
+              .save_next = machine_save_next,
+              .save_close = machine_save_close,
+              .load_open = machine_load_open,
+              .load_next = machine_load_next,
+              .load_close = machine_load_close},
 };
 
 static const struct shm_node nodes_of_hosts[REPLICAS] = {

@@ -51,8 +51,8 @@ struct worker {
     struct log_stats last;
     struct err err;
 
-    struct state state, saved; /* the thread's alone */
-    uint64_t load_at;
+    struct state state, moved; /* the thread's alone */
+    uint32_t moved_at;         /* bytes saved or loaded */
 };
 
 #if defined(__SANITIZE_THREAD__)
@@ -81,47 +81,68 @@ static void machine_apply(void *ctx, const struct entry *e)
     w->state.hash = hash_bytes(w->state.hash, e->payload, e->bytes);
 }
 
-static uint64_t machine_save_open(void *ctx)
+static void *machine_save_open(void *ctx, uint64_t *bytes)
 {
     struct worker *w = ctx;
 
-    w->saved = w->state;
-    return sizeof w->saved;
+    w->moved = w->state;
+    w->moved_at = 0;
+    *bytes = sizeof w->moved;
+    return w;
 }
 
-static void machine_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
-    memcpy(out, (const unsigned char *)&((struct worker *)ctx)->saved + offset, bytes);
+    struct worker *w = ctx;
+    uint32_t left = (uint32_t)sizeof w->moved - w->moved_at, bytes = left < room ? left : room;
+
+    (void)save;
+    memcpy(out, (const unsigned char *)&w->moved + w->moved_at, bytes);
+    w->moved_at += bytes;
+    return (int)bytes;
 }
 
-static void machine_nothing(void *ctx)
+static void machine_save_close(void *ctx, void *save)
 {
     (void)ctx;
+    (void)save;
 }
 
-static void machine_load_open(void *ctx, uint64_t bytes)
+static int machine_load_open(void *ctx, uint64_t bytes)
 {
     (void)bytes;
-    ((struct worker *)ctx)->load_at = 0;
+    ((struct worker *)ctx)->moved_at = 0;
+    return 0;
 }
 
-static void machine_load_write(void *ctx, const void *data, uint32_t bytes)
+static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct worker *w = ctx;
 
-    if (w->load_at + bytes <= sizeof w->state)
-        memcpy((unsigned char *)&w->state + w->load_at, data, bytes);
-    w->load_at += bytes;
+    if (bytes > sizeof w->moved - w->moved_at)
+        return -1;
+    memcpy((unsigned char *)&w->moved + w->moved_at, data, bytes);
+    w->moved_at += bytes;
+    return 0;
+}
+
+static int machine_load_close(void *ctx, bool whole)
+{
+    struct worker *w = ctx;
+
+    if (whole)
+        w->state = w->moved;
+    return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
-    .save_open = machine_save_open,
-    .save_read = machine_save_read,
-    .save_close = machine_nothing,
-    .load_open = machine_load_open,
-    .load_write = machine_load_write,
-    .load_close = machine_nothing,
+    .state = {.save_open = machine_save_open,
+              .save_next = machine_save_next,
+              .save_close = machine_save_close,
+              .load_open = machine_load_open,
+              .load_next = machine_load_next,
+              .load_close = machine_load_close},
 };
 
 /* ---- a host ---- */

@@ -1,5 +1,4 @@
-/* Snapshots from one replica to another: saved and loaded in pieces of every size, padded to 8 bytes as
- * the log's transfer is. */
+/* Snapshots from one replica to another: saved and loaded in pieces of every size. */
 #include "mcast/snap.h"
 
 #include <setjmp.h>
@@ -18,7 +17,8 @@ struct replica {
     uint64_t part_bytes, state_bytes;
     uint64_t state_at; /* loaded so far */
     uint32_t parts_loaded, saves_open;
-    bool state_open, loaded;
+    uint64_t expected; /* what a load was told of its size */
+    bool state_open, loaded, unsized, fails;
 };
 
 static uint64_t part_bytes(void *ctx)
@@ -45,56 +45,69 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     return true;
 }
 
-static uint64_t state_save_open(void *ctx)
+static void *state_save_open(void *ctx, uint64_t *bytes)
 {
     struct replica *r = ctx;
     r->saves_open++;
-    return r->state_bytes;
+    r->state_at = 0;
+    if (!r->unsized)
+        *bytes = r->state_bytes;
+    return r;
 }
 
-static void state_save_read(void *ctx, uint64_t offset, void *out, uint32_t bytes)
+static int state_save_next(void *ctx, void *save, void *out, uint32_t room)
 {
     struct replica *r = ctx;
-    assert_true(bytes > 0 && offset + bytes <= r->state_bytes);
-    memcpy(out, r->state + offset, bytes);
+    uint64_t left = r->state_bytes - r->state_at, n = left < room ? left : room;
+    assert_true(save == r && room > 0);
+    memcpy(out, r->state + r->state_at, n);
+    r->state_at += n;
+    return (int)n;
 }
 
-static void state_save_close(void *ctx)
+static void state_save_close(void *ctx, void *save)
 {
     struct replica *r = ctx;
+    assert_true(save == r);
     r->saves_open--;
 }
 
-static void state_load_open(void *ctx, uint64_t bytes)
+static int state_load_open(void *ctx, uint64_t bytes)
 {
     struct replica *r = ctx;
+    assert_false(r->state_open);
     r->state_open = true;
-    r->state_bytes = bytes;
+    r->expected = bytes;
     r->state_at = 0;
+    return r->fails ? -1 : 0;
 }
 
-static void state_load_write(void *ctx, const void *data, uint32_t bytes)
+static int state_load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct replica *r = ctx;
-    assert_true(r->state_open && r->state_at + bytes <= r->state_bytes);
+    assert_true(r->state_open && r->state_at + bytes <= STATE_MAX);
     memcpy(r->state + r->state_at, data, bytes);
     r->state_at += bytes;
+    return 0;
 }
 
-static void state_load_close(void *ctx)
+static int state_load_close(void *ctx, bool whole)
 {
     struct replica *r = ctx;
-    assert_true(r->state_open && r->state_at == r->state_bytes);
-    r->loaded = true;
+    assert_true(r->state_open);
+    r->state_open = false;
+    r->state_bytes = r->state_at;
+    r->loaded = whole;
+    return 0;
 }
 
 static const struct mcast_machine machine = {
-    .save_open = state_save_open,
-    .save_read = state_save_read,
-    .save_close = state_save_close,
-    .load_open = state_load_open,
-    .load_write = state_load_write,
-    .load_close = state_load_close,
+    .state = {.save_open = state_save_open,
+              .save_next = state_save_next,
+              .save_close = state_save_close,
+              .load_open = state_load_open,
+              .load_next = state_load_next,
+              .load_close = state_load_close},
 };
 
 static struct replica *replica_open(uint64_t part, uint64_t state_bytes)
@@ -125,18 +138,20 @@ static void replica_close(struct replica *r)
     free(r);
 }
 
-/* Moves up to `until` bytes of a snapshot in pieces of that size; returns how many there are. */
+/* Moves up to `until` bytes of a snapshot in pieces of that size; returns how many it said there are. */
 static uint64_t move(struct replica *from, struct replica *to, uint32_t piece, uint64_t until)
 {
     unsigned char bytes[256];
-    uint64_t total = (snap_save_open(&from->snap) + 7) & ~UINT64_C(7);
-    snap_load_open(&to->snap, total);
-    for (uint64_t at = 0; at < total && at < until; at += piece) {
-        uint32_t n = total - at < piece ? (uint32_t)(total - at) : piece;
+    uint64_t total = 0, at = 0;
+    assert_true(snap_save_open(&from->snap, &total));
+    snap_load_open(&to->snap);
+    for (int n = 1; at < until && n > 0; at += (uint64_t)n) {
         memset(bytes, 0xee, sizeof(bytes));
-        snap_save_read(&from->snap, at, bytes, n);
+        n = snap_save_next(&from->snap, bytes, piece);
+        assert_true(n >= 0 && (uint32_t)n <= piece);
         assert_int_equal(bytes[n], 0xee);
-        snap_load_write(&to->snap, bytes, n);
+        if (n > 0)
+            assert_int_equal(snap_load_next(&to->snap, bytes, (uint32_t)n), 0);
     }
     snap_save_close(&from->snap);
     return total;
@@ -163,8 +178,9 @@ static void snap__arrives_whatever_the_pieces(void **state)
                 memset(to->part, 0, sizeof(to->part));
                 memset(to->state, 0, sizeof(to->state));
                 uint64_t total = move(from, to, piece, UINT64_MAX);
-                assert_true(total >= 16 + sizes[p] + sizes[s] && total % 8 == 0);
-                snap_load_close(&to->snap);
+                assert_int_equal(total, 16 + sizes[p] + sizes[s]);
+                assert_int_equal(snap_load_close(&to->snap, true), 0);
+                assert_int_equal(to->expected, sizes[s]);
                 assert_true(to->loaded && to->parts_loaded == 1);
                 assert_moved(from, to);
                 replica_close(from);
@@ -179,15 +195,49 @@ static void snap__begins_anew_after_a_transfer_that_broke_off(void **state)
     struct replica *from = replica_open(40, 60), *to = replica_open(0, 0);
     for (uint64_t until = 0; until < 16 + 40 + 60; until++) {
         move(from, to, 1, until);
-        to->state_open = false;
+        assert_int_equal(snap_load_close(&to->snap, false), 0);
+        assert_false(to->state_open);
         to->parts_loaded = 0;
         move(from, to, 13, UINT64_MAX);
-        snap_load_close(&to->snap);
+        assert_int_equal(snap_load_close(&to->snap, true), 0);
         assert_int_equal(to->parts_loaded, 1);
         assert_moved(from, to);
-        to->state_open = false;
     }
     replica_close(from);
+    replica_close(to);
+}
+
+/* The size need not be known when a save begins. */
+static void snap__moves_a_state_of_unknown_size(void **state)
+{
+    (void)state;
+    struct replica *from = replica_open(9, 77), *to = replica_open(0, 0);
+    from->unsized = true;
+    assert_true(move(from, to, 10, UINT64_MAX) == STATE_UNKNOWN);
+    assert_true(to->expected == STATE_UNKNOWN);
+    assert_int_equal(snap_load_close(&to->snap, true), 0);
+    assert_moved(from, to);
+    replica_close(from);
+    replica_close(to);
+}
+
+/* What cannot be a snapshot, and a machine that cannot load, are errors and no aborts. */
+static void snap__says_that_it_cannot_load(void **state)
+{
+    (void)state;
+    struct replica *to = replica_open(0, 0);
+    unsigned char words[16];
+    memset(words, 0xff, sizeof(words));
+    snap_load_open(&to->snap);
+    assert_int_equal(snap_load_next(&to->snap, words, sizeof(words)), -1);
+    assert_int_equal(snap_load_close(&to->snap, false), 0);
+    snap_load_open(&to->snap);
+    assert_int_equal(snap_load_close(&to->snap, true), -1);
+    memset(words, 0, sizeof(words));
+    to->fails = true;
+    snap_load_open(&to->snap);
+    assert_int_equal(snap_load_next(&to->snap, words, sizeof(words)), -1);
+    snap_load_close(&to->snap, false);
     replica_close(to);
 }
 
@@ -196,6 +246,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snap__arrives_whatever_the_pieces),
         cmocka_unit_test(snap__begins_anew_after_a_transfer_that_broke_off),
+        cmocka_unit_test(snap__moves_a_state_of_unknown_size),
+        cmocka_unit_test(snap__says_that_it_cannot_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,23 +10,25 @@ enum { PAD = 1001 };
 
 /* Saves one ledger and loads the bytes into another in pieces; spoil is a byte that is changed on the way,
  * or negative. */
-static bool transfer(struct ledger *to, uint64_t padded_to, long spoil)
+static bool transfer(struct ledger *to, long more, long spoil)
 {
     struct ledger from = {.state = {.count = 7, .hash = 0x1234567890abcdef}, .pad = PAD};
     unsigned char bytes[2048] = {0};
-    uint64_t size = ledger_save_open(&from);
+    uint64_t expected, size = 0;
+    void *save = ledger_save_open(&from, &expected);
     from.state.count++; /* goes on meanwhile */
-    for (uint32_t at = 0; at < size; at += 10)
-        ledger_save_read(&from, at, bytes + at, size - at < 10 ? (uint32_t)(size - at) : 10);
-    ledger_save_close(&from);
+    for (int got = 1; got > 0; size += (uint64_t)got)
+        got = ledger_save_next(&from, save, bytes + size, 10);
+    ledger_save_close(&from, save);
+    assert_int_equal(size, expected);
     if (spoil >= 0)
         bytes[spoil] ^= 1;
-    size = (size + padded_to - 1) / padded_to * padded_to;
     *to = (struct ledger){.pad = PAD};
     ledger_load_open(to, 0); /* broke off */
     ledger_load_open(to, size);
+    size += (uint64_t)more;
     for (uint32_t at = 0; at < size; at += 13)
-        ledger_load_write(to, bytes + at, size - at < 13 ? (uint32_t)(size - at) : 13);
+        ledger_load_next(to, bytes + at, size - at < 13 ? (uint32_t)(size - at) : 13);
     return ledger_load_end(to);
 }
 
@@ -34,11 +36,9 @@ static void ledger__loads_what_was_saved(void **state)
 {
     (void)state;
     struct ledger to;
-    for (uint64_t padded_to = 1; padded_to <= 8; padded_to += 7) {
-        assert_true(transfer(&to, padded_to, -1));
-        assert_int_equal(to.state.count, 7);
-        assert_true(to.state.hash == 0x1234567890abcdef);
-    }
+    assert_true(transfer(&to, 0, -1));
+    assert_int_equal(to.state.count, 7);
+    assert_true(to.state.hash == 0x1234567890abcdef);
 }
 
 static void ledger__sees_spoilt_snapshots(void **state)
@@ -46,10 +46,10 @@ static void ledger__sees_spoilt_snapshots(void **state)
     (void)state;
     struct ledger to;
     long first = sizeof(struct ledger_state), last = first + PAD - 1;
-    assert_false(transfer(&to, 1, first));
-    assert_false(transfer(&to, 8, last));
-    assert_true(transfer(&to, 8, last + 1)); /* not a part of it */
-    assert_false(transfer(&to, 100, -1));    /* longer than it was */
+    assert_false(transfer(&to, 0, first));
+    assert_false(transfer(&to, 0, last));
+    assert_false(transfer(&to, 8, -1));  /* longer than it was */
+    assert_false(transfer(&to, -1, -1)); /* not all of it */
 }
 
 int main(void)
