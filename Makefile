@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all bench demo deps install uninstall test test-rdma asan tsan format clean
+.PHONY: all bench demo deps install uninstall test test-large test-rdma asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -46,6 +46,11 @@ test: deps
 # Over RDMA verbs, in virtual machines with software RDMA; ends with "N passed, N failed", or says why it was skipped.
 test-rdma: all
 	@tests/rdma/run $(BUILD)
+
+# A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms.
+LARGE ?= 200
+test-large: all
+	@TRAM=$(abspath $(BUILD)/tram) tests/proc/large $(abspath $(BUILD)/tests/proc/proc_large_state) $(LARGE) 200
 
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
 asan tsan: deps

@@ -308,7 +308,8 @@ int snap_take(struct log *l)
     if (!t->on)
         return 0;
     if (t->closing) {
-        finish_load(l);
+        if (snap_budget_take(l))
+            finish_load(l);
         return 1;
     }
     return take_pieces(l);
@@ -341,7 +342,7 @@ int join_step(struct log *l)
     look_for_loss(l);
     if (l->behind && !l->taking.whole)
         return 0;
-    if (l->joined[l->me] < l->mem->incarnation && !PLANTED(join_before)) {
+    if (l->joined[l->me] < l->mem->incarnation) {
         if (l->behind)
             return 0;       /* the return is among the entries that come */
         log_fall_behind(l); /* that state was from before the return */

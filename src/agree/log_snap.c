@@ -189,6 +189,17 @@ static int ask(struct log *l)
     return 0;
 }
 
+/* Who lost its memory is not written to, whatever we have heard of that: it must be let in anew, and in time. */
+static void forget_lost(struct log *l, uint32_t q)
+{
+    struct peer *p = &l->peer[q];
+    if (p->phase != PEER_LIVE || !(row_word(l, q, ROW_FLAGS) & ROW_JOINING))
+        return;
+    mem_flow_close(l->mem, &p->flow);
+    p->phase = PEER_DOWN;
+    p->retry_ns = l->now_ns;
+}
+
 static int freeze(struct log *l)
 {
     struct sending *s = &l->sending;
@@ -197,6 +208,8 @@ static int freeze(struct log *l)
         sending_end(l);
         return 1;
     }
+    if (!snap_budget_take(l))
+        return 1;
     uint64_t bytes = STATE_UNKNOWN;
     uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);
     backlog_clear(&s->backlog);
@@ -216,6 +229,7 @@ static int freeze(struct log *l)
     s->stage = grow(NULL, 1, most + 4 * sizeof(struct snap_record));
     s->next = s->pos = l->applied;
     stage_head(l, bytes);
+    forget_lost(l, q);
     offer_write(l, q, s->pos);
     return 1;
 }

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+enum { SETTLED_UNITS = 300 }; /* before which nobody who only returns is harmed */
+
 void chaos_trace(const struct chaos *c, const char *fmt, ...)
 {
     if (c->trace == NULL)
@@ -150,8 +152,18 @@ static void fault_break(struct chaos *c, uint32_t host)
 static void unpause_event(void *ctx, uint64_t node)
 {
     struct chaos *c = ctx;
-    if (c->paused_until[node] != CHAOS_STOPPED)
+    if (c->paused_until[node] <= sim_now(c->sim)) /* or it is stopped, or for longer */
         sim_node_pause(c->sim, (uint32_t)node, false);
+}
+
+void chaos_busy(struct chaos *c, uint32_t node, uint64_t ns)
+{
+    uint64_t until = sim_now(c->sim) + ns;
+    if (c->paused_until[node] >= until)
+        return;
+    c->paused_until[node] = until;
+    sim_node_pause(c->sim, node, true);
+    sim_at(c->sim, until, unpause_event, c, node);
 }
 
 void chaos_stop(struct chaos *c, uint32_t node)
@@ -205,11 +217,30 @@ static void fault_lie(struct chaos *c)
 
 /* ---- when ---- */
 
+/* A host that leads nothing crashes, and returns. */
+static void fault_return(struct chaos *c)
+{
+    uint32_t first = (uint32_t)rng_below(c->rng, c->hosts);
+    for (uint32_t i = 0; i < c->hosts; i++) {
+        uint32_t host = (first + i) % c->hosts;
+        if (c->calls->is_up(c->ctx, host) && !c->calls->leads(c->ctx, host)) {
+            fault_crash(c, host);
+            return;
+        }
+    }
+}
+
 static void fault_event(void *ctx, uint64_t begun)
 {
     struct chaos *c = ctx;
     if (c->calm || c->begun != begun)
         return;
+    if (c->returns) {
+        fault_return(c);
+        sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, 2 * c->every_ns), fault_event, c,
+               begun);
+        return;
+    }
     uint64_t pick = rng_below(c->rng, 100);
     if (c->duels && pick < 90)
         pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
@@ -249,6 +280,8 @@ static void ambush_event(void *ctx, uint64_t arg)
 
 void chaos_ambush(struct chaos *c, uint32_t host)
 {
+    if (c->returns)
+        return;
     uint64_t spared = c->duels ? 2 : 8;
     if (c->every_ns != 0 && !c->calm && rng_below(c->rng, spared) == 0)
         sim_at(c->sim, sim_now(c->sim) + rng_below(c->rng, (c->duels ? 3 : 6) * c->unit_ns),
@@ -259,6 +292,10 @@ void chaos_draw(struct chaos *c)
 {
     c->every_ns = rng_below(c->rng, 10) == 0 ? 0 : units(c, 20, 250);
     c->duels = c->every_ns != 0 && rng_below(c->rng, 4) == 0;
+    if (c->returns) {
+        c->every_ns = units(c, 100, 300);
+        c->duels = false;
+    }
 }
 
 void chaos_begin(struct chaos *c)
@@ -266,9 +303,10 @@ void chaos_begin(struct chaos *c)
     c->begun++;
     c->calm = false;
     memset(c->gone, 0, sizeof(c->gone));
+    uint64_t first_ns = c->returns ? SETTLED_UNITS * c->unit_ns : 0;
     if (c->every_ns != 0)
-        sim_at(c->sim, sim_now(c->sim) + rng_range(c->rng, 1, c->every_ns), fault_event, c,
-               c->begun);
+        sim_at(c->sim, sim_now(c->sim) + first_ns + rng_range(c->rng, 1, c->every_ns), fault_event,
+               c, c->begun);
 }
 
 void chaos_end(struct chaos *c, bool (*spare)(void *ctx, uint32_t host))

@@ -38,6 +38,7 @@ struct chaos {
     uint64_t every_ns; /* mean time between faults; 0: none */
     bool duels;        /* mostly lies and isolated leaders */
     bool links;        /* connections break, and memory goes with its process */
+    bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
@@ -68,6 +69,9 @@ void chaos_continue(struct chaos *, uint32_t node);
 
 /* Somebody else is about to crash the host: what was planned for this life of it is void. */
 void chaos_forget(struct chaos *, uint32_t host);
+
+/* The node does nothing else for so long, by its own doing. */
+void chaos_busy(struct chaos *, uint32_t node, uint64_t ns);
 
 /* When the node may be stepped at the earliest, if it wants to be at `when`. */
 uint64_t chaos_not_before(const struct chaos *, uint32_t node, uint64_t when);

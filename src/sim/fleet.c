@@ -10,6 +10,8 @@ enum {
     CLIENT_SLOWER = 4,       /* than hosts, by so much at most */
     HALF_ROUNDS = 40,        /* in so many there are two of which only one half is made */
     DEATH_SEEN_NS = 1000000, /* by then everybody has heard of a death */
+    PIECES_PER_ROUND = 2,    /* of states */
+    SETTLED_UNITS = 300,     /* by then the first leaders are found */
 };
 
 static const char *const state_names[] = {"joining", "follower", "candidate", "sync", "leader"};
@@ -119,6 +121,9 @@ static void end_life(struct fleet_node *n)
 {
     const struct fleet_calls *calls = n->fleet->calls;
     CHECK(n->fleet->stepping != n);
+    for (uint32_t i = 0; i < n->members; i++)
+        if (n->fleet->leads[n->member[i].group] == &n->member[i])
+            n->fleet->leads[n->member[i].group] = NULL;
     if (is_client(n))
         calls->client_close(n);
     for (uint32_t i = 0; i < n->members; i++)
@@ -142,6 +147,21 @@ void fleet_crash(struct fleet_node *n, bool keep_memory)
 
 /* ---- stepping ---- */
 
+/* A replica begins to lead: was there nobody else who does? */
+static void check_kept(struct fleet_member *m)
+{
+    struct fleet *f = m->host->fleet;
+    const struct fleet_member *before = f->leads[m->group];
+    f->leads[m->group] = m;
+    if (!f->returns || before == NULL || before == m ||
+        sim_now(f->sim) < SETTLED_UNITS * f->unit_ns)
+        return;
+    char text[3 * FLEET_NAME_BYTES];
+    snprintf(text, sizeof(text), "%s leads though %s, who led before, lives", m->name,
+             before->name);
+    f->calls->violated(m->host, "leader kept", text);
+}
+
 static void show_state(struct fleet_member *m)
 {
     struct fleet *f = m->host->fleet;
@@ -155,6 +175,8 @@ static void show_state(struct fleet_member *m)
     sim_note(f->sim, hash_mix(s.ballot, s.state));
     m->shown = s.state;
     f->moves++;
+    if (s.state == LOG_LEADER)
+        check_kept(m);
     if (s.state == LOG_SYNC || s.state == LOG_LEADER)
         chaos_ambush(&f->chaos, m->host->node);
 }
@@ -192,6 +214,8 @@ static int meet_clients(struct fleet_node *n)
 static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
 {
     struct fleet *f = n->fleet;
+    uint64_t spent_ns = 0;
+    n->budget.pieces = PIECES_PER_ROUND;
     uint64_t half = f->chaos.calm ? HALF_ROUNDS : rng_below(&f->rng, HALF_ROUNDS);
     int work = half < 2;
     for (uint32_t i = 0; half != 0 && i < n->members; i++)
@@ -207,9 +231,12 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
         show_state(m);
         if (f->calls->stepped)
             f->calls->stepped(m);
+        spent_ns += f->calls->spent_ns ? f->calls->spent_ns(m) : 0;
         uint64_t next = m->unit.next_ns(m->unit.of);
         *next_ns = next < *next_ns ? next : *next_ns;
     }
+    if (spent_ns > 0)
+        chaos_busy(&f->chaos, n->node, spent_ns);
     return work;
 }
 
@@ -421,7 +448,9 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
     if (f->sim == NULL)
         return ERR_NOMEM;
     f->node = calloc(so.nodes_max, sizeof(*f->node));
-    int rc = f->node ? 0 : err_set(e, ERR_NOMEM, "no memory for %u nodes", so.nodes_max);
+    f->leads = calloc(f->groups, sizeof(*f->leads));
+    int rc =
+        f->node && f->leads ? 0 : err_set(e, ERR_NOMEM, "no memory for %u nodes", so.nodes_max);
     for (uint32_t i = 0; rc == 0 && i < so.nodes_max; i++)
         rc = node_init(f, i, e);
     if (rc != 0) {
@@ -438,6 +467,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         .clients = f->clients,
         .unit_ns = f->unit_ns,
         .links = so.links.on,
+        .returns = f->returns,
     };
     if (f->sleepy)
         sim_on_touch(f->sim, touched, f);
@@ -457,7 +487,9 @@ void fleet_free(struct fleet *f)
     for (uint32_t h = 0; f->node && h < f->hosts; h++)
         free(f->node[h].member);
     free(f->node);
+    free(f->leads);
     f->node = NULL;
+    f->leads = NULL;
     sim_close(f->sim);
     f->sim = NULL;
 }

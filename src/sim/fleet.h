@@ -40,6 +40,7 @@ struct fleet_node {
     uint32_t members;
     uint64_t due_ns; /* when it is stepped next; UINT64_MAX: not before something happens */
     uint64_t step;   /* number of that step: events of another one are void */
+    struct log_budget budget; /* for its replicas */
 };
 
 struct fleet_calls {
@@ -52,6 +53,10 @@ struct fleet_calls {
 
     /* After each round of a replica; may be NULL. */
     void (*stepped)(struct fleet_member *);
+
+    /* How long the machine of the replica has worked in this round, beyond what a round takes; the host does nothing
+     * else meanwhile. May be NULL. */
+    uint64_t (*spent_ns)(struct fleet_member *);
 
     /* A client begins a life, makes a step, ends. A step returns when there has to be another one
      * though nothing happens; UINT64_MAX: never. */
@@ -79,12 +84,16 @@ struct fleet {
     /* Nodes sleep until something happens to them or they have something to do, as hosts on shared memory
      * do. Else all are stepped all the time, which finds more and goes through less time. */
     bool sleepy;
+    /* Nothing happens but that hosts which do not lead crash and return: a leader that lives must be left to lead. */
+    bool returns;
 
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */
     struct chaos chaos;
     struct fleet_node *stepping; /* whose step this is; NULL: nobody's */
     uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
+    const struct fleet_member *
+        *leads; /* by group: who was last seen to begin to lead; NULL: it ended since */
 };
 
 /* Opens the memory (nodes_max and clients_from are filled in) and makes the nodes; nobody is up. */

@@ -13,6 +13,7 @@ enum {
     CLIENTS_MAX = 4,
     PAYLOAD_MAX = 1024,
     SNAP_PAD_MAX = 24 << 10,
+    SNAP_PAD_LARGE = 160 << 10,
     REGION = 7,
     CHECK_LANES_EVERY = 64, /* steps of a replica between two looks at its memory */
     LIVENESS_MS = 20,
@@ -50,6 +51,7 @@ struct run {
     struct place place[CHECK_REPLICAS_MAX];
     struct client client[CLIENTS_MAX];
     struct log_options log_opt;
+    struct run_state state;
     uint64_t snap_pad;
     uint64_t safety_end_ns;
     bool hang;         /* some hosts hang; clients send one message after the other, */
@@ -108,10 +110,12 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     struct place *p = &r->place[m->rank];
     struct log *log;
     struct log_options o = r->log_opt;
-    p->ledger = (struct ledger){.pad = r->snap_pad};
+    p->ledger =
+        (struct ledger){.pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized};
     o.mem = m->host->mem;
     o.rank = m->rank;
     o.ctx = p;
+    o.budget = &m->host->budget;
     o.seed = seed;
     int rc = log_open(&o, &log, e);
     if (rc == 0)
@@ -159,6 +163,15 @@ static void compare_taken(struct run *r, const struct fleet_member *m)
                                s, (unsigned long long)mine, (unsigned long long)other);
         }
     }
+}
+
+static uint64_t place_spent(struct fleet_member *m)
+{
+    struct run *r = m->host->fleet->ctx;
+    struct ledger *l = &r->place[m->rank].ledger;
+    uint64_t spent_ns = l->spent_ns;
+    l->spent_ns = 0;
+    return spent_ns;
 }
 
 static void place_stepped(struct fleet_member *m)
@@ -272,6 +285,7 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
 static const struct fleet_calls fleet_calls = {
     .open = place_open,
     .stepped = place_stepped,
+    .spent_ns = place_spent,
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
@@ -289,9 +303,15 @@ static void draw_options(struct run *r, struct sim_options *so)
     f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
     f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
     run_draw_memory(r->opt, g, so);
+    run_draw_state(r->opt, &r->state);
+    f->returns = r->state.returns;
+    if (f->returns)
+        run_calm_memory(so);
     f->step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 400 * RUN_US, 2500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 2000) : rng_below(g, SNAP_PAD_MAX);
+    if (r->state.large)
+        r->snap_pad *= SNAP_PAD_LARGE / SNAP_PAD_MAX;
     uint32_t log_bytes = 4096u << rng_below(g, 4);
     uint32_t payload_max = log_bytes / 16 < PAYLOAD_MAX ? log_bytes / 16 : PAYLOAD_MAX;
     payload_max = (uint32_t)rng_range(g, 8, payload_max);
@@ -310,6 +330,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .log_bytes = log_bytes,
         .payload_max = payload_max,
         .snap_bytes = 4096,
+        .backlog_bytes = r->state.backlog_rings * log_bytes,
         .heartbeat_ns = RUN_HEARTBEAT_NS,
         .rude = so->seed & 1,
         .machine = &machine,

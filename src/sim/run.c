@@ -8,6 +8,7 @@ enum {
     LOOK_EVERY = 256, /* events between two looks at whether all is delivered */
     HANGS_ONE_IN = 8, /* runs that have a phase of it */
     LINKS_STREAM = 7,
+    STATE_STREAM = 8,
     ORIGIN_STREAM = 9,
 };
 
@@ -72,6 +73,31 @@ void run_draw_memory(const struct run_options *opt, struct rng *g, struct sim_op
     draw_links(opt, so);
 }
 
+void run_draw_state(const struct run_options *opt, struct run_state *s)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(opt->seed, STATE_STREAM));
+    *s = (struct run_state){0};
+    uint64_t speed = rng_below(g, 4);
+    if (speed != 0) { /* now and then as slow as a machine may be */
+        bool slow = speed == 3;
+        s->costs.open_ns = rng_below(g, slow ? RUN_HEARTBEAT_NS : 3 * RUN_US);
+        s->costs.piece_ns = rng_below(g, slow ? RUN_HEARTBEAT_NS / 4 : RUN_US);
+        s->costs.kib_ns = rng_below(g, slow ? 2 * RUN_US : RUN_US / 2);
+    }
+    s->unsized = rng_below(g, 3) == 0;
+    s->large = rng_below(g, 8) == 0;
+    s->backlog_rings = rng_below(g, 3) == 0 ? rng_range(g, 1, 3) : 0;
+    s->returns = rng_below(g, 8) == 0;
+}
+
+void run_calm_memory(struct sim_options *so)
+{
+    so->spike_per_million = 0;
+    so->links.late_per_million = 0;
+    so->links.queue_max = 0;
+}
+
 void run_draw_times(struct rng *g, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns)
 {
     *suspect_ns = rng_range(g, 40 * RUN_US, 150 * RUN_US);
@@ -102,6 +128,7 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
     if (c->calm)
         c->calm(c->ctx);
     liveness(f, r, c);
+    f->returns = false; /* who hangs is deposed */
     if (r->property == NULL && c->hang && rng_below(&f->rng, HANGS_ONE_IN) == 0 &&
         hang_phase(f, r, c->hang, c->ctx))
         liveness(f, r, c);

@@ -7,6 +7,7 @@
 #define SIM_RUN_H
 
 #include "sim/fleet.h"
+#include "sim/ledger.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,6 +54,18 @@ void run_violated(struct run_result *, const char *property, uint64_t pos, const
 
 /* Draws how the memory behaves; nodes_max is left to the run. */
 void run_draw_memory(const struct run_options *, struct rng *, struct sim_options *);
+
+/* What the machines of a run are like, drawn from the seed alone, so that other draws of it are as they are without. */
+struct run_state {
+    struct ledger_costs costs;
+    bool unsized;           /* saves without saying how much */
+    bool large;             /* states of many rings */
+    uint64_t backlog_rings; /* that a leader may keep, in log rings; 0: as many as it wants */
+    bool returns;           /* as in struct fleet; the memory is then as it should be */
+};
+
+void run_draw_state(const struct run_options *, struct run_state *);
+void run_calm_memory(struct sim_options *);
 
 /* Draws the time-outs of replicas, in this order. */
 void run_draw_times(struct rng *, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns);

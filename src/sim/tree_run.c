@@ -13,7 +13,14 @@
 enum { LIAR_STREAM = 11, LIAR_OF = 8 }; /* one client in so many lies */
 enum { BACKLOG_STREAM = 13 };
 
-enum { HOSTS_MAX = 9, BODY_USUAL = 300, BODY_MAX = 6000, SNAP_PAD_MAX = 6000, LIVENESS_MS = 30 };
+enum {
+    HOSTS_MAX = 9,
+    BODY_USUAL = 300,
+    BODY_MAX = 6000,
+    SNAP_PAD_MAX = 6000,
+    SNAP_PAD_LARGER = 8,
+    LIVENESS_MS = 30
+};
 
 struct run;
 
@@ -46,6 +53,7 @@ struct run {
     struct client client[TREE_CLIENTS_MAX];
     struct mcast_sizes sizes;
     struct replica_options replica_opt;
+    struct run_state state;
     uint64_t snap_pad;
     uint64_t safety_end_ns;
 };
@@ -102,16 +110,29 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     struct place *p = &r->place[m->host->node][m->group];
     struct replica *replica;
     struct replica_options o = r->replica_opt;
-    *p = (struct place){.ledger = {.pad = r->snap_pad}, .run = r, .at = m};
+    *p = (struct place){
+        .ledger = {.pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized},
+        .run = r,
+        .at = m};
     o.mem = m->host->mem;
     o.group = m->group;
     o.rank = m->rank;
     o.ctx = p;
+    o.budget = &m->host->budget;
     o.seed = seed;
     int rc = replica_open(&o, &replica, e);
     if (rc == 0)
         m->unit = host_unit_replica(replica);
     return rc;
+}
+
+static uint64_t place_spent(struct fleet_member *m)
+{
+    struct run *r = m->host->fleet->ctx;
+    struct ledger *l = &r->place[m->host->node][m->group].ledger;
+    uint64_t spent_ns = l->spent_ns;
+    l->spent_ns = 0;
+    return spent_ns;
 }
 
 /* ---- clients ---- */
@@ -287,6 +308,7 @@ static void client_crash(struct fleet_node *n)
 
 static const struct fleet_calls fleet_calls = {
     .open = place_open,
+    .spent_ns = place_spent,
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
@@ -339,9 +361,15 @@ static void draw_options(struct run *r, struct sim_options *so)
     draw_groups(r);
     r->fleet.clients = (uint32_t)rng_range(g, 1, TREE_CLIENTS_MAX);
     run_draw_memory(r->opt, g, so);
+    run_draw_state(r->opt, &r->state);
+    r->fleet.returns = r->state.returns;
+    if (r->fleet.returns)
+        run_calm_memory(so);
     r->fleet.step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 300 * RUN_US, 1500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 500) : rng_below(g, SNAP_PAD_MAX);
+    if (r->state.large)
+        r->snap_pad *= SNAP_PAD_LARGER;
     r->sizes = (struct mcast_sizes){
         .clients = r->fleet.clients,
         .client_node = r->fleet.hosts,
@@ -361,6 +389,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         r->sizes.log_bytes *= 4;
     }
     r->sizes.snap_bytes = 4096u << rng_below(g, 5);
+    r->sizes.backlog_bytes = r->state.backlog_rings * r->sizes.log_bytes;
     r->sizes.batch_bytes = (uint32_t)rng_range(g, 256, r->sizes.log_bytes / 4);
     r->sizes.window_bytes = (uint32_t)rng_range(g, r->sizes.log_bytes / 4, r->sizes.log_bytes / 2);
     r->replica_opt = (struct replica_options){
