@@ -20,7 +20,8 @@ struct chunk {
 
 struct chunked {
     struct chunk **chunk;
-    uint64_t bytes; /* of all */
+    uint64_t bytes;   /* of all */
+    uint64_t load_at; /* while it is loaded: how many have come */
 };
 
 struct chunked_save {
@@ -83,6 +84,16 @@ static inline bool chunked_resize(struct chunked *s, uint64_t bytes)
     return true;
 }
 
+/* Makes a state of zeros. */
+static inline bool chunked_init(struct chunked *s, uint64_t bytes)
+{
+    *s = (struct chunked){0};
+    bool good = chunked_resize(s, bytes);
+    for (uint64_t at = 0; good && at < bytes; at += CHUNK_BYTES)
+        good = chunked_write(s, at) != NULL;
+    return good;
+}
+
 /* ---- saving ---- */
 
 static inline void *chunked_save_open(const struct chunked *s, uint64_t *bytes)
@@ -128,40 +139,38 @@ static inline void chunked_save_close(struct chunked_save *save)
     free(save);
 }
 
-/* ---- loading: at counts the bytes that have come ---- */
+/* ---- loading ---- */
 
-static inline int chunked_load_open(struct chunked *s, uint64_t bytes, uint64_t *at)
+static inline int chunked_load_open(struct chunked *s, uint64_t bytes)
 {
     chunked_clear(s);
-    *at = 0;
     return chunked_resize(s, bytes) ? 0 : -1;
 }
 
-static inline int chunked_load_next(struct chunked *s, uint64_t *at, const void *data,
-                                    uint32_t bytes)
+static inline int chunked_load_next(struct chunked *s, const void *data, uint32_t bytes)
 {
     const unsigned char *from = data;
-    if (bytes > s->bytes - *at)
+    if (bytes > s->bytes - s->load_at)
         return -1;
     while (bytes > 0) {
-        uint64_t n = CHUNK_BYTES - *at % CHUNK_BYTES;
+        uint64_t n = CHUNK_BYTES - s->load_at % CHUNK_BYTES;
         n = n < bytes ? n : bytes;
-        unsigned char *to = chunked_write(s, *at);
+        unsigned char *to = chunked_write(s, s->load_at);
         if (to == NULL)
             return -1;
         memcpy(to, from, n);
         from += n;
-        *at += n;
+        s->load_at += n;
         bytes -= (uint32_t)n;
     }
     return 0;
 }
 
-static inline int chunked_load_close(struct chunked *s, uint64_t at, bool whole)
+static inline int chunked_load_close(struct chunked *s, bool whole)
 {
     if (!whole)
         chunked_clear(s);
-    return !whole || at == s->bytes ? 0 : -1;
+    return !whole || s->load_at == s->bytes ? 0 : -1;
 }
 
 #endif

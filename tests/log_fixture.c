@@ -143,6 +143,7 @@ void group_start(struct group *g, uint32_t rank)
         .log_bytes = g->opt.log_bytes,
         .payload_max = GROUP_PAYLOAD_MAX,
         .snap_bytes = 4096,
+        .backlog_bytes = (uint64_t)g->opt.backlog_rings * g->opt.log_bytes,
         .heartbeat_ns = GROUP_HEARTBEAT_NS,
         .suspect_ns = GROUP_SUSPECT_NS,
         .stagger_ns = 10 * US,

@@ -41,11 +41,12 @@ struct group_options {
     uint32_t replicas;
     uint32_t clients; /* 0: 1 */
     uint64_t seed;
-    uint32_t log_bytes;    /* 0: 4096 */
-    uint32_t snap_pad;     /* bytes of state beside the real ones */
-    uint32_t raw_clients;  /* mask: these have a node and no feed, the test writes for them */
-    uint32_t raw_replicas; /* mask: likewise */
-    bool owner_answers;    /* the memory of a dead or held replica answers nobody */
+    uint32_t log_bytes;     /* 0: 4096 */
+    uint32_t snap_pad;      /* bytes of state beside the real ones */
+    uint32_t backlog_rings; /* that a leader may keep of the log meanwhile, in rings; 0: many */
+    uint32_t raw_clients;   /* mask: these have a node and no feed, the test writes for them */
+    uint32_t raw_replicas;  /* mask: likewise */
+    bool owner_answers;     /* the memory of a dead or held replica answers nobody */
     bool rude;  /* who is told that the leader is dead believes it, whatever others say */
     bool rough; /* ways of different lengths, torn writes */
 };

@@ -869,6 +869,97 @@ const char *hung_loading(uint32_t n, uint64_t pause_ns)
     return group_close(g);
 }
 
+/* ---- 17c: large states ---- */
+
+/* A replica comes back to a state of 150 rings, under closed-loop traffic that goes round the log several times
+ * meanwhile. The state is saved once, nobody waits, and the replica is there again. */
+const char *large_state(uint32_t n, bool keep_memory)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = n, .clients = 1, .seed = 1, .snap_pad = 600000});
+    uint32_t back = n - 1;
+    group_crash(g, back, keep_memory);
+    traffic_held_up(g, 30, 0);
+    group_start(g, back);
+    uint64_t held_up = 0;
+    uint32_t messages = 0;
+    for (; messages < 3000 && !group_failed(g) && group_stats(g, 0).snapshots_sent == 0;
+         messages += 5)
+        held_up += traffic_held_up(g, 5, 0);
+    GROUP_MUST(g, "back under load", group_stats(g, back).snapshots_loaded == 1);
+    GROUP_MUST(g, "the log has gone on", messages >= 60);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
+    GROUP_MUST(g, "nobody waits", held_up <= GROUP_DETACH_NS);
+    GROUP_WAIT(g, group_stats(g, 0).live == n, GROUP_ELECT_NS);
+    traffic(g, 0, 20, 100);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    GROUP_MUST(g, "its leader stays", group_leader(g) == 0 && group_stats(g, 0).terms == 1);
+    return group_close(g);
+}
+
+/* The connection between a leader and a replica that is loading is lost and comes back: the transfer goes on where
+ * it was. */
+const char *interrupted_transfer(bool keep_memory)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = 3, .clients = 1, .seed = 1, .snap_pad = 400000});
+    group_crash(g, 2, keep_memory);
+    traffic(g, 0, 5, 100);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_stats(g, 0).saves == 1, GROUP_ELECT_NS);
+    group_run(g, 20 * US);
+    GROUP_SETUP(g, group_stats(g, 2).behind);
+    group_cut(g, 0, 2, true);
+    group_run(g, GROUP_LOST_NS + 5 * GROUP_HEARTBEAT_NS);
+    group_cut(g, 0, 2, false);
+    traffic(g, 0, 5, 100);
+    GROUP_WAIT(g, group_delivered(g), 3 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
+    GROUP_MUST(g, "loaded once", group_stats(g, 2).snapshots_loaded == 1);
+    return group_close(g);
+}
+
+/* The leader dies when a replica has its state whole, and not the entries behind it. The next leader has them in its
+ * log: the replica keeps what it has. */
+const char *leader_dies_behind_a_state(bool keep_memory)
+{
+    struct group *g =
+        serving(&(struct group_options){.replicas = 3, .clients = 1, .seed = 1, .snap_pad = 20000});
+    group_crash(g, 2, keep_memory);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_stats(g, 0).saves == 1, GROUP_ELECT_NS);
+    g->replica[2].stalled = true;
+    traffic(g, 0, 8, 100);
+    GROUP_WAIT(g, group_stats(g, 2).snapshots_loaded == 1, GROUP_ELECT_NS);
+    GROUP_SETUP(g, group_stats(g, 2).behind);
+    group_crash(g, 0, true);
+    GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
+    g->replica[2].stalled = false;
+    traffic(g, 0, 5, 100);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "loaded once", group_stats(g, 2).snapshots_loaded == 1);
+    return group_close(g);
+}
+
+/* The backlog may hold no more than a log ring or two: the sources are slowed until the replica is there, and the
+ * transfer is not given up. */
+const char *small_backlog(uint32_t rings)
+{
+    struct group *g = serving(&(struct group_options){
+        .replicas = 3, .clients = 1, .seed = 1, .snap_pad = 100000, .backlog_rings = rings});
+    group_crash(g, 2, true);
+    traffic(g, 0, 30, 200);
+    group_start(g, 2);
+    uint32_t sent = 0;
+    for (; sent < 2000 && !group_failed(g) && group_stats(g, 0).snapshots_sent == 0; sent += 10)
+        traffic(g, 0, 10, 200);
+    GROUP_MUST(g, "back under load", group_stats(g, 2).snapshots_loaded == 1);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    return group_close(g);
+}
+
 /* The same with a leader that hangs. Its successor finds its memory in order, and must not wait for it either. */
 const char *hung_leader(uint32_t n, uint64_t pause_ns)
 {

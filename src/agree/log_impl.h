@@ -81,6 +81,7 @@ struct sending {
     uint64_t moved_ns;      /* when that last changed, */
     uint64_t heard_ns;      /* and when the replica was last known to live */
     uint64_t slows_ns;      /* since when the sources wait for it; 0: they do not */
+    uint64_t looked_ns;     /* when we last looked */
     bool rewrite;           /* the connection was lost, and with it perhaps what was not taken */
     unsigned char *ring;    /* the last snap_bytes of the stream, to write them again */
     unsigned char *stage;   /* records that are next, */
@@ -363,6 +364,7 @@ void snap_budget_fill(struct log *);
 bool snap_budget_take(struct log *);
 bool snap_head_read(struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
 int snap_send(struct log *);
+void snap_not_busy(struct log *);
 void snap_abort(struct log *);
 
 /* True while the sources have to wait, so that a replica which is being brought up to date can be. */

@@ -171,8 +171,6 @@ static void finish_load(struct log *l)
     l->applied = t->pos;
     l->follow = l->n;
     l->stats.snapshots_loaded++;
-    l->row[ROW_BUSY] = 0;
-    log_row_push(l);
 }
 
 /* False: it cannot be applied now. */
@@ -312,6 +310,7 @@ int snap_take(struct log *l)
             finish_load(l);
         return 1;
     }
+    snap_not_busy(l);
     return take_pieces(l);
 }
 

@@ -54,6 +54,15 @@ bool snap_budget_take(struct log *l)
     return true;
 }
 
+/* A round after the call that was announced. */
+void snap_not_busy(struct log *l)
+{
+    if (l->row[ROW_BUSY] == 0)
+        return;
+    l->row[ROW_BUSY] = 0;
+    log_row_push(l);
+}
+
 /* ---- beginning and ending ---- */
 
 /* Where the bytes of a new record belong, behind what is staged. */
@@ -215,8 +224,6 @@ static int freeze(struct log *l)
     backlog_clear(&s->backlog);
     s->save = l->opt.machine->state.save_open(l->opt.ctx, &bytes);
     l->stats.saves++;
-    l->row[ROW_BUSY] = 0;
-    log_row_push(l);
     if (s->save == NULL) {
         log_stop(l, "the state machine could not save its state");
         return 1;
@@ -224,7 +231,7 @@ static int freeze(struct log *l)
     s->step = SEND_STATE;
     s->id = ++l->snap_count;
     s->life = row_word(l, q, ROW_INCARNATION);
-    s->moved_ns = s->heard_ns = l->now_ns;
+    s->moved_ns = s->heard_ns = s->looked_ns = l->now_ns;
     s->ring = grow(NULL, 1, l->opt.snap_bytes);
     s->stage = grow(NULL, 1, most + 4 * sizeof(struct snap_record));
     s->next = s->pos = l->applied;
@@ -412,6 +419,19 @@ static void look_after(struct log *l, uint32_t q)
         room_detach(l, q);
 }
 
+/* Who was away himself, in a call of his machine or for want of a processor, has heard nobody meanwhile. */
+static void forgive_absence(struct log *l)
+{
+    struct sending *s = &l->sending;
+    uint64_t away = l->now_ns - s->looked_ns;
+    s->looked_ns = l->now_ns;
+    if (away < l->opt.detach_ns / 2)
+        return;
+    s->moved_ns += away;
+    s->heard_ns += away;
+    s->slows_ns += s->slows_ns ? away : 0;
+}
+
 int snap_send(struct log *l)
 {
     if (l->snap_to >= l->n)
@@ -421,6 +441,8 @@ int snap_send(struct log *l)
     int work = 0;
     if (s->step == SEND_ASK)
         return freeze(l);
+    forgive_absence(l);
+    snap_not_busy(l);
     if (l->peer[q].open.status != MEM_DONE)
         s->rewrite = true;
     else if (s->rewrite)

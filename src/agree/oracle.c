@@ -1,6 +1,7 @@
 #include "agree/oracle.h"
 
 #include "base/err.h"
+#include "base/planted.h"
 
 enum {
     BACKOFF_DOUBLINGS_MAX = 6,
@@ -30,7 +31,7 @@ void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now
             o->beat_ns[r] = now_ns;
         }
     for (uint32_t r = 0; r < o->n; r++)
-        o->busy[r] = view[r].busy && r != o->me;
+        o->busy[r] = view[r].busy && r != o->me && !PLANTED(busy_unheard);
 }
 
 bool oracle_silent(const struct oracle *o, uint32_t rank, uint64_t now_ns)
@@ -134,7 +135,9 @@ bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t 
     }
     bool run = view[o->me].fit && !o->held && quorum_answers(o, view, now_ns) &&
                now_ns - o->vacant_ns >= o->wait_ns;
-    if (run && promised != 0 && o->busy[promised % o->n] && o->outwaited < BUSY_DOUBLINGS_MAX)
+    uint32_t leader = (uint32_t)(promised % o->n);
+    if (run && promised != 0 && o->busy[leader] && !view[leader].dead &&
+        o->outwaited < BUSY_DOUBLINGS_MAX)
         o->outwaited++;
     return run;
 }

@@ -301,6 +301,9 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
                                  o->name ? o->name : "", c->conf->name,
                                  cluster_hosts_near(c->conf, o->name ? o->name : "").s),
                          &e);
+    const char *mistake = api_machine_mistake(&o->machine);
+    if (mistake)
+        return api_error(error, err_set(&e, ERR_INVALID, "host %s: %s", o->name, mistake), &e);
     struct tram_host *h = calloc(1, sizeof(*h));
     if (h == NULL)
         return api_error(error, ERR_NOMEM, NULL);

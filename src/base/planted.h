@@ -36,6 +36,7 @@
     X(backlog_gap, "S1", log, "an entry decided while a state was sent is left out behind it")     \
     X(load_late, "S2", log, "entries behind a state are applied before the state is in use")       \
     X(hold_none, "S3", log, "the log is not held while a replica goes over to its lane")           \
+    X(busy_unheard, "S4", log, "a leader that said it would be busy is deposed for it")            \
     X(resume_behind, "S5", log, "after a loss a transfer goes on behind what it sent")             \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
     X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \

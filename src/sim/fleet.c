@@ -147,17 +147,18 @@ void fleet_crash(struct fleet_node *n, bool keep_memory)
 
 /* ---- stepping ---- */
 
-/* A replica begins to lead: was there nobody else who does? */
+/* A replica begins to lead: was there nobody who had done so for a while? */
 static void check_kept(struct fleet_member *m)
 {
     struct fleet *f = m->host->fleet;
     const struct fleet_member *before = f->leads[m->group];
+    uint64_t since_ns = f->leads_ns[m->group];
     f->leads[m->group] = m;
-    if (!f->returns || before == NULL || before == m ||
-        sim_now(f->sim) < SETTLED_UNITS * f->unit_ns)
+    f->leads_ns[m->group] = sim_now(f->sim);
+    if (!f->returns || before == NULL || sim_now(f->sim) - since_ns < SETTLED_UNITS * f->unit_ns)
         return;
     char text[3 * FLEET_NAME_BYTES];
-    snprintf(text, sizeof(text), "%s leads though %s, who led before, lives", m->name,
+    snprintf(text, sizeof(text), "%s begins to lead though %s, who led before, lives", m->name,
              before->name);
     f->calls->violated(m->host, "leader kept", text);
 }
@@ -347,10 +348,24 @@ void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fl
 
 /* ---- what chaos asks and does ---- */
 
+/* The group has a leader, and all its replicas take what that writes. */
+static bool all_attached(const struct fleet *f, uint16_t group)
+{
+    const struct fleet_member *leader = fleet_leader(f, group);
+    struct log_stats s;
+    if (leader == NULL)
+        return false;
+    log_stats(leader->unit.log, &s);
+    return s.live == f->group[group].replicas;
+}
+
 static bool may_crash(void *ctx, uint32_t host)
 {
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
+    for (uint32_t i = 0; f->returns && i < n->members; i++)
+        if (!all_attached(f, n->member[i].group))
+            return false;
     for (uint32_t i = 0; i < n->members; i++)
         if (to_lose(f, n->member[i].group) + fleet_unfit(&n->member[i]) < 1)
             return false;
@@ -449,8 +464,9 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         return ERR_NOMEM;
     f->node = calloc(so.nodes_max, sizeof(*f->node));
     f->leads = calloc(f->groups, sizeof(*f->leads));
-    int rc =
-        f->node && f->leads ? 0 : err_set(e, ERR_NOMEM, "no memory for %u nodes", so.nodes_max);
+    f->leads_ns = calloc(f->groups, sizeof(*f->leads_ns));
+    bool good = f->node && f->leads && f->leads_ns;
+    int rc = good ? 0 : err_set(e, ERR_NOMEM, "no memory for %u nodes", so.nodes_max);
     for (uint32_t i = 0; rc == 0 && i < so.nodes_max; i++)
         rc = node_init(f, i, e);
     if (rc != 0) {
@@ -488,8 +504,10 @@ void fleet_free(struct fleet *f)
         free(f->node[h].member);
     free(f->node);
     free(f->leads);
+    free(f->leads_ns);
     f->node = NULL;
     f->leads = NULL;
+    f->leads_ns = NULL;
     sim_close(f->sim);
     f->sim = NULL;
 }

@@ -91,6 +91,7 @@ struct fleet {
     struct fleet_node *node; /* hosts, then clients */
     struct chaos chaos;
     struct fleet_node *stepping; /* whose step this is; NULL: nobody's */
+    uint64_t *leads_ns;          /* by group: since when `leads` does */
     uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
     const struct fleet_member *
         *leads; /* by group: who was last seen to begin to lead; NULL: it ended since */

@@ -307,6 +307,10 @@ static void draw_options(struct run *r, struct sim_options *so)
     f->returns = r->state.returns;
     if (f->returns)
         run_calm_memory(so);
+    if (so->links.on) /* connections would end for it, and nobody could tell why */
+        r->state.stall_ns = 0;
+    if (r->state.stall_ns) /* longer than it takes to be suspected */
+        r->state.costs.open_ns = r->state.stall_ns;
     f->step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 400 * RUN_US, 2500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 2000) : rng_below(g, SNAP_PAD_MAX);
@@ -474,7 +478,7 @@ void run_log(const struct run_options *opt, struct run_result *result)
                                   .calm = calm,
                                   .all_delivered = all_delivered,
                                   .stuck = stuck,
-                                  .hang = &hang,
+                                  .hang = r->state.stall_ns ? NULL : &hang,
                                   .ctx = r});
     result->messages = r->check.history_count;
     check_fini(&r->check);

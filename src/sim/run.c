@@ -89,6 +89,8 @@ void run_draw_state(const struct run_options *opt, struct run_state *s)
     s->large = rng_below(g, 8) == 0;
     s->backlog_rings = rng_below(g, 3) == 0 ? rng_range(g, 1, 3) : 0;
     s->returns = rng_below(g, 8) == 0;
+    if (s->returns && rng_below(g, 2))
+        s->stall_ns = rng_range(g, 50 * RUN_US, 300 * RUN_US);
 }
 
 void run_calm_memory(struct sim_options *so)

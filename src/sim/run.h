@@ -62,6 +62,7 @@ struct run_state {
     bool large;             /* states of many rings */
     uint64_t backlog_rings; /* that a leader may keep, in log rings; 0: as many as it wants */
     bool returns;           /* as in struct fleet; the memory is then as it should be */
+    uint64_t stall_ns;      /* then: what save_open and load_close of one group take; 0: as ever */
 };
 
 void run_draw_state(const struct run_options *, struct run_state *);

@@ -33,6 +33,7 @@ struct place {
     struct tram_sim *sim;
     struct fleet_member *at;
     struct replica *replica;
+    uint64_t spent_ns; /* in saving and loading, since it was last asked */
 };
 
 struct process {
@@ -120,9 +121,30 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     return bytes;
 }
 
+static void spend(struct place *r, uint64_t bytes)
+{
+    r->spent_ns += r->sim->opt.state_call_ns + r->sim->opt.state_kib_ns * bytes / 1024;
+}
+
+static int on_save_next(void *ctx, void *save, void *out, uint32_t room)
+{
+    struct place *r = ctx;
+    int got = api_save_next(&r->machine, save, out, room);
+    spend(r, got > 0 ? (uint64_t)got : 0);
+    return got;
+}
+
+static int on_load_next(void *ctx, const void *data, uint32_t bytes)
+{
+    struct place *r = ctx;
+    spend(r, bytes);
+    return api_load_next(&r->machine, data, bytes);
+}
+
 static void *on_save_open(void *ctx, uint64_t *bytes)
 {
     struct place *r = ctx;
+    spend(r, 0);
     show_state(r, replica_delivered(r->replica), false);
     return r->machine.failure ? NULL : api_save_open(&r->machine, bytes);
 }
@@ -132,6 +154,7 @@ static int on_load_close(void *ctx, bool whole)
     struct place *r = ctx;
     struct tram_sim *s = r->sim;
     uint64_t count = replica_delivered(r->replica);
+    spend(r, 0);
     int rc = api_load_close(&r->machine, whole);
     if (!whole)
         return rc;
@@ -146,10 +169,10 @@ static int on_load_close(void *ctx, bool whole)
 static const struct mcast_machine machine_calls = {
     .deliver = on_deliver,
     .state = {.save_open = on_save_open,
-              .save_next = api_save_next,
+              .save_next = on_save_next,
               .save_close = api_save_close,
               .load_open = api_load_open,
-              .load_next = api_load_next,
+              .load_next = on_load_next,
               .load_close = on_load_close},
 };
 
@@ -157,6 +180,14 @@ static struct place *place_at(const struct fleet_member *m)
 {
     const struct tram_sim *s = m->host->fleet->ctx;
     return &s->process[m->host->node].place[m - m->host->member];
+}
+
+static uint64_t place_spent(struct fleet_member *m)
+{
+    struct place *r = place_at(m);
+    uint64_t spent_ns = r->spent_ns;
+    r->spent_ns = 0;
+    return spent_ns;
 }
 
 static void host_born(struct fleet_node *n)
@@ -191,6 +222,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     };
     struct replica_options o = api_replica_options(&s->cluster, m->group, m->rank);
     o.mem = m->host->mem;
+    o.budget = &m->host->budget;
     o.seed = seed;
     o.machine = &machine_calls;
     o.ctx = r;
@@ -260,6 +292,7 @@ static const struct fleet_calls fleet_calls = {
     .host_died = host_died,
     .open = place_open,
     .stepped = place_stepped,
+    .spent_ns = place_spent,
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
@@ -754,7 +787,10 @@ static int check_options(struct tram_sim *s, struct err *e)
     struct tram_sim_options *o = &s->opt;
     const struct cluster *conf = s->cluster.conf;
     const struct tram_machine *m = &o->machine;
-    if ((m->deliver || m->save || m->load) && o->start == NULL)
+    const char *mistake = api_machine_mistake(m);
+    if (mistake)
+        return err_set(e, ERR_INVALID, "%s", mistake);
+    if ((m->deliver || m->save || m->save_open) && o->start == NULL)
         return err_set(e, ERR_INVALID,
                        "a simulation needs options.start, which makes the state of a host: without "
                        "it the hosts would share one");

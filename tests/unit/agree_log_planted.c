@@ -151,6 +151,19 @@ static void log__finds_F8_snap_no_sources(void **state)
     FINDS(snap_no_sources, left_behind(3), "derived state equality");
 }
 
+static void log__finds_S1_backlog_gap(void **state)
+{
+    (void)state;
+    FINDS(backlog_gap, large_state(3, true), "self-check");
+    FINDS(backlog_gap, large_state(3, false), "self-check");
+}
+
+static void log__finds_S2_load_late(void **state)
+{
+    (void)state;
+    FINDS(load_late, large_state(3, true), DIFFERS);
+}
+
 static void log__finds_P2_retract_decided(void **state)
 {
     (void)state;
@@ -181,6 +194,8 @@ int main(void)
         cmocka_unit_test(log__finds_F6_hung_again),
         cmocka_unit_test(log__finds_F8_amnesia_votes),
         cmocka_unit_test(log__finds_F8_snap_no_sources),
+        cmocka_unit_test(log__finds_S1_backlog_gap),
+        cmocka_unit_test(log__finds_S2_load_late),
         cmocka_unit_test(log__finds_P2_retract_decided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,6 +162,31 @@ static void log__stalled_follower_holds_up_the_others_seldom(void **state)
     HOLDS(stalled_follower(3, 30, 300000));
 }
 
+static void log__large_state_is_taken_while_the_log_goes_on(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        HOLDS(large_state(3, keep));
+        HOLDS(large_state(5, keep));
+    }
+    HOLDS(small_backlog(1));
+    HOLDS(small_backlog(2));
+}
+
+static void log__interrupted_transfer_goes_on(void **state)
+{
+    (void)state;
+    HOLDS(interrupted_transfer(true));
+    HOLDS(interrupted_transfer(false));
+}
+
+static void log__whole_state_outlives_its_sender(void **state)
+{
+    (void)state;
+    HOLDS(leader_dies_behind_a_state(true));
+    HOLDS(leader_dies_behind_a_state(false));
+}
+
 static void log__hang_in_a_snapshot_holds_up_the_others_once(void **state)
 {
     (void)state;
@@ -290,6 +315,9 @@ int main(void)
         cmocka_unit_test(log__where_a_run_begins_is_decided),
         cmocka_unit_test(log__what_is_decided_and_forgotten_comes_back),
         cmocka_unit_test(log__left_behind_comes_back_by_snapshot),
+        cmocka_unit_test(log__large_state_is_taken_while_the_log_goes_on),
+        cmocka_unit_test(log__interrupted_transfer_goes_on),
+        cmocka_unit_test(log__whole_state_outlives_its_sender),
         cmocka_unit_test(log__hung_minority_holds_up_the_others_once),
         cmocka_unit_test(log__hung_leader_holds_up_its_successor_once),
         cmocka_unit_test(log__stalled_follower_holds_up_the_others_seldom),

@@ -109,6 +109,32 @@ static void oracle__silent_leader_is_replaced_when_suspected(void **state)
     assert_false(oracle_silent(&w.o, 2, w.now));
 }
 
+/* A leader that said that it would be busy is given more time, and twice as much after each time that this was not
+ * enough: a group in which every replica takes that long comes to rest. */
+static void oracle__busy_leader_is_given_time(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 0);
+    for (uint32_t i = 0; i < 3 * HEARTBEAT; i++)
+        assert_false(watch_step(&w));
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        w.view[0].busy = w.silent[0] = true;
+        uint64_t after = runs_after(&w);
+        assert_true(after > 10 * SUSPECT && after < 100 * SUSPECT);
+        assert_true(after > before + before / 2);
+        before = after;
+        w.view[0].busy = w.silent[0] = false;
+        for (uint32_t k = 0; k < 3 * HEARTBEAT; k++)
+            watch_step(&w);
+    }
+    /* That it is dead counts at once all the same. */
+    w.view[0].busy = w.silent[0] = w.view[0].dead = true;
+    assert_true(runs_after(&w) < SUSPECT);
+}
+
 /* A silent leader that is heard of again in time: nobody has run, and it is given the whole time
  * anew. */
 static void oracle__renewed_heartbeat_cancels(void **state)
@@ -371,6 +397,7 @@ int main(void)
         cmocka_unit_test(oracle__live_leader_is_left_alone),
         cmocka_unit_test(oracle__dead_leader_is_replaced_at_once),
         cmocka_unit_test(oracle__silent_leader_is_replaced_when_suspected),
+        cmocka_unit_test(oracle__busy_leader_is_given_time),
         cmocka_unit_test(oracle__renewed_heartbeat_cancels),
         cmocka_unit_test(oracle__promised_but_not_leading_gets_time),
         cmocka_unit_test(oracle__unfit_replica_never_runs),
