@@ -709,6 +709,103 @@ const char *run_begins_beyond_commit(void)
     return group_close(g);
 }
 
+/* ---- 12b: a run that is continued half-way ---- */
+
+/* 1 leads and stalls with [x, y, z] on its way to 0 and 2. 2 leads, decides [START, m] on {0, 2} in the place of x and y,
+ * and applies that; 0 is not told. The stale batch lands. 1 leads again; in its lane at 2 z is right, so it
+ * continues that run, and ends after the first `stores` of its stores. 0 and 2 are left: 0 must apply what 2 did, and
+ * not x and y from its own copy of the run that was never told it holds anything decided. */
+static const char *half_continued(uint32_t stores, uint64_t seed, bool *landed)
+{
+    struct group *g = serving(&(struct group_options){.replicas = 3, .clients = 2, .seed = seed});
+    take_over(g, 1);
+    release_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    hold_others(g, 1);
+    client_reaches_only(g, 1, 1);
+    client_reaches_only(g, 0, 2);
+    group_cut(g, 1, 0, true);
+    group_cut(g, 1, 2, true);
+    uint64_t place = group_stats(g, 1).tail;
+    group_send(g, 1, 0);
+    post_once(g, 1);
+    group_send(g, 1, BYTES);
+    post_once(g, 1);
+    group_send(g, 1, BYTES);
+    post_once(g, 1);
+    uint64_t decided = place + entry_size(0) + entry_size(BYTES);
+    GROUP_SETUP(g, group_stats(g, 1).tail == decided + entry_size(BYTES));
+    client_reaches_only(g, 1, g->n);
+    group_hold(g, 1, true);
+
+    take_over(g, 2);
+    group_send(g, 0, BYTES);
+    for (int i = 0; i < 100 && group_stats(g, 2).applied < decided; i++)
+        post_once(g, 2);
+    GROUP_SETUP(g, group_stats(g, 2).applied == decided && commit_at(g, 0, 2) < decided);
+    client_reaches_only(g, 0, g->n);
+    group_hold(g, 2, true);
+    group_cut(g, 1, 0, false);
+    group_cut(g, 1, 2, false);
+    group_pass(g, 5 * US);
+    *landed = guard_at(g, 0, 1) > decided && guard_at(g, 2, 1) > decided;
+    if (!*landed)
+        return group_close(g);
+
+    uint64_t old_run = mem_word(group_lane(g, 2, 1), LOG_RUN);
+    group_cut(g, 1, 0, true); /* it leads with 2 alone */
+    group_cut(g, 0, 1, true);
+    group_hold(g, 1, false);
+    for (uint32_t q = 0; q < 3; q += 2)
+        group_lie(g, 1, q, true);
+    settle_for(g, 1, US);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_FOLLOWER);
+    for (int i = 0; i < 1000 && group_stats(g, 1).state == LOG_FOLLOWER; i++) {
+        group_pass(g, 100);
+        group_post(g, 1);
+    }
+    group_pass(g, GROUP_WAY_NS + 100);
+    group_settle(g, 2); /* it sees that it is deposed: its row says what it has applied */
+    GROUP_SETUP(g, group_stats(g, 2).state == LOG_FOLLOWER);
+    for (int i = 0; i < 1000 && group_stats(g, 1).state < LOG_SYNC; i++)
+        settle_for(g, 1, 100);
+    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
+    for (uint32_t q = 0; q < 3; q += 2)
+        group_lie(g, 1, q, false);
+    const struct mem_lane *lane = group_lane(g, 2, 1);
+    for (int i = 0; i < 1000 && mem_word(lane, LOG_START) != decided; i++) {
+        GROUP_SETUP(g, mem_word(lane, LOG_RUN) == old_run);
+        if (i % 10 == 0)
+            group_settle(g, 1);
+        sim_step(g->sim);
+    }
+    GROUP_SETUP(g, mem_word(lane, LOG_START) == decided);
+    for (uint32_t i = 1; i < stores; i++)
+        sim_step(g->sim);
+    group_cut_off(g, 1, true);
+    group_crash(g, 1, false);
+
+    take_over(g, 0);
+    heal_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* What a deposed leader has on its way may land or not: takes a world in which it does. */
+const char *half_continued_run(uint32_t stores)
+{
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        bool landed = false;
+        const char *violated = half_continued(stores, seed, &landed);
+        if (landed || violated)
+            return violated;
+    }
+    return "setup";
+}
+
 /* ---- 13: known to be decided, and forgotten by who knew ---- */
 
 /* m stands on a quorum. Only its leader knows that it is decided, and one other, by snapshot. The leader is

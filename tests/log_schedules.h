@@ -28,6 +28,7 @@ const char *prefixes_recovered(uint32_t left_out, int crash_after);
 const char *old_entry_decided_late(void);
 const char *message_decided_twice(void);
 const char *run_begins_beyond_commit(void);
+const char *half_continued_run(uint32_t stores);
 const char *decided_and_forgotten(void);
 const char *left_behind(uint32_t n);
 const char *hung_minority(uint32_t n, uint32_t hung, uint64_t pause_ns, bool owner_answers);

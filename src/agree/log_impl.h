@@ -39,9 +39,10 @@ struct peer {
     struct mem_flow open; /* rows, snapshots: no permission needed */
     uint64_t open_retry_ns;
 
-    /* Its log lanes, by writer, as read after the raise. */
+    /* Its log lanes, by writer, as read after the raise: RUN, all words, RUN again. */
     struct mem_op lane_op[LOG_REPLICAS_MAX];
-    uint64_t run[LOG_REPLICAS_MAX];
+    uint64_t run[LOG_REPLICAS_MAX]; /* in the end: the run that all of head is of; 0: none */
+    uint64_t run_after[LOG_REPLICAS_MAX];
     uint64_t head[LOG_REPLICAS_MAX][LOG_WORDS];
 
     uint64_t start; /* where our run there begins */

@@ -63,12 +63,11 @@ static void peer_down(struct log *l, struct peer *p)
                       : l->now_ns + l->opt.heartbeat_ns;
 }
 
-static void read_runs(struct log *l, uint32_t rank)
+static void read_runs(struct log *l, uint32_t rank, uint64_t *into)
 {
     struct peer *p = &l->peer[rank];
     for (uint32_t w = 0; w < l->n; w++)
-        mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], LOG_RUN, 1, &p->run[w]);
-    p->phase = PEER_RUNS;
+        mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], LOG_RUN, 1, &into[w]);
 }
 
 static void read_heads(struct log *l, uint32_t rank)
@@ -77,6 +76,16 @@ static void read_heads(struct log *l, uint32_t rank)
     for (uint32_t w = 0; w < l->n; w++)
         mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], 0, LOG_WORDS, p->head[w]);
     p->phase = PEER_HEADS;
+}
+
+/* The words of a head are read in any order. They are of one run only if that stood in RUN before the first of them was
+ * read, and still does after the last. */
+static void drop_changed_runs(const struct log *l, struct peer *p)
+{
+    for (uint32_t w = 0; w < l->n; w++)
+        if (p->run[w] != p->head[w][LOG_RUN] ||
+            (p->run[w] != p->run_after[w] && !PLANTED(run_read_once)))
+            p->run[w] = 0;
 }
 
 static int peer_raised(struct log *l, uint32_t rank)
@@ -88,8 +97,10 @@ static int peer_raised(struct log *l, uint32_t rank)
     case MEM_DONE:
         if (PLANTED(read_ungranted))
             p->phase = PEER_HEADS;
-        else
-            read_runs(l, rank);
+        else {
+            read_runs(l, rank, p->run);
+            p->phase = PEER_RUNS;
+        }
         return 1;
     case MEM_DENIED:
         if (p->op.value == MEM_CLOSED) {
@@ -180,13 +191,15 @@ int peer_step(struct log *l, uint32_t rank)
                 p->run[w] = p->head[w][LOG_RUN];
         if (PLANTED(own_not_fenced) && rank == l->me)
             return raise_own_last(l);
+        read_runs(l, rank, p->run_after);
         mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
         p->phase = PEER_VERIFY;
         return 1;
     case PEER_VERIFY:
-        if (p->op.status == MEM_PENDING)
+        if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
             return 0;
-        if (p->op.status == MEM_DONE && p->op.value == l->ballot) {
+        if (p->op.status == MEM_DONE && p->op.value == l->ballot && !lane_ops_lost(l, p)) {
+            drop_changed_runs(l, p);
             p->phase = PEER_READY;
             p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
         } else {
@@ -283,7 +296,23 @@ static void rec_read(struct log *l, uint32_t q, uint32_t w, uint64_t from, uint6
     mem_read_ring(l->mem, &r->op, l->lane[q][w], from, into, (uint32_t)(end - from));
 }
 
-/* The highest commit claim of the quorum, and the ballot of a run that makes it. */
+/* The run of the lane, if it is known to be what decided everything below `claim`, or to agree with it; else 0.
+ *
+ * A leader tells of a commit that it has found itself, and everything in a run of its ballot agrees with that. But START, and the
+ * COMMIT that a renewal sets to the same, only say how far the owner had applied. It may have done so from the lane of a
+ * later leader, which the writer of this one does not know of; and a leader that died while it continued the run has left
+ * a new START in the run before. */
+static uint64_t rec_voucher(const struct peer *p, uint32_t w, uint64_t claim)
+{
+    const uint64_t *head = p->head[w];
+    if (PLANTED(start_vouches))
+        return p->run[w];
+    return head[LOG_COMMIT] == claim && (claim > head[LOG_START] || PLANTED(renewal_vouches))
+               ? p->run[w]
+               : 0;
+}
+
+/* The highest commit claim of the quorum, and the lowest ballot of a run that vouches for it. */
 static void rec_find_commit(struct log *l)
 {
     struct recovery *r = &l->rec;
@@ -294,9 +323,9 @@ static void rec_find_commit(struct log *l)
             continue;
         for (uint32_t w = 0; w < l->n; w++) {
             const uint64_t *head = l->peer[q].head[w];
-            uint64_t run = head[LOG_RUN] == l->peer[q].run[w] ? head[LOG_RUN] : 0;
             /* A run begins at what its owner had applied, and was told of the commit later. */
             uint64_t claim = max_u64(head[LOG_COMMIT], head[LOG_START]);
+            uint64_t run = rec_voucher(&l->peer[q], w, claim);
             if (claim > r->commit) {
                 r->commit = claim;
                 r->commit_run = UINT64_MAX;
@@ -339,8 +368,8 @@ static void rec_keep(struct log *l)
     for (uint32_t i = 0; i < l->n; i++) {
         uint32_t q = (l->me + i) % l->n; /* our own first */
         const uint64_t *head = l->peer[q].head[l->follow];
-        if (!(l->rec.quorum >> q & 1) || head[LOG_RUN] != l->follow_ballot ||
-            l->peer[q].run[l->follow] != l->follow_ballot || head[LOG_GUARD] < l->applied)
+        if (!(l->rec.quorum >> q & 1) || l->peer[q].run[l->follow] != l->follow_ballot ||
+            head[LOG_GUARD] < l->applied)
             continue;
         uint64_t from = recover_keep_from(l, head[LOG_START], head[LOG_GUARD]);
         if (from < best) {
@@ -363,13 +392,13 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
             continue;
         for (uint32_t w = 0; w < l->n; w++) {
             const uint64_t *head = l->peer[q].head[w];
-            if (head[LOG_RUN] == 0 || head[LOG_RUN] != l->peer[q].run[w] || head[LOG_START] > pos)
+            uint64_t run = l->peer[q].run[w];
+            if (run == 0 || head[LOG_START] > pos)
                 continue;
             /* A run of at least the ballot that made the claim agrees with it; an older one only up
              * to its own claim. */
-            uint64_t sure = head[LOG_RUN] >= r->commit_run
-                                ? head[LOG_GUARD]
-                                : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
+            uint64_t sure =
+                run >= r->commit_run ? head[LOG_GUARD] : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
             sure = min_u64(sure, r->commit);
             if (sure > best) {
                 best = sure;
@@ -388,8 +417,7 @@ static bool rec_covers(const struct log *l, uint32_t q, uint64_t pos)
     for (uint32_t w = 0; w < l->n; w++) {
         const uint64_t *head = l->peer[q].head[w];
         bool blank = head[LOG_RUN] == 0 && head[LOG_START] == 0 && head[LOG_GUARD] == 0;
-        bool stable = head[LOG_RUN] != 0 && head[LOG_RUN] == l->peer[q].run[w];
-        if (!blank && (!stable || head[LOG_START] > pos ||
+        if (!blank && (l->peer[q].run[w] == 0 || head[LOG_START] > pos ||
                        head[LOG_GUARD] + l->put_max > pos + l->opt.log_bytes))
             return false;
     }

@@ -39,6 +39,10 @@
     X(busy_unheard, "S4", log, "a leader that said it would be busy is deposed for it")            \
     X(resume_behind, "S5", log, "after a loss a transfer goes on behind what it sent")             \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
+    X(start_vouches, "P3", log, "where a run begins tells which run decided what is before")       \
+    X(renewal_vouches, "P4", log,                                                                  \
+      "a renewed run vouches for what its owner applied from another leader")                      \
+    X(run_read_once, "P5", log, "the run of a lane is not read again after its other words")       \
     X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \
     X(tries_once, "O2", log, "a replica that is not connected is not tried again")                 \
     X(compare_early, "O3", log,                                                                    \

@@ -170,6 +170,13 @@ static void log__finds_P2_retract_decided(void **state)
     FINDS(retract_decided, decided_copy_rewritten(), DIFFERS);
 }
 
+static void log__finds_P3_start_vouches(void **state)
+{
+    (void)state;
+    FINDS(start_vouches, half_continued_run(1), DIFFERS);
+    FINDS(start_vouches, half_continued_run(2), DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +204,7 @@ int main(void)
         cmocka_unit_test(log__finds_S1_backlog_gap),
         cmocka_unit_test(log__finds_S2_load_late),
         cmocka_unit_test(log__finds_P2_retract_decided),
+        cmocka_unit_test(log__finds_P3_start_vouches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,13 @@ static void log__what_is_decided_and_forgotten_comes_back(void **state)
     HOLDS(decided_and_forgotten());
 }
 
+static void log__half_continued_run_vouches_for_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t stores = 1; stores <= 5; stores++)
+        HOLDS(half_continued_run(stores));
+}
+
 static void log__where_a_run_begins_is_decided(void **state)
 {
     (void)state;
@@ -313,6 +320,7 @@ int main(void)
         cmocka_unit_test(log__old_entry_decided_late_stays),
         cmocka_unit_test(log__message_decided_twice_counts_once),
         cmocka_unit_test(log__where_a_run_begins_is_decided),
+        cmocka_unit_test(log__half_continued_run_vouches_for_nothing),
         cmocka_unit_test(log__what_is_decided_and_forgotten_comes_back),
         cmocka_unit_test(log__left_behind_comes_back_by_snapshot),
         cmocka_unit_test(log__large_state_is_taken_while_the_log_goes_on),
