@@ -29,7 +29,9 @@ static const struct protocol {
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
 static const char *const memory_names[] = {"drawn", "shm", "ofi", NULL}; /* as enum run_memory */
 
-enum { BUGS_ON_MAX = 8 };
+static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum run_aim */
+
+enum { BUGS_ON_MAX = 1 };
 
 struct sim_args {
     const struct protocol *protocol;
@@ -37,16 +39,26 @@ struct sim_args {
     bool one, keep_going, quiet;
     uint32_t replicas, jobs;
     enum run_memory memory;
+    enum run_aim aim;
     const char *bug;
 };
 
 /* Totals of one worker, as it reports them. */
 struct tally {
     uint64_t seeds, events, faults, terms, messages, snapshots, over_ofi;
+    struct aim_figures aimed;
     uint64_t failures;
     uint64_t failed_seed; /* the first */
     struct run_result failed;
 };
+
+static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
+{
+    for (int i = 0; i < AIM_STEPS; i++)
+        sum->strikes[i] += f->strikes[i];
+    for (int i = 0; i < AIM_CALLS_MAX; i++)
+        sum->at[i] += f->at[i];
+}
 
 static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r)
 {
@@ -57,6 +69,7 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->messages += r->messages;
     t->snapshots += r->snapshots;
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
+    add_figures(&t->aimed, &r->aimed);
     if (r->property != NULL && t->failures++ == 0) {
         t->failed_seed = seed;
         t->failed = *r;
@@ -74,6 +87,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
         printf(" --replicas %u", a->replicas);
     if (a->memory != RUN_MEMORY_DRAWN)
         printf(" --memory %s", memory_names[a->memory]);
+    if (a->aim != RUN_AIM_DRAWN)
+        printf(" --aim %s", aim_names[a->aim]);
     if (a->bug)
         printf(" --bug %s", a->bug);
     printf("\n");
@@ -84,6 +99,7 @@ static int run_one(const struct sim_args *a)
     struct run_options o = {.seed = a->seed,
                             .replicas = a->replicas,
                             .memory = a->memory,
+                            .aim = a->aim,
                             .trace = a->quiet ? NULL : stdout};
     struct run_result r;
     a->protocol->run(&o, &r);
@@ -107,7 +123,8 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
     struct tally t = {0};
     uint64_t reported = clock_now_ns();
     for (uint64_t i = index; i < a->seeds; i += a->jobs) {
-        struct run_options o = {.seed = a->first + i, .replicas = a->replicas, .memory = a->memory};
+        struct run_options o = {
+            .seed = a->first + i, .replicas = a->replicas, .memory = a->memory, .aim = a->aim};
         struct run_result r;
         a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
@@ -145,12 +162,24 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->messages += t->messages;
     sum->snapshots += t->snapshots;
     sum->over_ofi += t->over_ofi;
+    add_figures(&sum->aimed, &t->aimed);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
         sum->failed_seed = t->failed_seed;
         sum->failed = t->failed;
     }
     sum->failures += t->failures;
+}
+
+static void print_aimed(const struct aim_figures *f)
+{
+    printf("aimed at");
+    for (int i = 0; i < AIM_STEPS; i++)
+        printf("%s %s %llu", i ? "," : "", aim_step_name(i), (unsigned long long)f->strikes[i]);
+    printf("; after 1, 2, ... operations:");
+    for (int i = 0; i < AIM_CALLS_MAX; i++)
+        printf(" %llu", (unsigned long long)f->at[i]);
+    printf("\n");
 }
 
 static int run_many(const struct sim_args *a)
@@ -205,6 +234,8 @@ static int run_many(const struct sim_args *a)
         (unsigned long long)sum.terms, (unsigned long long)sum.faults,
         (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
         (unsigned long long)sum.failures);
+    if (a->aim != RUN_AIM_OFF)
+        print_aimed(&sum.aimed);
     if (sum.failures > 0)
         print_failure(a, sum.failed_seed, &sum.failed);
     if (died)
@@ -259,7 +290,7 @@ static int plant(const char *name)
 int cmd_sim(int argc, char **argv)
 {
     struct sim_args a = {.seeds = 1000, .first = 1};
-    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN;
+    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = RUN_AIM_DRAWN;
     const char *names[BUGS_ON_MAX];
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
@@ -279,6 +310,10 @@ int cmd_sim(int argc, char **argv)
          "process; "
          "drawn: from the seed, half of each (default drawn)",
          .choice = &memory, .choices = memory_names, .needs = "the kinds of memory are"},
+        {"--aim", "WHEN",
+         "on: besides the faults that are drawn over time, some are aimed at the middle of steps; "
+         "off: none are; drawn: from the seed, half of each (default drawn)",
+         .choice = &aim, .choices = aim_names, .needs = "that is"},
         {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
          .max = 1024},
         {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},
@@ -301,6 +336,7 @@ int cmd_sim(int argc, char **argv)
         return code;
     a.protocol = &protocols[protocol];
     a.memory = (enum run_memory)memory;
+    a.aim = (enum run_aim)aim;
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];
         code = plant(a.bug);

@@ -310,6 +310,13 @@ void sim_on_landing(struct sim *w, void (*fn)(void *ctx, const struct sim_landin
     w->on_landing_ctx = ctx;
 }
 
+void sim_on_call(struct sim *w, void (*fn)(void *ctx, uint32_t node, const struct sim_call *),
+                 void *ctx)
+{
+    w->on_call = fn;
+    w->on_call_ctx = ctx;
+}
+
 struct rng *sim_rng(struct sim *w)
 {
     return &w->rng;

@@ -172,6 +172,25 @@ void sim_on_put(struct sim *,
                            uint32_t bytes),
                 void *ctx);
 
+/* Called after a node has issued something, if set. The harness may stop the node there, by not returning before other
+ * events have run. */
+enum sim_call_kind {
+    SIM_CALL_PUT,
+    SIM_CALL_SET,
+    SIM_CALL_MARK,
+    SIM_CALL_RAISE,
+    SIM_CALL_READ, /* or peek */
+    SIM_CALL_GRANT,
+};
+struct sim_call {
+    enum sim_call_kind kind;
+    const struct mem_lane_spec *lane; /* put, set; else NULL */
+    uint32_t word, count;             /* set */
+    const uint64_t *values;
+};
+void sim_on_call(struct sim *, void (*fn)(void *ctx, uint32_t node, const struct sim_call *),
+                 void *ctx);
+
 /* The harness's own random stream (separate from the one that draws delays). */
 struct rng *sim_rng(struct sim *);
 

@@ -314,6 +314,14 @@ static struct sim_region *own_region(struct mem *m, uint32_t region)
     return r;
 }
 
+static void called(struct mem *m, struct sim_call call)
+{
+    struct sim *w = node_of(m)->world;
+
+    if (w->on_call)
+        w->on_call(w->on_call_ctx, m->self, &call);
+}
+
 static void op_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 {
     struct sim_region *r = own_region(m, region);
@@ -321,6 +329,7 @@ static void op_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
     CHECK(r->promised == MEM_CLOSED && ballot != MEM_CLOSED);
     sim_promise(node_of(m)->world, r, ballot);
     sim_mix(node_of(m)->world, (uint64_t)region << 32 ^ m->self << 8 ^ ballot);
+    called(m, (struct sim_call){.kind = SIM_CALL_GRANT});
 }
 
 static uint64_t op_promised(struct mem *m, uint32_t region)
@@ -438,6 +447,7 @@ static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
                                   .words = bytes / 8}) &&
         w->on_put)
         w->on_put(w->on_put_ctx, &lane->spec, pos, data, bytes);
+    called(m, (struct sim_call){.kind = SIM_CALL_PUT, .lane = &lane->spec});
 }
 
 static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint32_t word,
@@ -453,6 +463,11 @@ static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
                               .at = word,
                               .data = values,
                               .words = count});
+    called(m, (struct sim_call){.kind = SIM_CALL_SET,
+                                .lane = &lane->spec,
+                                .word = word,
+                                .count = count,
+                                .values = values});
 }
 
 static void op_mark(struct mem *m, struct mem_flow *f, uint64_t tag)
@@ -462,6 +477,7 @@ static void op_mark(struct mem *m, struct mem_flow *f, uint64_t tag)
     CHECK(tag >= f->marked);
     f->marked = tag;
     sim_flow_mark(node_of(m)->world, flow_of(m, f), tag);
+    called(m, (struct sim_call){.kind = SIM_CALL_MARK});
 }
 
 static void op_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
@@ -475,6 +491,7 @@ static void op_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t 
                                     .asker = m->self,
                                     .region = sim_region_get(w, owner, region),
                                     .ballot = ballot});
+    called(m, (struct sim_call){.kind = SIM_CALL_RAISE});
 }
 
 static void op_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region)
@@ -485,6 +502,7 @@ static void op_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t r
                                     .user = op,
                                     .asker = m->self,
                                     .region = sim_region_get(w, owner, region)});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
 }
 
 static void op_read_ctl(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint32_t word,
@@ -501,6 +519,7 @@ static void op_read_ctl(struct mem *m, struct mem_op *op, struct mem_lane *lane,
                                                     .at = word,
                                                     .out = out,
                                                     .words = count});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
 }
 
 static void op_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint64_t pos,
@@ -518,6 +537,7 @@ static void op_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *lane
                                                     .at = pos & (ring - 1),
                                                     .out = out,
                                                     .words = bytes / 8});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
 }
 
 static int op_poll(struct mem *m)

@@ -67,18 +67,41 @@ void chaos_forget(struct chaos *c, uint32_t host)
     c->paused_until[host] = 0;
 }
 
-static void fault_crash(struct chaos *c, uint32_t host)
+bool chaos_may_crash(const struct chaos *c, uint32_t host, bool keep_memory)
 {
-    if (!c->calls->is_up(c->ctx, host) || c->paused_until[host] == CHAOS_STOPPED ||
-        !c->calls->may_crash(c->ctx, host))
-        return;
-    bool keep = rng_below(c->rng, 2) && !c->links;
+    return c->calls->is_up(c->ctx, host) && c->paused_until[host] != CHAOS_STOPPED &&
+           c->calls->may_crash(c->ctx, host, keep_memory);
+}
+
+static void crash(struct chaos *c, uint32_t host, bool keep)
+{
     chaos_trace(c, "%s crashes, memory %s", name(c, host), keep ? "kept" : "lost");
     chaos_forget(c, host);
     c->calls->crash(c->ctx, host, keep);
     c->faults++;
-    uint64_t down = rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600);
-    sim_at(c->sim, sim_now(c->sim) + down, restart_event, c, c->life[host] << 8 | host);
+}
+
+static void plan_restart(struct chaos *c, uint32_t host, uint64_t down_ns)
+{
+    sim_at(c->sim, sim_now(c->sim) + down_ns, restart_event, c, c->life[host] << 8 | host);
+}
+
+void chaos_crash(struct chaos *c, uint32_t host, bool keep_memory, uint64_t down_ns)
+{
+    if (!chaos_may_crash(c, host, keep_memory))
+        return;
+    crash(c, host, keep_memory);
+    plan_restart(c, host, down_ns);
+}
+
+static void fault_crash(struct chaos *c, uint32_t host)
+{
+    bool may_lose = chaos_may_crash(c, host, false);
+    if (!may_lose && !chaos_may_crash(c, host, true))
+        return;
+    bool keep = (rng_below(c->rng, 2) && !c->links) || !may_lose;
+    crash(c, host, keep);
+    plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600));
 }
 
 /* ---- cuts ---- */
@@ -122,9 +145,8 @@ static void fault_cut(struct chaos *c)
 }
 
 /* A leader whose writes reach nobody but itself, or one. */
-static void fault_isolate(struct chaos *c, uint32_t host)
+void chaos_isolate(struct chaos *c, uint32_t host, uint64_t length)
 {
-    uint64_t length = units(c, 20, 250);
     uint32_t spared = (uint32_t)rng_below(c->rng, 2 * c->hosts);
     chaos_trace(c, "%s reaches nobody%s for %llu us", name(c, host),
                 spared < c->hosts ? " but one" : "", (unsigned long long)(length / 1000));
@@ -132,6 +154,11 @@ static void fault_isolate(struct chaos *c, uint32_t host)
         if (q != host && q != spared)
             cut(c, host, q, length);
     c->faults++;
+}
+
+static void fault_isolate(struct chaos *c, uint32_t host)
+{
+    chaos_isolate(c, host, units(c, 20, 250));
 }
 
 /* A connection breaks in the middle of whatever is under way on it, or all of a host's do. */
@@ -198,6 +225,18 @@ static void truth_event(void *ctx, uint64_t arg)
     struct chaos *c = ctx;
     if (!c->calm)
         sim_oracle_lie(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, SIM_TRUTH);
+}
+
+void chaos_rumour(struct chaos *c, uint32_t about, uint64_t length)
+{
+    chaos_trace(c, "all are told that %s is dead", name(c, about));
+    for (uint32_t asker = 0; asker < c->hosts; asker++) {
+        if (asker == about)
+            continue;
+        sim_oracle_lie(c->sim, asker, about, SIM_SAYS_DEAD);
+        sim_at(c->sim, sim_now(c->sim) + length, truth_event, c, (uint64_t)asker << 32 | about);
+    }
+    c->faults++;
 }
 
 static void fault_lie(struct chaos *c)

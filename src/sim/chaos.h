@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 struct chaos_calls {
-    /* May the host crash now without more being lost than the groups are built to lose? */
-    bool (*may_crash)(void *ctx, uint32_t host);
+    /* May the host crash now, with or without its memory, and no more is lost than the groups are built to lose? */
+    bool (*may_crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*start)(void *ctx, uint32_t host);
     bool (*is_up)(void *ctx, uint32_t host);
@@ -62,6 +62,13 @@ void chaos_ambush(struct chaos *, uint32_t host);
 /* No more faults; everyone comes back but for some of the hosts that `spare` says can be done
  * without. NULL: all come back. */
 void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
+
+/* Faults that somebody else has chosen the moment for. A crash is for so long, if it may be now. */
+bool chaos_may_crash(const struct chaos *, uint32_t host, bool keep_memory);
+void chaos_crash(struct chaos *, uint32_t host, bool keep_memory, uint64_t down_ns);
+void chaos_isolate(struct chaos *, uint32_t host, uint64_t length_ns);
+/* All other hosts are told that it is dead. */
+void chaos_rumour(struct chaos *, uint32_t about, uint64_t length_ns);
 
 /* Stops a node for as long as it is not continued; chaos leaves it alone meanwhile. */
 void chaos_stop(struct chaos *, uint32_t node);

@@ -46,7 +46,7 @@ void fleet_wake(struct fleet_node *n)
 {
     const struct fleet *f = n->fleet;
     bool soon = n->due_ns <= sim_now(f->sim) + CLIENT_SLOWER * f->step_ns_max;
-    if (n->mem != NULL && !soon)
+    if (n->mem != NULL && !soon && !n->stopped)
         plan_soon(n);
 }
 
@@ -134,6 +134,7 @@ static void end_life(struct fleet_node *n)
     n->mem = NULL;
     n->step++;
     n->due_ns = UINT64_MAX;
+    n->stopped = false;
 }
 
 void fleet_crash(struct fleet_node *n, bool keep_memory)
@@ -241,29 +242,100 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     return work;
 }
 
+static void round_in_fiber(void *ctx)
+{
+    struct fleet_node *n = ctx;
+    n->work = round_of(n, n->round_ns, &n->next_ns);
+}
+
+static void continue_event(void *ctx, uint64_t step);
+
+/* A round has ended, or was stopped in the middle. */
+static void after_round(struct fleet_node *n, bool done)
+{
+    struct fleet *f = n->fleet;
+    f->stepping = NULL;
+    if (done) {
+        self_check(n);
+        if (n->due_ns == UINT64_MAX)
+            plan_next(n, n->work, n->next_ns);
+        return;
+    }
+    n->stopped = true;
+    n->step++; /* nothing steps it meanwhile */
+    n->due_ns = UINT64_MAX;
+    enum aim_verdict verdict = f->aim.verdict;
+    f->aim.verdict = AIM_NONE;
+    if (verdict == AIM_KILL) {
+        chaos_crash(&f->chaos, n->node, f->aim.keep_memory,
+                    rng_range(&f->aim.rng, 1, 100) * f->unit_ns);
+    } else {
+        sim_node_pause(f->sim, n->node, true);
+        f->chaos.faults++;
+        sim_at(f->sim, sim_now(f->sim) + f->aim.stop_ns, continue_event, n, n->step);
+    }
+}
+
+static void continue_event(void *ctx, uint64_t step)
+{
+    struct fleet_node *n = ctx;
+    if (n->step != step || !n->stopped)
+        return;
+    n->stopped = false;
+    sim_node_pause(n->fleet->sim, n->node, false);
+    n->fleet->stepping = n;
+    after_round(n, fiber_continue(&n->fiber));
+}
+
+void fleet_calm(struct fleet *f)
+{
+    for (uint32_t h = 0; h < f->hosts; h++)
+        if (f->node[h].stopped)
+            sim_at(f->sim, sim_now(f->sim), continue_event, &f->node[h], f->node[h].step);
+}
+
+/* The host that is stepped has made a memory operation, perhaps the one that it was waited for. */
+static void called(void *ctx, uint32_t node, const struct sim_call *call)
+{
+    struct fleet *f = ctx;
+    struct fleet_node *n = &f->node[node];
+    if (f->stepping == n && !is_client(n) && aim_called(&f->aim, node, call))
+        fiber_stop(&n->fiber);
+}
+
+static void begin_round(struct fleet_node *n, uint64_t now)
+{
+    n->round_ns = now;
+    n->next_ns = UINT64_MAX;
+    bool done = true;
+    if (n->fleet->aim.on)
+        done = fiber_start(&n->fiber, round_in_fiber, n);
+    else
+        round_in_fiber(n);
+    after_round(n, done);
+}
+
 static void step_event(void *ctx, uint64_t step)
 {
     struct fleet_node *n = ctx;
     struct fleet *f = n->fleet;
     if (n->step != step)
         return;
-    uint64_t now = sim_now(f->sim), next_ns = UINT64_MAX;
-    int work = 0;
+    uint64_t now = sim_now(f->sim);
     n->due_ns = UINT64_MAX;
     if (chaos_not_before(&f->chaos, n->node, now) > now) {
         plan_soon(n);
         return;
     }
     f->stepping = n;
-    if (is_client(n))
-        next_ns = f->calls->client_step(n, now);
-    else
-        work = round_of(n, now, &next_ns);
+    if (!is_client(n)) {
+        begin_round(n, now);
+        return;
+    }
+    uint64_t next_ns = f->calls->client_step(n, now);
     f->stepping = NULL;
-    if (!is_client(n))
-        self_check(n);
     if (n->due_ns == UINT64_MAX)
-        plan_next(n, work, next_ns);
+        plan_next(n, 0, next_ns);
 }
 
 /* ---- looking ---- */
@@ -359,10 +431,40 @@ static bool all_attached(const struct fleet *f, uint16_t group)
     return s.live == f->group[group].replicas;
 }
 
-static bool may_crash(void *ctx, uint32_t host)
+static uint64_t applied_by(const struct fleet_member *m)
+{
+    struct log_stats s;
+    log_stats(m->unit.log, &s);
+    return s.applied;
+}
+
+/* Is there another replica of the group that has as much state? */
+static bool another_fit(const struct fleet *f, const struct fleet_member *m)
+{
+    for (uint32_t q = 0; q < f->group[m->group].replicas; q++) {
+        const struct fleet_member *o = fleet_member(f, f->group[m->group].nodes[q], m->group);
+        if (o != m && !fleet_unfit(o) && applied_by(o) >= applied_by(m))
+            return true;
+    }
+    return false;
+}
+
+/* Where memory outlives its process, any number of processes may be dead at once as long as one of each group has all of
+ * its state: the memory of the dead still promises and is written to. */
+static bool may_kill(const struct fleet *f, const struct fleet_node *n)
+{
+    for (uint32_t i = 0; i < n->members; i++)
+        if (!fleet_unfit(&n->member[i]) && !another_fit(f, &n->member[i]))
+            return false;
+    return true;
+}
+
+static bool may_crash(void *ctx, uint32_t host, bool keep_memory)
 {
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
+    if (keep_memory && f->aim.on && !f->chaos.links)
+        return may_kill(f, n);
     for (uint32_t i = 0; f->returns && i < n->members; i++)
         if (!all_attached(f, n->member[i].group))
             return false;
@@ -487,6 +589,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
     };
     if (f->sleepy)
         sim_on_touch(f->sim, touched, f);
+    sim_on_call(f->sim, called, f);
     return 0;
 }
 
@@ -500,8 +603,10 @@ void fleet_close(struct fleet *f)
 void fleet_free(struct fleet *f)
 {
     fleet_close(f);
-    for (uint32_t h = 0; f->node && h < f->hosts; h++)
+    for (uint32_t h = 0; f->node && h < f->hosts; h++) {
         free(f->node[h].member);
+        fiber_free(&f->node[h].fiber);
+    }
     free(f->node);
     free(f->leads);
     free(f->leads_ns);

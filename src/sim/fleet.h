@@ -13,7 +13,9 @@
 #include "host/host.h"
 #include "mcast/mcast.h"
 #include "mem/sim.h"
+#include "sim/aim.h"
 #include "sim/chaos.h"
+#include "sim/fiber.h"
 
 enum { FLEET_NAME_BYTES = 80 };
 
@@ -41,6 +43,11 @@ struct fleet_node {
     uint64_t due_ns; /* when it is stepped next; UINT64_MAX: not before something happens */
     uint64_t step;   /* number of that step: events of another one are void */
     struct log_budget budget; /* for its replicas */
+    /* With aimed faults its rounds may be stopped in the middle. */
+    struct fiber fiber;
+    bool stopped; /* it is */
+    uint64_t round_ns, next_ns;
+    int work;
 };
 
 struct fleet_calls {
@@ -90,6 +97,7 @@ struct fleet {
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */
     struct chaos chaos;
+    struct aim aim;
     struct fleet_node *stepping; /* whose step this is; NULL: nobody's */
     uint64_t *leads_ns;          /* by group: since when `leads` does */
     uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
@@ -108,6 +116,9 @@ int fleet_start(struct fleet_node *, struct err *);
 
 /* Ends it, as sim_node_crash does. */
 void fleet_crash(struct fleet_node *, bool keep_memory);
+
+/* The faults have stopped: whoever stands in the middle of a round goes on. */
+void fleet_calm(struct fleet *);
 
 /* Steps the node soon. */
 void fleet_wake(struct fleet_node *);

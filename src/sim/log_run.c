@@ -473,7 +473,8 @@ void run_log(const struct run_options *opt, struct run_result *result)
         .late = hang_is_late,
     };
     run_fleet(&r->fleet, result,
-              &(struct run_calls){.safety_end_ns = r->safety_end_ns,
+              &(struct run_calls){.opt = opt,
+                                  .safety_end_ns = r->safety_end_ns,
                                   .liveness_ns = LIVENESS_MS * UINT64_C(1000000),
                                   .calm = calm,
                                   .all_delivered = all_delivered,

@@ -127,6 +127,7 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
     while (r->property == NULL && sim_now(f->sim) < c->safety_end_ns && sim_step(f->sim))
         ;
     chaos_end(&f->chaos, fleet_spare);
+    fleet_calm(f);
     if (c->calm)
         c->calm(c->ctx);
     liveness(f, r, c);
@@ -139,12 +140,15 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
 void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
 {
     chaos_draw(&f->chaos);
+    if (c->opt->aim != RUN_AIM_OFF)
+        aim_draw(&f->aim, c->opt->seed, c->opt->aim == RUN_AIM_ON, &f->chaos);
     chaos_begin(&f->chaos);
     phases(f, r, c);
     r->time_ns = sim_now(f->sim);
     r->hash = sim_hash(f->sim);
     r->events = sim_events(f->sim);
     r->faults = f->chaos.faults;
+    r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
     r->memory = f->chaos.links ? RUN_MEMORY_OFI : RUN_MEMORY_SHM;
     fleet_close(f);

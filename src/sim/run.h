@@ -19,10 +19,14 @@ enum run_memory {
     RUN_MEMORY_OFI,   /* over connections that break, and gone with its process */
 };
 
+/* Are faults aimed at the middle of steps (sim/aim.h)? */
+enum run_aim { RUN_AIM_DRAWN, RUN_AIM_ON, RUN_AIM_OFF };
+
 struct run_options {
     uint64_t seed;
     uint32_t replicas; /* 0: drawn from the seed */
     enum run_memory memory;
+    enum run_aim aim;
     FILE *trace; /* readable trace of what happens; NULL: none */
 };
 
@@ -41,6 +45,7 @@ struct run_result {
     uint64_t snapshots;
     uint32_t replicas;
     enum run_memory memory;
+    struct aim_figures aimed;
 };
 
 /* What the runs have in common. */
@@ -75,6 +80,7 @@ struct hang_calls;
 
 /* What a run says of itself. */
 struct run_calls {
+    const struct run_options *opt;
     uint64_t safety_end_ns;
     uint64_t liveness_ns;    /* within this all must be delivered once the faults have stopped */
     void (*calm)(void *ctx); /* the faults have stopped; may be NULL */

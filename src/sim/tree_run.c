@@ -493,7 +493,8 @@ static void run_mcast(const struct run_options *opt, enum mcast_protocol protoco
     sim_on_landing(r->fleet.sim, landing, r);
     start_all(r);
     run_fleet(&r->fleet, result,
-              &(struct run_calls){.safety_end_ns = r->safety_end_ns,
+              &(struct run_calls){.opt = opt,
+                                  .safety_end_ns = r->safety_end_ns,
                                   .liveness_ns = LIVENESS_MS * UINT64_C(1000000),
                                   .all_delivered = all_delivered,
                                   .stuck = stuck,

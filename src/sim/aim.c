@@ -1,0 +1,143 @@
+#include "sim/aim.h"
+
+#include "agree/lanes.h"
+#include "base/hash.h"
+#include "sim/chaos.h"
+
+enum {
+    AIM_STREAM = 11,      /* of the seed */
+    AIM_RECOVER_MAX = 40, /* memory operations of a candidacy, about */
+    AIM_STOP_UNITS = 200,
+};
+
+static const char *const step_names[AIM_STEPS] = {
+    [AIM_RECOVER] = "recover", [AIM_CONTINUE] = "continue", [AIM_RENEW] = "renew",
+    [AIM_WRITE] = "write",     [AIM_COMMIT] = "commit",     [AIM_OFFER] = "offer",
+    [AIM_SEND] = "send",       [AIM_TAKE] = "take",         [AIM_JOIN] = "join",
+};
+
+/* How often of a thousand times a step of the kind is made a target: what is frequent is taken rarely. */
+static const uint32_t per_thousand[AIM_STEPS] = {
+    [AIM_RECOVER] = 150, [AIM_CONTINUE] = 700, [AIM_RENEW] = 300,
+    [AIM_WRITE] = 2,     [AIM_COMMIT] = 2,     [AIM_OFFER] = 300,
+    [AIM_SEND] = 20,     [AIM_TAKE] = 100,     [AIM_JOIN] = 500,
+};
+
+const char *aim_step_name(enum aim_step s)
+{
+    return step_names[s];
+}
+
+void aim_draw(struct aim *a, uint64_t seed, bool always, struct chaos *c)
+{
+    *a = (struct aim){.chaos = c};
+    rng_init(&a->rng, hash_mix(seed, AIM_STREAM));
+    a->on = rng_below(&a->rng, 2) || always;
+}
+
+static enum aim_step step_of_log(const struct sim_call *c)
+{
+    if (c->kind == SIM_CALL_PUT)
+        return AIM_WRITE;
+    if (c->kind != SIM_CALL_SET)
+        return AIM_STEPS;
+    if (c->word == LOG_RUN && c->values[0] == 0)
+        return AIM_RENEW;
+    if (c->word == LOG_START && c->count == 1)
+        return AIM_CONTINUE;
+    return c->word == LOG_COMMIT ? AIM_COMMIT : AIM_STEPS;
+}
+
+static enum aim_step step_of_snap(const struct sim_call *c)
+{
+    if (c->kind == SIM_CALL_PUT)
+        return AIM_SEND;
+    return c->kind == SIM_CALL_SET && c->word == SNAP_GUARD && c->values[0] == 0 ? AIM_OFFER
+                                                                                 : AIM_STEPS;
+}
+
+/* The step that begins with this operation; AIM_STEPS: none. */
+static enum aim_step step_begun(const struct sim_call *c)
+{
+    if (c->kind == SIM_CALL_RAISE)
+        return AIM_RECOVER;
+    if (c->kind == SIM_CALL_GRANT)
+        return AIM_JOIN;
+    if (c->lane == NULL)
+        return AIM_STEPS;
+    switch (c->lane->kind & 0xff) {
+    case LANE_LOG:
+        return step_of_log(c);
+    case LANE_SNAP:
+        return step_of_snap(c);
+    case LANE_ROW:
+        return c->kind == SIM_CALL_SET && c->word == 0 && c->count == ROW_WORDS &&
+                       c->values[ROW_SNAP_ID] != 0 && c->values[ROW_FLAGS] != 0
+                   ? AIM_TAKE
+                   : AIM_STEPS;
+    default:
+        return AIM_STEPS;
+    }
+}
+
+/* Somebody else loses its memory, and is back at once, while the candidate waits: promises of its past life are void. */
+static void strike_voter(struct aim *a)
+{
+    uint32_t other = (uint32_t)rng_below(&a->rng, a->chaos->hosts);
+    if (other != a->host)
+        chaos_crash(a->chaos, other, false, rng_range(&a->rng, 0, 4) * a->chaos->unit_ns);
+}
+
+static bool strike(struct aim *a)
+{
+    struct chaos *c = a->chaos;
+    struct rng *g = &a->rng;
+    a->armed = false;
+    a->ready_ns = sim_now(c->sim) + rng_range(g, 1, 60) * c->unit_ns;
+    a->figures.strikes[a->step]++;
+    a->figures.at[a->k < AIM_CALLS_MAX ? a->k - 1 : AIM_CALLS_MAX - 1]++;
+    uint64_t units = rng_below(g, 3) ? rng_range(g, 1, 30) : rng_range(g, 30, AIM_STOP_UNITS);
+    uint64_t length = units * c->unit_ns;
+    uint64_t pick = rng_below(g, 10);
+    chaos_trace(c, "aimed at %s, %s %u", c->calls->name(c->ctx, a->host), step_names[a->step],
+                a->k);
+    if (!c->truthful && rng_below(g, 4))
+        chaos_rumour(c, a->host, length);
+    if (pick < 4) {
+        a->keep_memory = rng_below(g, 3) != 0 && !c->links;
+        if (chaos_may_crash(c, a->host, a->keep_memory))
+            a->verdict = AIM_KILL;
+    } else if (pick < 6) {
+        chaos_isolate(c, a->host, length);
+        return false;
+    }
+    if (a->verdict != AIM_KILL) {
+        a->verdict = AIM_STOP;
+        a->stop_ns = length;
+        if (a->step == AIM_RECOVER && rng_below(g, 2))
+            strike_voter(a);
+    }
+    return true;
+}
+
+bool aim_called(struct aim *a, uint32_t node, const struct sim_call *call)
+{
+    const struct chaos *c = a->chaos;
+    if (!a->on || c->calm || node >= c->hosts)
+        return false;
+    if (a->armed && a->life != c->life[a->host])
+        a->armed = false;
+    if (!a->armed) {
+        enum aim_step step = step_begun(call);
+        if (step == AIM_STEPS || sim_now(c->sim) < a->ready_ns ||
+            rng_below(&a->rng, 1000) >= per_thousand[step])
+            return false;
+        a->armed = true;
+        a->step = step;
+        a->host = node;
+        a->life = c->life[node];
+        a->k = a->left =
+            (uint32_t)rng_range(&a->rng, 1, step == AIM_RECOVER ? AIM_RECOVER_MAX : AIM_CALLS_MAX);
+    }
+    return node == a->host && --a->left == 0 && strike(a);
+}

@@ -1,0 +1,69 @@
+/* Faults aimed at the middle of a step: between two writes that belong together.
+ *
+ * A step of a protocol that makes several writes is safe only if it may end after any of them. Faults drawn over time
+ * rarely fall in there. So this watches what hosts write, knows by which write each such step begins, and some time
+ * after the k-th memory operation from there on, k drawn, strikes: the host is killed there and then, or stopped and later
+ * continued at that very point, or cut off; the others are told that it is dead, and elect another. Where a candidacy is the
+ * target, somebody else may lose its memory and come back while the candidate is stopped.
+ *
+ * All draws are from a stream of their own: a seed without this is what it was. */
+#ifndef SIM_AIM_H
+#define SIM_AIM_H
+
+#include "base/rng.h"
+#include "mem/sim.h"
+
+enum aim_step {
+    AIM_RECOVER,  /* raise, read, verify: becoming leader */
+    AIM_CONTINUE, /* START, GUARD, RUN of a run that is continued, and what is written behind it */
+    AIM_RENEW,    /* RUN 0, the other words, RUN of one that is begun anew */
+    AIM_WRITE,    /* entries, then guard and commit */
+    AIM_COMMIT,   /* a commit that goes alone */
+    AIM_OFFER,    /* the words of a snapshot's offer */
+    AIM_SEND,     /* bytes of a snapshot, then its guard */
+    AIM_TAKE,     /* the row of who takes one */
+    AIM_JOIN,     /* a replica that lost its memory promises again */
+    AIM_STEPS,
+};
+
+enum { AIM_CALLS_MAX = 8 }; /* k is at most this; up to AIM_RECOVER_MAX in a candidacy */
+
+struct aim_figures {
+    uint64_t strikes[AIM_STEPS]; /* by what was aimed at, */
+    uint64_t at[AIM_CALLS_MAX];  /* and by k - 1; the last one: that or more */
+};
+
+enum aim_verdict { AIM_NONE, AIM_STOP, AIM_KILL };
+
+/* What it does with hosts; ctx is the fleet. */
+struct chaos;
+
+struct aim {
+    bool on;
+    struct rng rng;
+    struct chaos *chaos;
+    uint64_t ready_ns; /* nothing is aimed at before */
+
+    bool armed;
+    enum aim_step step;
+    uint32_t host;
+    uint64_t life; /* of the host, as chaos counts: another one is another target */
+    uint32_t k, left;
+
+    /* What becomes of the host that is stepped; it stops at once. */
+    enum aim_verdict verdict;
+    bool keep_memory;
+    uint64_t stop_ns; /* for so long */
+
+    struct aim_figures figures;
+};
+
+/* Draws whether this run has any; `always`: it has. */
+void aim_draw(struct aim *, uint64_t seed, bool always, struct chaos *);
+
+/* A host has made a memory operation. True: there is a verdict for it. */
+bool aim_called(struct aim *, uint32_t node, const struct sim_call *);
+
+const char *aim_step_name(enum aim_step);
+
+#endif
