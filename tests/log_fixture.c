@@ -209,7 +209,10 @@ struct group *group_open(const struct group_options *options)
         .nodes_max = g->n + g->clients,
         .delay_ns_min = g->opt.rough ? GROUP_WAY_NS / 4 : GROUP_WAY_NS,
         .delay_ns_max = g->opt.rough ? 4 * GROUP_WAY_NS : GROUP_WAY_NS,
-        .tear_per_million = g->opt.rough ? 200000 : 0,
+        .tear_per_million = g->opt.read_gap_ns ? 500000
+                            : g->opt.rough     ? 200000
+                                               : 0,
+        .read_gap_ns_max = g->opt.read_gap_ns,
         .lost_after_ns = GROUP_LOST_NS,
         .owner_answers = g->opt.owner_answers,
         .check_at_issue = PLANTED(no_fence),

@@ -709,6 +709,22 @@ const char *run_begins_beyond_commit(void)
     return group_close(g);
 }
 
+/* Steps the replica alone, told that all others are dead, until it has just come into that state, or a later one. */
+static void step_until(struct group *g, uint32_t rank, enum log_state state)
+{
+    settle_for(g, rank, US); /* it may not know yet that it was deposed */
+    for (int i = 0; i < 10000 && group_stats(g, rank).state < state; i++) {
+        for (uint32_t q = 0; q < g->n; q++)
+            group_lie(g, rank, q, q != rank);
+        group_post(g, rank);
+        group_pass(g, 100);
+        group_settle(g, rank);
+    }
+    for (uint32_t q = 0; q < g->n; q++)
+        group_lie(g, rank, q, false);
+    GROUP_SETUP(g, group_stats(g, rank).state >= state);
+}
+
 /* ---- 12b: a run that is continued half-way ---- */
 
 /* 1 leads and stalls with [x, y, z] on its way to 0 and 2. 2 leads, decides [START, m] on {0, 2} in the place of x and y,
@@ -758,22 +774,11 @@ static const char *half_continued(uint32_t stores, uint64_t seed, bool *landed)
     group_cut(g, 1, 0, true); /* it leads with 2 alone */
     group_cut(g, 0, 1, true);
     group_hold(g, 1, false);
-    for (uint32_t q = 0; q < 3; q += 2)
-        group_lie(g, 1, q, true);
-    settle_for(g, 1, US);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_FOLLOWER);
-    for (int i = 0; i < 1000 && group_stats(g, 1).state == LOG_FOLLOWER; i++) {
-        group_pass(g, 100);
-        group_post(g, 1);
-    }
+    step_until(g, 1, LOG_CANDIDATE);
     group_pass(g, GROUP_WAY_NS + 100);
     group_settle(g, 2); /* it sees that it is deposed: its row says what it has applied */
     GROUP_SETUP(g, group_stats(g, 2).state == LOG_FOLLOWER);
-    for (int i = 0; i < 1000 && group_stats(g, 1).state < LOG_SYNC; i++)
-        settle_for(g, 1, 100);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
-    for (uint32_t q = 0; q < 3; q += 2)
-        group_lie(g, 1, q, false);
+    step_until(g, 1, LOG_SYNC);
     const struct mem_lane *lane = group_lane(g, 2, 1);
     for (int i = 0; i < 1000 && mem_word(lane, LOG_START) != decided; i++) {
         GROUP_SETUP(g, mem_word(lane, LOG_RUN) == old_run);
@@ -804,6 +809,124 @@ const char *half_continued_run(uint32_t stores)
             return violated;
     }
     return "setup";
+}
+
+/* 1 leads, and [x, y] is on its way from it. 2 leads and decides START in the place of x, on {0, 2}; then the stale batch
+ * lands at 0. 1 leads again with 2, finds START, and continues its own lane with START, y. Before that lands, 0
+ * raises at 1, and reads the head of that lane while it lands: what it tells of must not be taken for the run before,
+ * in whose place 0 holds x. */
+const char *run_continued_while_read(uint64_t seed)
+{
+    struct group *g = serving(
+        &(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .read_gap_ns = 3 * US});
+    take_over(g, 1);
+    release_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    hold_others(g, 1);
+    client_reaches_only(g, 1, 1);
+    client_reaches_only(g, 0, g->n);
+    group_cut(g, 1, 0, true);
+    group_cut(g, 1, 2, true);
+    uint64_t place = group_stats(g, 1).tail;
+    for (int i = 0; i < 2; i++) {
+        group_send(g, 1, 0);
+        post_once(g, 1);
+    }
+    client_reaches_only(g, 1, g->n);
+    group_hold(g, 1, true);
+
+    take_over(g, 2);
+    for (int i = 0; i < 20 && group_stats(g, 2).applied <= place; i++)
+        post_once(g, 2);
+    group_cut(g, 1, 0, false);
+    group_pass(g, 5 * US);
+    bool come_about = group_stats(g, 2).applied == place + entry_size(0) &&
+                      commit_at(g, 0, 2) <= place && guard_at(g, 0, 1) > place + entry_size(0);
+    group_hold(g, 2, true);
+    group_cut(g, 0, 2, true);
+    group_cut(g, 2, 0, true);
+    group_cut(g, 1, 2, false);
+    if (come_about) {
+        group_cut(g, 1, 0, true); /* it leads with 2, */
+        group_hold(g, 1, false);
+        step_until(g, 1, LOG_SYNC);
+        for (int i = 0; i < 1000 && guard_at(g, 1, 1) != place; i++)
+            sim_step(g->sim);
+        group_cut(g, 1, 1, true); /* and its stores to its own lane wait behind that of GUARD */
+        GROUP_SETUP(g, mem_word(group_lane(g, 1, 1), LOG_RUN) != group_stats(g, 1).ballot);
+        group_hold(g, 1, true);
+        group_cut(g, 1, 0, false);
+        group_hold(g, 0, false);
+        step_until(g, 0, LOG_CANDIDATE);
+        settle_for(g, 0, seed % 50 * 100);
+        group_cut(g, 1, 1, false);
+        settle_for(g, 0, 20 * US);
+    }
+    heal_all(g);
+    group_cut(g, 1, 1, false);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* 1 leads with 0, reaches 2 late, and stops while it reads there; [x, y] is on its way from it to 0. 2 leads, decides START
+ * in the place of x, on {0, 2}, and applies it. The stale batch lands; 1 goes on, sees in the row of 2 what that has
+ * applied, and begins a run there, in the ballot that was deposed. 2 ends. 0 must not take that run, which begins behind
+ * START, for the one that decided START, for of that run it holds x. */
+const char *run_renewed_by_a_deposed_leader(uint64_t seed)
+{
+    struct group *g = serving(&(struct group_options){.replicas = 3, .clients = 2, .seed = seed});
+    group_cut(g, 1, 2, true);
+    group_cut(g, 2, 1, true);
+    take_over(g, 1);
+    group_hold(g, 0, false);
+    GROUP_WAIT(g, group_leader(g) == 1 && group_stats(g, 0).applied == group_stats(g, 1).applied,
+               GROUP_ELECT_NS);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    group_hold(g, 0, true);
+    client_reaches_only(g, 1, 1);
+    group_cut(g, 1, 0, true);
+    uint64_t place = group_stats(g, 1).tail, ballot = group_stats(g, 1).ballot;
+    for (int i = 0; i < 2; i++) {
+        group_send(g, 1, 0);
+        post_once(g, 1);
+    }
+    client_reaches_only(g, 1, g->n);
+    group_cut(g, 1, 2, false);
+    group_cut(g, 2, 1, false);
+    for (int i = 0; i < 2000 && sim_promised(g->sim, 2, GROUP_REGION) != ballot; i++)
+        settle_for(g, 1, 100);
+    settle_for(g, 1, 100 * (seed % 40));
+    group_hold(g, 1, true);
+    group_pass(g, 2 * US); /* what it asked for is there when it goes on */
+
+    group_cut(g, 2, 1, true);
+    take_over(g, 2);
+    for (int i = 0; i < 20 && group_stats(g, 2).applied <= place; i++)
+        post_once(g, 2);
+    group_cut(g, 1, 0, false);
+    group_pass(g, 5 * US);
+    group_cut(g, 2, 0, true);
+    group_pass(g, GROUP_HEARTBEAT_NS);
+    group_post(g, 2); /* its row, and a commit that does not get to 0 */
+    group_pass(g, GROUP_WAY_NS + 100);
+    group_cut(g, 2, 1, false); /* the row is there at once, the raise that waits a little later */
+    group_pass(g, 200);
+    group_hold(g, 2, true);
+    settle_for(g, 1, 5 * US);
+    group_cut_off(g, 1, true);
+    group_hold(g, 1, true);
+    group_crash(g, 2, true);
+    group_pass(g, 2 * GROUP_LOST_NS);
+    group_cut(g, 2, 0, false);
+    take_over(g, 0);
+    group_start(g, 2);
+    heal_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
 }
 
 /* ---- 13: known to be decided, and forgotten by who knew ---- */

@@ -29,6 +29,8 @@ const char *old_entry_decided_late(void);
 const char *message_decided_twice(void);
 const char *run_begins_beyond_commit(void);
 const char *half_continued_run(uint32_t stores);
+const char *run_continued_while_read(uint64_t seed);
+const char *run_renewed_by_a_deposed_leader(uint64_t seed);
 const char *decided_and_forgotten(void);
 const char *left_behind(uint32_t n);
 const char *hung_minority(uint32_t n, uint32_t hung, uint64_t pause_ns, bool owner_answers);

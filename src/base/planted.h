@@ -6,7 +6,8 @@
 #define BASE_PLANTED_H
 
 /* name, where it comes from in the papers' gaps, the protocol whose simulation must catch it, what the
- * mistake is */
+ * mistake is. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
+ * (tests/log_schedules.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, "T1", log,                                                                       \
       "a late follower keeps its old suffix instead of being resynchronised")                      \
@@ -39,10 +40,11 @@
     X(busy_unheard, "S4", log, "a leader that said it would be busy is deposed for it")            \
     X(resume_behind, "S5", log, "after a loss a transfer goes on behind what it sent")             \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
-    X(start_vouches, "P3", log, "where a run begins tells which run decided what is before")       \
-    X(renewal_vouches, "P4", log,                                                                  \
+    X(start_vouches, "P3", stepped, "where a run begins tells which run decided what is before")   \
+    X(renewal_vouches, "P4", stepped,                                                              \
       "a renewed run vouches for what its owner applied from another leader")                      \
-    X(run_read_once, "P5", log, "the run of a lane is not read again after its other words")       \
+    X(run_read_once, "P5", stepped, "the run of a lane is not read again after its other words")   \
+    X(hold_outlives, "F6", log, "the log is held for a life that took a snapshot and ended")       \
     X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \
     X(tries_once, "O2", log, "a replica that is not connected is not tried again")                 \
     X(compare_early, "O3", log,                                                                    \

@@ -29,7 +29,7 @@ static const struct protocol {
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
 static const char *const memory_names[] = {"drawn", "shm", "ofi", NULL}; /* as enum run_memory */
 
-static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum run_aim */
+static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum aim_when */
 
 enum { BUGS_ON_MAX = 1 };
 
@@ -39,7 +39,7 @@ struct sim_args {
     bool one, keep_going, quiet;
     uint32_t replicas, jobs;
     enum run_memory memory;
-    enum run_aim aim;
+    enum aim_when aim;
     const char *bug;
 };
 
@@ -87,7 +87,7 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
         printf(" --replicas %u", a->replicas);
     if (a->memory != RUN_MEMORY_DRAWN)
         printf(" --memory %s", memory_names[a->memory]);
-    if (a->aim != RUN_AIM_DRAWN)
+    if (a->aim != AIM_DRAWN)
         printf(" --aim %s", aim_names[a->aim]);
     if (a->bug)
         printf(" --bug %s", a->bug);
@@ -234,7 +234,7 @@ static int run_many(const struct sim_args *a)
         (unsigned long long)sum.terms, (unsigned long long)sum.faults,
         (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
         (unsigned long long)sum.failures);
-    if (a->aim != RUN_AIM_OFF)
+    if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0)
         print_failure(a, sum.failed_seed, &sum.failed);
@@ -290,7 +290,7 @@ static int plant(const char *name)
 int cmd_sim(int argc, char **argv)
 {
     struct sim_args a = {.seeds = 1000, .first = 1};
-    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = RUN_AIM_DRAWN;
+    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = AIM_DRAWN;
     const char *names[BUGS_ON_MAX];
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
@@ -336,7 +336,7 @@ int cmd_sim(int argc, char **argv)
         return code;
     a.protocol = &protocols[protocol];
     a.memory = (enum run_memory)memory;
-    a.aim = (enum run_aim)aim;
+    a.aim = (enum aim_when)aim;
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];
         code = plant(a.bug);

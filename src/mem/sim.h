@@ -68,6 +68,7 @@ struct sim_options {
     uint64_t delay_ns_spike;    /* a rare write takes up to this long (all later ones wait) */
     uint32_t spike_per_million; /* how rare: chance per write */
     uint32_t tear_per_million;  /* chance that a write lands in 2 to 4 pieces, words shuffled */
+    uint64_t read_gap_ns_max;   /* pieces of a torn read may be so much further apart */
     uint64_t lost_after_ns;     /* a cut or dead channel turns its flows and ops LOST after this */
     bool owner_answers;         /* raises and reads need the owner alive and running (ofi); else
                                  * its memory answers by itself (shm) */

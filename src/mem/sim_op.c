@@ -214,7 +214,9 @@ void sim_op_event(struct sim *w, uint32_t i)
     } else if (!op_passes(w, op)) {
         op_wait(w, i);
     } else if (!op_effect(w, op)) {
-        op_push(w, i, SIM_EV_OP, 1 + sim_answered_ns(w, owner, op->asker, 0));
+        uint64_t gap_ns =
+            w->opt.read_gap_ns_max && !w->calm ? rng_below(&w->draws, w->opt.read_gap_ns_max) : 0;
+        op_push(w, i, SIM_EV_OP, 1 + gap_ns + sim_answered_ns(w, owner, op->asker, 0));
     } else if (op->kind == SIM_RAISE && op->status == MEM_DONE && op->region->told_ns > w->now_ns &&
                !w->opt.links.untold) {
         op->status = MEM_PENDING; /* those who write here have to be told first */

@@ -8,6 +8,7 @@ enum {
     AIM_STREAM = 11,      /* of the seed */
     AIM_RECOVER_MAX = 40, /* memory operations of a candidacy, about */
     AIM_STOP_UNITS = 200,
+    AIM_READ_GAP_NS = 40000,
 };
 
 static const char *const step_names[AIM_STEPS] = {
@@ -28,11 +29,17 @@ const char *aim_step_name(enum aim_step s)
     return step_names[s];
 }
 
-void aim_draw(struct aim *a, uint64_t seed, bool always, struct chaos *c)
+void aim_draw(struct aim *a, uint64_t seed, enum aim_when when)
 {
-    *a = (struct aim){.chaos = c};
+    *a = (struct aim){0};
     rng_init(&a->rng, hash_mix(seed, AIM_STREAM));
-    a->on = rng_below(&a->rng, 2) || always;
+    bool drawn = rng_below(&a->rng, 2);
+    a->on = when == AIM_ALWAYS || (when == AIM_DRAWN && drawn);
+    if (!a->on)
+        return;
+    a->even = rng_below(&a->rng, 2);
+    a->relay = rng_below(&a->rng, 3) == 0;
+    a->read_gap_ns_max = rng_below(&a->rng, 3) ? 0 : rng_range(&a->rng, 1000, AIM_READ_GAP_NS);
 }
 
 static enum aim_step step_of_log(const struct sim_call *c)
@@ -118,6 +125,32 @@ static bool strike(struct aim *a)
             strike_voter(a);
     }
     return true;
+}
+
+/* The next one takes over, with nothing but the memories of the others. */
+static void relay_event(void *ctx, uint64_t arg)
+{
+    struct aim *a = ctx;
+    struct chaos *c = a->chaos;
+    (void)arg;
+    if (c->calm)
+        return;
+    uint64_t length = rng_range(&a->rng, 10, 50) * c->unit_ns;
+    uint32_t next = (uint32_t)rng_below(&a->rng, c->hosts);
+    for (uint32_t q = 0; q < c->hosts; q++) {
+        if (q == next)
+            continue;
+        if (rng_below(&a->rng, 6))
+            chaos_pause(c, q, length);
+        chaos_lie(c, next, q, length / 2);
+    }
+    sim_at(c->sim, sim_now(c->sim) + length + rng_below(&a->rng, length), relay_event, a, 0);
+}
+
+void aim_begin(struct aim *a)
+{
+    if (a->relay && !a->chaos->truthful)
+        sim_at(a->chaos->sim, rng_range(&a->rng, 10, 100) * a->chaos->unit_ns, relay_event, a, 0);
 }
 
 bool aim_called(struct aim *a, uint32_t node, const struct sim_call *call)

@@ -40,9 +40,16 @@ struct chaos;
 
 struct aim {
     bool on;
+    bool
+        even; /* messages are of one size, that of a start marker: entries of one leader begin where those of
+                * another do, and what is stale looks right for longer */
     struct rng rng;
-    struct chaos *chaos;
-    uint64_t ready_ns; /* nothing is aimed at before */
+    struct chaos *chaos; /* the owner's to set, before anything is stepped */
+    bool
+        relay; /* now and then one is made to take over while the others stand still: leaders follow each other
+                 * quickly, and what is decided is seldom told */
+    uint64_t read_gap_ns_max; /* what is read word by word takes so long, at most */
+    uint64_t ready_ns;        /* nothing is aimed at before */
 
     bool armed;
     enum aim_step step;
@@ -58,8 +65,12 @@ struct aim {
     struct aim_figures figures;
 };
 
-/* Draws whether this run has any; `always`: it has. */
-void aim_draw(struct aim *, uint64_t seed, bool always, struct chaos *);
+/* Draws whether a run has any, unless that is given, and what else helps. */
+enum aim_when { AIM_DRAWN, AIM_ALWAYS, AIM_NEVER };
+void aim_draw(struct aim *, uint64_t seed, enum aim_when);
+
+/* The run begins. */
+void aim_begin(struct aim *);
 
 /* A host has made a memory operation. True: there is a verdict for it. */
 bool aim_called(struct aim *, uint32_t node, const struct sim_call *);

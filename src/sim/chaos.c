@@ -207,17 +207,22 @@ void chaos_continue(struct chaos *c, uint32_t node)
     sim_node_pause(c->sim, node, false);
 }
 
-static void fault_pause(struct chaos *c, uint32_t node)
+void chaos_pause(struct chaos *c, uint32_t node, uint64_t length)
 {
     if (c->paused_until[node] == CHAOS_STOPPED)
         return;
-    uint64_t length = rng_below(c->rng, 4) ? units(c, 2, 120) : units(c, 120, 900);
     uint64_t until = sim_now(c->sim) + length;
     chaos_trace(c, "pause %s until %llu us", name(c, node), (unsigned long long)(until / 1000));
     c->paused_until[node] = until;
     sim_node_pause(c->sim, node, true);
     sim_at(c->sim, until, unpause_event, c, node);
     c->faults++;
+}
+
+static void fault_pause(struct chaos *c, uint32_t node)
+{
+    if (c->paused_until[node] != CHAOS_STOPPED)
+        chaos_pause(c, node, rng_below(c->rng, 4) ? units(c, 2, 120) : units(c, 120, 900));
 }
 
 static void truth_event(void *ctx, uint64_t arg)
@@ -227,15 +232,18 @@ static void truth_event(void *ctx, uint64_t arg)
         sim_oracle_lie(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, SIM_TRUTH);
 }
 
+void chaos_lie(struct chaos *c, uint32_t asker, uint32_t about, uint64_t length)
+{
+    sim_oracle_lie(c->sim, asker, about, SIM_SAYS_DEAD);
+    sim_at(c->sim, sim_now(c->sim) + length, truth_event, c, (uint64_t)asker << 32 | about);
+}
+
 void chaos_rumour(struct chaos *c, uint32_t about, uint64_t length)
 {
     chaos_trace(c, "all are told that %s is dead", name(c, about));
-    for (uint32_t asker = 0; asker < c->hosts; asker++) {
-        if (asker == about)
-            continue;
-        sim_oracle_lie(c->sim, asker, about, SIM_SAYS_DEAD);
-        sim_at(c->sim, sim_now(c->sim) + length, truth_event, c, (uint64_t)asker << 32 | about);
-    }
+    for (uint32_t asker = 0; asker < c->hosts; asker++)
+        if (asker != about)
+            chaos_lie(c, asker, about, length);
     c->faults++;
 }
 

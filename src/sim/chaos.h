@@ -67,7 +67,9 @@ void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
 bool chaos_may_crash(const struct chaos *, uint32_t host, bool keep_memory);
 void chaos_crash(struct chaos *, uint32_t host, bool keep_memory, uint64_t down_ns);
 void chaos_isolate(struct chaos *, uint32_t host, uint64_t length_ns);
-/* All other hosts are told that it is dead. */
+void chaos_pause(struct chaos *, uint32_t node, uint64_t length_ns);
+/* One host, or all others, are told that one is dead. */
+void chaos_lie(struct chaos *, uint32_t asker, uint32_t about, uint64_t length_ns);
 void chaos_rumour(struct chaos *, uint32_t about, uint64_t length_ns);
 
 /* Stops a node for as long as it is not continued; chaos leaves it alone meanwhile. */

@@ -587,6 +587,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         .links = so.links.on,
         .returns = f->returns,
     };
+    f->aim.chaos = &f->chaos;
     if (f->sleepy)
         sim_on_touch(f->sim, touched, f);
     sim_on_call(f->sim, called, f);

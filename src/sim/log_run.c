@@ -226,6 +226,8 @@ static void client_send(struct run *r, struct client *c)
     uint64_t burst = rng_below(g, 4) ? 1 : rng_range(g, 1, 12);
     for (; burst > 0 && c->sent < c->quota; burst--) {
         uint32_t bytes = (uint32_t)rng_below(g, r->log_opt.payload_max + 1);
+        if (r->fleet.aim.even)
+            bytes = 0;
         check_fill(r->check.seed, c->source, c->end, payload, bytes);
         uint64_t end;
         if (feed_send(c->feed, payload, bytes, &end) != 0)
@@ -302,11 +304,11 @@ static void draw_options(struct run *r, struct sim_options *so)
     static const uint32_t sizes[] = {3, 3, 3, 3, 3, 5, 5, 5, 7, 1, 2, 4, 6, 9, 3, 5};
     f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
     f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
-    run_draw_memory(r->opt, g, so);
+    run_draw_memory(r->opt, f, so);
     run_draw_state(r->opt, &r->state);
     f->returns = r->state.returns;
     if (f->returns)
-        run_calm_memory(so);
+        run_calm_memory(f, so);
     if (so->links.on) /* connections would end for it, and nobody could tell why */
         r->state.stall_ns = 0;
     if (r->state.stall_ns) /* longer than it takes to be suspected */
@@ -473,8 +475,7 @@ void run_log(const struct run_options *opt, struct run_result *result)
         .late = hang_is_late,
     };
     run_fleet(&r->fleet, result,
-              &(struct run_calls){.opt = opt,
-                                  .safety_end_ns = r->safety_end_ns,
+              &(struct run_calls){.safety_end_ns = r->safety_end_ns,
                                   .liveness_ns = LIVENESS_MS * UINT64_C(1000000),
                                   .calm = calm,
                                   .all_delivered = all_delivered,

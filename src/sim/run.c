@@ -39,24 +39,9 @@ static void draw_links(const struct run_options *opt, struct sim_options *so)
     so->links.queue_max = rng_below(g, 3) ? (uint32_t)rng_range(g, 8, 100) : 0;
 }
 
-/* In the test build streams begin shortly before one of the places where a position that is cut short, split or
- * signed would show, and pass it. */
-static void draw_origin(const struct run_options *opt)
+void run_draw_memory(const struct run_options *opt, struct fleet *f, struct sim_options *so)
 {
-#if TRAM_PLANTED
-    static const uint64_t ends[] = {0, UINT64_C(1) << 16, UINT64_C(1) << 32, UINT64_C(1) << 48,
-                                    UINT64_C(1) << 63};
-    struct rng own, *g = &own;
-    rng_init(g, hash_mix(opt->seed, ORIGIN_STREAM));
-    uint64_t end = ends[rng_below(g, sizeof(ends) / sizeof(*ends))];
-    stream_origin = end ? end - 8 * rng_range(g, 1, 1000) : 0;
-#else
-    (void)opt;
-#endif
-}
-
-void run_draw_memory(const struct run_options *opt, struct rng *g, struct sim_options *so)
-{
+    struct rng *g = &f->rng;
     draw_origin(opt);
     uint64_t delay = rng_range(g, 200, 3000);
     *so = (struct sim_options){
@@ -71,6 +56,8 @@ void run_draw_memory(const struct run_options *opt, struct rng *g, struct sim_op
     so->lost_after_ns = rng_range(g, 60 * RUN_US, 300 * RUN_US);
     so->owner_answers = rng_below(g, 2);
     draw_links(opt, so);
+    aim_draw(&f->aim, opt->seed, opt->aim);
+    so->read_gap_ns_max = f->aim.read_gap_ns_max;
 }
 
 void run_draw_state(const struct run_options *opt, struct run_state *s)
@@ -93,8 +80,10 @@ void run_draw_state(const struct run_options *opt, struct run_state *s)
         s->stall_ns = rng_range(g, 50 * RUN_US, 300 * RUN_US);
 }
 
-void run_calm_memory(struct sim_options *so)
+void run_calm_memory(struct fleet *f, struct sim_options *so)
 {
+    f->aim = (struct aim){0};
+    so->read_gap_ns_max = 0;
     so->spike_per_million = 0;
     so->links.late_per_million = 0;
     so->links.queue_max = 0;
@@ -140,9 +129,8 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
 void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
 {
     chaos_draw(&f->chaos);
-    if (c->opt->aim != RUN_AIM_OFF)
-        aim_draw(&f->aim, c->opt->seed, c->opt->aim == RUN_AIM_ON, &f->chaos);
     chaos_begin(&f->chaos);
+    aim_begin(&f->aim);
     phases(f, r, c);
     r->time_ns = sim_now(f->sim);
     r->hash = sim_hash(f->sim);

@@ -19,15 +19,12 @@ enum run_memory {
     RUN_MEMORY_OFI,   /* over connections that break, and gone with its process */
 };
 
-/* Are faults aimed at the middle of steps (sim/aim.h)? */
-enum run_aim { RUN_AIM_DRAWN, RUN_AIM_ON, RUN_AIM_OFF };
-
 struct run_options {
     uint64_t seed;
     uint32_t replicas; /* 0: drawn from the seed */
     enum run_memory memory;
-    enum run_aim aim;
-    FILE *trace; /* readable trace of what happens; NULL: none */
+    enum aim_when aim; /* are faults aimed at the middle of steps? */
+    FILE *trace;       /* readable trace of what happens; NULL: none */
 };
 
 enum { RUN_TEXT_BYTES = 256 };
@@ -57,8 +54,8 @@ struct run_result {
 void run_violated(struct run_result *, const char *property, uint64_t pos, const char *fmt,
                   va_list);
 
-/* Draws how the memory behaves; nodes_max is left to the run. */
-void run_draw_memory(const struct run_options *, struct rng *, struct sim_options *);
+/* Draws how the memory behaves, and what is aimed at; nodes_max is left to the run. */
+void run_draw_memory(const struct run_options *, struct fleet *, struct sim_options *);
 
 /* What the machines of a run are like, drawn from the seed alone, so that other draws of it are as they are without. */
 struct run_state {
@@ -71,7 +68,7 @@ struct run_state {
 };
 
 void run_draw_state(const struct run_options *, struct run_state *);
-void run_calm_memory(struct sim_options *);
+void run_calm_memory(struct fleet *, struct sim_options *);
 
 /* Draws the time-outs of replicas, in this order. */
 void run_draw_times(struct rng *, uint64_t *suspect_ns, uint64_t *stagger_ns, uint64_t *detach_ns);
@@ -80,7 +77,6 @@ struct hang_calls;
 
 /* What a run says of itself. */
 struct run_calls {
-    const struct run_options *opt;
     uint64_t safety_end_ns;
     uint64_t liveness_ns;    /* within this all must be delivered once the faults have stopped */
     void (*calm)(void *ctx); /* the faults have stopped; may be NULL */

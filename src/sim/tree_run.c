@@ -360,11 +360,11 @@ static void draw_options(struct run *r, struct sim_options *so)
     struct rng *g = &r->fleet.rng;
     draw_groups(r);
     r->fleet.clients = (uint32_t)rng_range(g, 1, TREE_CLIENTS_MAX);
-    run_draw_memory(r->opt, g, so);
+    run_draw_memory(r->opt, &r->fleet, so);
     run_draw_state(r->opt, &r->state);
     r->fleet.returns = r->state.returns;
     if (r->fleet.returns)
-        run_calm_memory(so);
+        run_calm_memory(&r->fleet, so);
     r->fleet.step_ns_max = rng_range(g, 400, 2500);
     r->safety_end_ns = rng_range(g, 300 * RUN_US, 1500 * RUN_US);
     r->snap_pad = rng_below(g, 3) ? rng_below(g, 500) : rng_below(g, SNAP_PAD_MAX);
@@ -493,8 +493,7 @@ static void run_mcast(const struct run_options *opt, enum mcast_protocol protoco
     sim_on_landing(r->fleet.sim, landing, r);
     start_all(r);
     run_fleet(&r->fleet, result,
-              &(struct run_calls){.opt = opt,
-                                  .safety_end_ns = r->safety_end_ns,
+              &(struct run_calls){.safety_end_ns = r->safety_end_ns,
                                   .liveness_ns = LIVENESS_MS * UINT64_C(1000000),
                                   .all_delivered = all_delivered,
                                   .stuck = stuck,

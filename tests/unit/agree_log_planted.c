@@ -177,6 +177,18 @@ static void log__finds_P3_start_vouches(void **state)
     FINDS(start_vouches, half_continued_run(2), DIFFERS);
 }
 
+static void log__finds_P4_renewal_vouches(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_renewal_vouches, run_renewed_by_a_deposed_leader, 200, DIFFERS);
+}
+
+static void log__finds_P5_run_read_once(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_run_read_once, run_continued_while_read, 400, DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +217,8 @@ int main(void)
         cmocka_unit_test(log__finds_S2_load_late),
         cmocka_unit_test(log__finds_P2_retract_decided),
         cmocka_unit_test(log__finds_P3_start_vouches),
+        cmocka_unit_test(log__finds_P4_renewal_vouches),
+        cmocka_unit_test(log__finds_P5_run_read_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

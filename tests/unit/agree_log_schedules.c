@@ -115,6 +115,20 @@ static void log__half_continued_run_vouches_for_nothing(void **state)
         HOLDS(half_continued_run(stores));
 }
 
+static void log__run_that_changes_while_it_is_read_vouches_for_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++)
+        HOLDS(run_continued_while_read(seed));
+}
+
+static void log__run_of_a_deposed_leader_vouches_for_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++)
+        HOLDS(run_renewed_by_a_deposed_leader(seed));
+}
+
 static void log__where_a_run_begins_is_decided(void **state)
 {
     (void)state;
@@ -321,6 +335,8 @@ int main(void)
         cmocka_unit_test(log__message_decided_twice_counts_once),
         cmocka_unit_test(log__where_a_run_begins_is_decided),
         cmocka_unit_test(log__half_continued_run_vouches_for_nothing),
+        cmocka_unit_test(log__run_that_changes_while_it_is_read_vouches_for_nothing),
+        cmocka_unit_test(log__run_of_a_deposed_leader_vouches_for_nothing),
         cmocka_unit_test(log__what_is_decided_and_forgotten_comes_back),
         cmocka_unit_test(log__left_behind_comes_back_by_snapshot),
         cmocka_unit_test(log__large_state_is_taken_while_the_log_goes_on),
