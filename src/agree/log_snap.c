@@ -168,7 +168,7 @@ static bool wants_snapshot(struct log *l, uint32_t q)
         return false;
     /* It has nothing to go on from: what is held for a life that took a snapshot and ended keeps the log from
      * growing, by the very entry that would take this one back, too. */
-    if (flags & ROW_BEHIND && !PLANTED(hold_outlives))
+    if (flags & ROW_BEHIND)
         p->hold = UINT64_MAX;
     if (oracle_silent(&l->oracle, q, l->now_ns) || mem_dead(l->mem, l->opt.nodes[q]) ||
         room_keeps_out(l, q))

@@ -44,7 +44,6 @@
     X(renewal_vouches, "P4", stepped,                                                              \
       "a renewed run vouches for what its owner applied from another leader")                      \
     X(run_read_once, "P5", stepped, "the run of a lane is not read again after its other words")   \
-    X(hold_outlives, "F6", log, "the log is held for a life that took a snapshot and ended")       \
     X(raise_untold, "O1", log, "a raise is answered before those who write there were told of it") \
     X(tries_once, "O2", log, "a replica that is not connected is not tried again")                 \
     X(compare_early, "O3", log,                                                                    \
