@@ -150,6 +150,15 @@ static const char *all_delivered(struct forest *f)
     return forest_close(f);
 }
 
+/* One of the root's replicas leads that is neither the first nor the late one. */
+static bool another_leads(const struct forest *f, uint32_t n, uint32_t late)
+{
+    for (uint32_t q = 1; q < n; q++)
+        if (q != late && forest_stats(f, AT_ROOT, q).state == LOG_LEADER)
+            return true;
+    return false;
+}
+
 /* ---- 1: a stale suffix at a follower that promises late (T1) ---- */
 
 /* The root's leader has written v' at one follower only (with 3 replicas: at itself only) and is gone;
@@ -174,7 +183,7 @@ const char *tree_late_follower(uint32_t n, bool same_leader)
     forest_cut_off(f, forest_node(f, AT_ROOT, late), true);
     if (late != 0 && !same_leader)
         forest_crash(f, AT_ROOT, 0, true);
-    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).state == LOG_LEADER, FOREST_LONG_NS);
+    FOREST_WAIT(f, another_leads(f, n, late), FOREST_LONG_NS);
     FOREST_SETUP(f, forest_cast(f, 1, ROOT | A, BODY));
     FOREST_WAIT(f, delivered_in(f, AT_ROOT) == 2 && delivered_in(f, AT_A) == 2, FOREST_LONG_NS);
 

@@ -59,8 +59,8 @@ static enum aim_step step_of_snap(const struct sim_call *c)
 {
     if (c->kind == SIM_CALL_PUT)
         return AIM_SEND;
-    return c->kind == SIM_CALL_SET && c->word == SNAP_GUARD && c->values[0] == 0 ? AIM_OFFER
-                                                                                 : AIM_STEPS;
+    return c->kind == SIM_CALL_SET && c->word == SNAP_ID && c->values[0] == 0 ? AIM_OFFER
+                                                                              : AIM_STEPS;
 }
 
 /* The step that begins with this operation; AIM_STEPS: none. */
