@@ -631,11 +631,20 @@ static void check_touch(struct log *l)
     show_backing(l, ORACLE_ALONE);
 }
 
+/* Who was away, in a call of its machine say, could not do anything meanwhile: that is no failure of its leadership. */
+static void clock_moves(struct log *l, uint64_t now_ns)
+{
+    uint64_t away = now_ns - l->now_ns;
+    l->now_ns = now_ns;
+    if (l->ballot != 0 && away > l->opt.suspect_ns / 2)
+        log_set_deadline(l);
+}
+
 int log_post(struct log *l, uint64_t now_ns)
 {
     if (l->broken)
         return 0;
-    l->now_ns = now_ns;
+    clock_moves(l, now_ns);
     snap_budget_fill(l);
     beat(l);
     check_touch(l);
@@ -663,7 +672,7 @@ int log_settle(struct log *l, uint64_t now_ns)
 {
     if (l->broken)
         return 0;
-    l->now_ns = now_ns;
+    clock_moves(l, now_ns);
     int work = 0;
     if (l->ballot != 0) {
         uint64_t promised = mem_promised(l->mem, l->opt.region);

@@ -158,6 +158,9 @@ static void check_kept(struct fleet_member *m)
     f->leads_ns[m->group] = sim_now(f->sim);
     if (!f->returns || before == NULL || sim_now(f->sim) - since_ns < SETTLED_UNITS * f->unit_ns)
         return;
+    /* With several groups on a host one may find its quorum too late, and be its own successor. */
+    if (before == m && f->groups > 1)
+        return;
     char text[3 * FLEET_NAME_BYTES];
     snprintf(text, sizeof(text), "%s begins to lead though %s, who led before, lives", m->name,
              before->name);
