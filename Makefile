@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
 
-.PHONY: all bench demo deps install uninstall test test-large test-rdma asan tsan format clean
+.PHONY: all bench demo deps install uninstall model test test-large test-rdma asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -42,6 +42,11 @@ bench: all
 # Everything, in all three builds; ends with "N passed, N failed".
 test: deps
 	@tools/run-tests --build $(BUILD)
+
+# All schedules of a take-over within larger bounds than `make test` has time for (tests/model): some minutes, with
+# progress on stderr.
+model: all
+	@$(BUILD)/tests/model/log_model --large
 
 # Over RDMA verbs, in virtual machines with software RDMA; ends with "N passed, N failed", or says why it was skipped.
 test-rdma: all
