@@ -55,7 +55,8 @@ static inline void ofi_fixture_begin(struct ofi_fixture *f)
         f->port[i] = ofi_fixture_port();
 }
 
-static inline void ofi_fixture_end(struct ofi_fixture *f)
+/* Removes the files of all hosts' lives. */
+static inline void ofi_fixture_forget(struct ofi_fixture *f)
 {
     DIR *d = opendir(f->state);
 
@@ -63,6 +64,11 @@ static inline void ofi_fixture_end(struct ofi_fixture *f)
         unlinkat(dirfd(d), e->d_name, 0);
     if (d)
         closedir(d);
+}
+
+static inline void ofi_fixture_end(struct ofi_fixture *f)
+{
+    ofi_fixture_forget(f);
     rmdir(f->state);
 }
 

@@ -322,22 +322,37 @@ static void look_for_loss(struct log *l)
     uint32_t joining = 0;
     for (uint32_t q = 0; q < l->n; q++)
         joining += (row_word(l, q, ROW_FLAGS) & ROW_JOINING) != 0;
-    if (l->n - joining >= l->quorum)
+    if (l->n - joining >= l->quorum || l->mem->unsettled)
         l->loss_ns = 0;
     else if (l->loss_ns == 0)
         l->loss_ns = l->now_ns;
     else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns) {
         l->lost = true;
         log_stop(l,
-                 "the memory of a majority of the group is lost, and with it what the group had; "
-                 "stop all its hosts and start the cluster anew");
+                 "the memory of a majority of the group is lost, and with it what the group had; to "
+                 "begin anew with nothing, stop all hosts of the cluster, those of other groups "
+                 "too, and start them again");
     }
+}
+
+/* All who held anything have left in order: there is nothing that we could have promised against. */
+static void begin_anew(struct log *l)
+{
+    mem_region_grant(l->mem, l->opt.region, 0);
+    l->behind = false;
+    l->row[ROW_FLAGS] = 0;
+    log_move(l, LOG_FOLLOWER);
 }
 
 /* With state from after the return, take on the highest promise of a quorum of the others. That state need not be
  * the last one: it is done while entries behind it still come, so that nobody has to wait for it at the end. */
 int join_step(struct log *l)
 {
+    /* Unless somebody is bringing us a state: then there is a group to come back to. */
+    if (l->mem->anew && l->behind && !l->taking.on && l->taking.bytes == 0) {
+        begin_anew(l);
+        return 1;
+    }
     look_for_loss(l);
     if (l->behind && !l->taking.whole)
         return 0;

@@ -32,6 +32,7 @@ struct place {
     uint32_t rank;
     struct replica *replica;
     struct trace_writer *trace;
+    bool trace_began; /* it says where this life began */
 };
 
 struct tram_host {
@@ -151,6 +152,9 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     if (p->trace) {
         struct trace_replica who = {p->group, h->index, h->mem->incarnation};
         struct trace_id id = {.seq = d->seq, .client = d->client, .life = d->life};
+        if (!p->trace_began) /* a later life, in a cluster that began anew */
+            trace_start(p->trace, who, d->number);
+        p->trace_began = true;
         trace_deliver(p->trace, who, d->number, id, (struct trace_dst){d->dst.group, d->dst.count});
     }
     return api_deliver(&p->machine, d, reply, reply_max);
@@ -164,6 +168,7 @@ static int on_load_close(void *ctx, bool whole)
     if (p->trace && whole) {
         struct trace_replica who = {p->group, h->index, h->mem->incarnation};
         trace_start(p->trace, who, replica_delivered(p->replica));
+        p->trace_began = true;
     }
     return rc;
 }
@@ -213,7 +218,8 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         rc = api_trace(c, trace_dir, name, &h->say, &p->trace, e);
         if (rc != 0)
             return rc;
-        if (h->mem->incarnation == 0)
+        p->trace_began = h->mem->incarnation == 0;
+        if (p->trace_began)
             trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
     }
     host_add_replica(&h->loop, p->replica);

@@ -149,6 +149,10 @@ struct mem {
     uint32_t self;        /* this node's number */
     uint32_t incarnation; /* how many lives this node had before; 0 the first time */
     uint32_t lanes_moved; /* rises with every change of an open lane's ctl, ring or life */
+    /* Memory that was lost holds nothing that others go on with: regions that were born LOST may be opened as if they
+     * were new. Rises inside poll, once. */
+    bool anew;
+    bool unsettled;   /* it may still turn out so */
     uint32_t offered; /* lanes that mem_offer would tell of, at most; changes only inside poll */
     bool
         sends; /* writes to others are messages, which cost both sides and land while the other polls:

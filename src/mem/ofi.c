@@ -29,7 +29,7 @@ uint32_t ofi_region_index(const struct ofi *o, const struct region *r)
 static int ofi_region_open(struct mem *m, uint32_t region, enum mem_birth *birth, struct err *e)
 {
     struct ofi *o = ofi_of(m);
-    bool lost = o->host && m->incarnation > 0;
+    bool lost = o->host && roll_own(&o->roll) != ROLL_MEMBER;
 
     if (ofi_region_find(o, region))
         return err_set(e, ERR_EXISTS, "open region %u of node %s: it is open", region, o->name);
@@ -176,8 +176,10 @@ static void ofi_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
     struct region *r = ofi_region_find(o, region);
 
     CHECK(r != NULL);
-    if (word_of(o, r) == MEM_CLOSED)
-        word_change(o, r, ballot);
+    if (word_of(o, r) != MEM_CLOSED)
+        return;
+    ofi_roll_taken_back(o);
+    word_change(o, r, ballot);
 }
 
 static uint64_t ofi_promised(struct mem *m, uint32_t region)

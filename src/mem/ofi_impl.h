@@ -31,6 +31,8 @@
 #include "mem/ofi.h"
 #include "mem/ofi_library.h"
 #include "mem/ofi_wire.h"
+#include "mem/places.h"
+#include "mem/roll.h"
 
 #include <netinet/in.h>
 #include <rdma/fabric.h>
@@ -140,6 +142,7 @@ enum link_state {
     LINK_ACCEPTING, /* they do, and their hello was good */
     LINK_PROVING,   /* connected */
     LINK_PLACING,   /* a client without a place, proven */
+    LINK_MEETING,   /* hosts, proven: they tell each other their rolls */
     LINK_UP,
     LINK_REFUSED, /* it was told so, and is to go */
     LINK_CLOSED,  /* until no completion can come any more */
@@ -270,13 +273,6 @@ struct region {
     uint32_t answers;
 };
 
-/* A client's place that this host gives. */
-struct place {
-    uint64_t birth;    /* process that has it; 0: nobody */
-    uint64_t freed_ns; /* when it was last given back; 0: never used in this life */
-    bool ended;        /* by its end, and not by silence */
-};
-
 struct net {
     struct fi_info *info; /* what all endpoints are made of */
     struct fid_fabric *fabric;
@@ -289,14 +285,6 @@ struct net {
     size_t inject_bytes, iovs, message_max;
     bool local, virtual, given_keys; /* FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_PROV_KEY */
     bool data_wakes; /* what comes in makes the descriptor readable; else a bell must be rung */
-};
-
-/* The file in which a host counts lives. */
-struct life_file {
-    int fd;
-    char path[512];
-    struct life_page *page;
-    uint32_t places; /* of clients, that this host gives */
 };
 
 struct ofi {
@@ -362,7 +350,13 @@ struct ofi {
     uint32_t own_marks, own_marks_room;
 
     struct life_file life;
-    struct place *place;
+    struct places places;
+    struct roll roll;
+    enum roll_verdict verdict; /* what follows from it, */
+    uint32_t verdict_who;      /* due to whom, */
+    uint64_t verdict_ns;       /* and since when */
+    bool verdict_said;
+    uint64_t roll_ns;     /* when the others were last told */
     const uint64_t *page; /* host: what it shows */
     uint32_t page_words;
 };
@@ -460,6 +454,18 @@ void ofi_peer_say(struct ofi *, struct peer *, bool warn, const char *fmt, ...)
 bool ofi_peer_message(struct link *, const struct ofi_head *);
 bool link_prove(struct link *);
 void ofi_place_freed(struct link *, bool ended);
+bool link_up(struct link *);
+bool link_refuse(struct link *, enum ofi_reason, uint32_t life);
+void ofi_fail(struct ofi *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ofi_roll.c */
+void ofi_roll_open(struct ofi *, bool lived);
+bool ofi_roll_send(struct link *);
+bool ofi_roll_take(struct link *, const struct roll_item *, uint32_t count);
+void ofi_roll_link_ended(struct link *);
+void ofi_roll_look_after(struct ofi *);
+void ofi_roll_taken_back(struct ofi *); /* before a region of ours promises again */
+void ofi_roll_leave(struct ofi *);
 
 /* ofi_look.c */
 bool ofi_page_send(struct link *);
@@ -485,17 +491,5 @@ bool net_wait(struct net *, uint64_t until_ns); /* true: there is; 0: only looks
 void net_wake(struct net *);                    /* ends net_wait, from any thread */
 int net_loop_open(const struct net *, int epoll_fd, struct err *);
 int net_self_check(struct net *, struct err *);
-
-/* ofi_life.c */
-int life_open(struct life_file *, const char *dir, const char *host, uint32_t places,
-              uint32_t *lives, struct err *);
-uint32_t life_place(const struct life_file *, uint32_t place); /* lives so far */
-uint32_t life_place_next(struct life_file *, uint32_t place);
-void life_set(struct life_file *, uint32_t lives);
-void life_close(struct life_file *, bool forget);
-
-/* Closes, as if this life had not been: nobody has heard of it. A host that finds at its start that it cannot run must
- * not come back as one that has lost its memory. `lives`: those before. */
-void life_take_back(struct life_file *, uint32_t lives);
 
 #endif

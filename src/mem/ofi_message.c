@@ -2,12 +2,10 @@
 #include "base/say.h"
 #include "mem/ofi_impl.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PLACE_REST_NS (1000 * MS) /* before a place is given to the next, if its client has ended */
-#define PLACE_SILENT_NS (10000 * MS) /* if it was only lost */
 
 /* ---- proving ---- */
 
@@ -20,7 +18,7 @@ bool link_prove(struct link *l)
     return link_send(l, OFI_PROVE, &l->prove.head + 1, 1);
 }
 
-static bool refuse(struct link *l, enum ofi_reason reason, uint32_t life)
+bool link_refuse(struct link *l, enum ofi_reason reason, uint32_t life)
 {
     struct ofi_refuse r = {.reason = reason, .life = life};
 
@@ -30,6 +28,8 @@ static bool refuse(struct link *l, enum ofi_reason reason, uint32_t life)
     l->state = LINK_REFUSED;
     return link_send(l, OFI_REFUSE, &r.head + 1, 1);
 }
+
+static struct places *own_place(struct ofi *, uint32_t node, uint32_t *index);
 
 /* A host that comes back is tried by each of those who miss it at a time of its own. All that are connected to us
  * hear of it from the first who is connected again. */
@@ -42,13 +42,39 @@ static void spread_news(struct link *l)
             link_send(other, OFI_NEWS, &news, 1);
 }
 
+/* A host that has lost its file does not know which lives of its clients' places it has given. */
+static bool places_tell(struct link *l)
+{
+    struct ofi *o = l->node;
+    struct ofi_news news[OFI_NEWS_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t place = l->peer->node; place < o->clients; place += o->hosts_count) {
+        const struct peer *p = peer_at(o, o->hosts_count + place);
+        if (!p || p->lives == 0)
+            continue;
+        news[count++] = (struct ofi_news){.node = p->node, .life = (uint32_t)(p->lives - 1)};
+        if (count == OFI_NEWS_MAX && !link_send(l, OFI_NEWS, news, count))
+            return false;
+        count %= OFI_NEWS_MAX;
+    }
+    return count == 0 || link_send(l, OFI_NEWS, news, count);
+}
+
 static bool on_news(struct link *l, const struct ofi_news *item, uint32_t count)
 {
     struct ofi *o = l->node;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (!l->peer->host || item[i].node >= o->hosts_count)
+        uint32_t index;
+        if (!l->peer->host)
             return false;
+        if (item[i].node >= o->hosts_count) {
+            if (!o->host || !own_place(o, item[i].node, &index) || item[i].life >= o->lives_max)
+                return false;
+            places_seen(&o->places, index, item[i].life);
+            continue;
+        }
         struct peer *p = o->peers[item[i].node];
         p->dial_wait_ns = DIAL_NS_MIN;
         p->dial_ns = o->now_ns;
@@ -56,14 +82,36 @@ static bool on_news(struct link *l, const struct ofi_news *item, uint32_t count)
     return true;
 }
 
-static bool link_up(struct link *l)
+/* A client comes back to the host that has given it its place. */
+static bool place_kept(struct link *l, uint32_t *given)
 {
-    struct peer *p = l->peer;
+    uint32_t index;
+    struct places *places = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
+
+    return !places || places_return(places, index, l->life, l->birth, given);
+}
+
+/* Has another process been this node, in this life or a later one? */
+static enum ofi_reason outlived(const struct link *l)
+{
+    const struct peer *p = l->peer;
 
     if (p->lives > (uint64_t)l->life + 1)
-        return refuse(l, OFI_REASON_LIFE, (uint32_t)(p->lives - 1));
-    if (p->lives == (uint64_t)l->life + 1 && p->birth != l->birth)
-        return refuse(l, OFI_REASON_TWIN, l->life);
+        return OFI_REASON_LIFE;
+    return p->lives == (uint64_t)l->life + 1 && p->birth != l->birth ? OFI_REASON_TWIN
+                                                                     : OFI_WELCOME;
+}
+
+bool link_up(struct link *l)
+{
+    struct peer *p = l->peer;
+    uint32_t given;
+
+    enum ofi_reason old = outlived(l);
+    if (old)
+        return link_refuse(l, old, (uint32_t)(p->lives - 1));
+    if (!p->host && !place_kept(l, &given))
+        return link_refuse(l, OFI_REASON_LIFE, given);
     /* What an earlier connection has under way must not land behind what comes over this one. */
     if (p->link)
         link_close(p->link, false, "it has connected again");
@@ -81,8 +129,11 @@ static bool link_up(struct link *l)
     l->node->links_pending--;
     say_info(&l->node->say, "%s: %s: connected%s, life %u", l->node->name, p->name,
              back ? " again" : "", l->life);
-    if (p->host && l->node->host)
+    if (p->host && l->node->host) {
         spread_news(l);
+        if (!places_tell(l))
+            return false;
+    }
     /* The pulse says that our first wants were before it. */
     return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
 }
@@ -108,7 +159,10 @@ static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
         l->state = LINK_PLACING;
         return link_send(l, OFI_PLACE_WANT, &want.head + 1, 1);
     }
-    return link_up(l);
+    if (!l->peer->host || !o->host || outlived(l))
+        return link_up(l);
+    l->state = LINK_MEETING;
+    return ofi_roll_send(l);
 }
 
 static bool on_prove(struct link *l, const struct ofi_prove *p)
@@ -136,19 +190,35 @@ static bool on_proven(struct link *l, const struct ofi_proven *p)
 
 /* ---- refused ---- */
 
+void ofi_fail(struct ofi *o, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (o->failure[0])
+        return;
+    va_start(ap, fmt);
+    vsnprintf(o->failure, sizeof o->failure, fmt, ap);
+    va_end(ap);
+    say_error(&o->say, "%s: %s", o->name, o->failure);
+}
+
 static void fail_for_good(struct link *l, const struct ofi_refuse *r)
 {
     struct ofi *o = l->node;
 
     if (o->failure[0] || r->life < o->mem.incarnation)
         return;
-    snprintf(o->failure, sizeof o->failure, "%s refuses us in life %u: %s (it knows of life %u)",
-             l->peer->name, o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason),
-             r->life);
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
-    if (o->host && r->life < UINT32_MAX)
+    if (o->host && r->life < UINT32_MAX) {
+        roll_suspect(&o->roll, l->peer->node);
         life_set(&o->life, r->life + 1);
-    say_error(&o->say, "%s: %s", o->name, o->failure);
+    }
+    const char *then = !o->host ? ""
+                       : r->reason == OFI_REASON_TWIN
+                           ? "; stop the other one"
+                           : "; start this host again, and it is taken back";
+    ofi_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name,
+             o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason), r->life, then);
 }
 
 static bool on_refuse(struct link *l, const struct ofi_refuse *r)
@@ -173,44 +243,23 @@ static bool on_refuse(struct link *l, const struct ofi_refuse *r)
 /* ---- places ---- */
 
 /* Each host gives every so-manieth place, and knows of these alone who has them. */
-static struct place *own_place(struct ofi *o, uint32_t node, uint32_t *index)
+static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
 {
     uint32_t place = node - o->hosts_count;
 
     if (node < o->hosts_count || place >= o->clients || place % o->hosts_count != o->mem.self)
         return NULL;
     *index = place / o->hosts_count;
-    return &o->place[*index];
+    return &o->places;
 }
 
 void ofi_place_freed(struct link *l, bool ended)
 {
     uint32_t index;
-    struct place *p = own_place(l->node, l->peer->node, &index);
+    struct places *p = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
 
-    if (p && p->birth == l->birth)
-        *p = (struct place){.freed_ns = l->node->now_ns, .ended = ended};
-}
-
-static bool place_free(const struct ofi *o, uint32_t index)
-{
-    const struct place *p = &o->place[index];
-    uint64_t rest = p->ended ? PLACE_REST_NS : PLACE_SILENT_NS;
-
-    return p->birth == 0 && (p->freed_ns == 0 || o->now_ns - p->freed_ns >= rest) &&
-           life_place(&o->life, index) < o->lives_max;
-}
-
-/* The place that has not been used for longest; UINT32_MAX: none is free. */
-static uint32_t place_any(const struct ofi *o)
-{
-    uint32_t best = UINT32_MAX, mine = o->life.places;
-
-    for (uint32_t i = 0; i < mine; i++)
-        if (place_free(o, i) &&
-            (best == UINT32_MAX || o->place[i].freed_ns < o->place[best].freed_ns))
-            best = i;
-    return best;
+    if (p)
+        places_leave(p, index, l->birth, ended, l->node->now_ns);
 }
 
 static bool on_place_want(struct link *l, uint32_t wanted)
@@ -221,14 +270,12 @@ static bool on_place_want(struct link *l, uint32_t wanted)
 
     if (!o->host || l->state != LINK_PLACING)
         return false;
-    if (wanted == OFI_ANY) {
-        index = place_any(o);
-    } else {
-        struct place *p = own_place(o, wanted, &index);
-        if (!p || p->birth || life_place(&o->life, index) >= o->lives_max)
-            index = UINT32_MAX;
-    }
-    if (index == UINT32_MAX) {
+    if (wanted == OFI_ANY)
+        index = places_any(&o->places, o->now_ns);
+    else
+        index =
+            own_place(o, wanted, &index) ? places_this(&o->places, index, o->now_ns) : PLACES_NONE;
+    if (index == PLACES_NONE) {
         struct ofi_refuse r = {.reason = OFI_REASON_FULL};
         l->state = LINK_REFUSED;
         return link_send(l, OFI_REFUSE, &r.head + 1, 1);
@@ -238,10 +285,9 @@ static bool on_place_want(struct link *l, uint32_t wanted)
     l->peer = peer_at(o, node) ? peer_at(o, node) : ofi_peer_add(o, node, name);
     if (!l->peer)
         return false;
-    o->place[index] = (struct place){.birth = l->birth};
-    struct ofi_place given = {.node = node, .life = life_place_next(&o->life, index)};
+    struct ofi_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
     l->life = given.life;
-    if (life_place(&o->life, index) >= o->lives_max)
+    if (life_place(&o->life, index)->life >= o->lives_max)
         say_warn(&o->say,
                  "%s: the place of %s has now had %u processes; it is not given again until the "
                  "cluster begins anew",
@@ -383,6 +429,8 @@ bool ofi_peer_message(struct link *l, const struct ofi_head *h)
         return on_place_want(l, ((const struct ofi_place *)whole)->node);
     case OFI_PLACE:
         return on_place(l, whole);
+    case OFI_ROLL:
+        return ofi_roll_take(l, ofi_items(h), h->count);
     case OFI_LOOK:
         return ofi_page_send(l);
     case OFI_PAGE:

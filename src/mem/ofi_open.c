@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/say.h"
 #include "mem/ofi_impl.h"
 
@@ -82,6 +83,16 @@ static int open_words(struct ofi *o, struct err *e)
     return o->promised_mr ? 0 : err_set(e, ERR_NOMEM, "register the promised words of %s", o->name);
 }
 
+/* Of the hosts' names, in their order. */
+static uint64_t hosts_tag(const struct ofi_options *p)
+{
+    uint64_t tag = 0;
+
+    for (uint32_t i = 0; i < p->hosts_count; i++)
+        tag = hash_bytes(tag, p->hosts[i].name, strlen(p->hosts[i].name) + 1);
+    return tag;
+}
+
 static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
 {
     uint32_t mine = p->clients / p->hosts_count + (p->self < p->clients % p->hosts_count);
@@ -93,13 +104,19 @@ static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
         rc = net_self_check(&o->net, e);
     if (rc == 0 && !p->state)
         rc = ofi_state_directory(p->cluster, state, sizeof state, e);
+    struct life_options life = {.dir = p->state ? p->state : state,
+                                .host = o->name,
+                                .self = p->self,
+                                .hosts_tag = hosts_tag(p),
+                                .places = mine};
     if (rc == 0)
-        rc =
-            life_open(&o->life, p->state ? p->state : state, o->name, mine, &o->mem.incarnation, e);
+        rc = life_open(&o->life, &life, &o->mem.incarnation, e);
+    if (rc == 0)
+        rc = places_open(&o->places, &o->life, o->lives_max, o->now_ns, e);
     if (rc < 0)
         return rc;
-    o->place = calloc(mine + 1, sizeof *o->place);
-    return o->place ? 0 : err_set(e, ERR_NOMEM, "host %s: no memory", o->name);
+    ofi_roll_open(o, o->mem.incarnation > 0);
+    return life_sync(&o->life) ? 0 : err_sys(e, "write %s to the disk", o->life.path);
 }
 
 /* Whom to ask for a place next: each host gives its own. UINT32_MAX: nobody has one. */
@@ -227,6 +244,8 @@ void ofi_leave(struct ofi *o)
         life_take_back(&o->life, o->mem.incarnation);
         return;
     }
+    if (o->host)
+        ofi_roll_leave(o);
     for (struct link *l = o->links; l; l = l->next)
         if (l->state == LINK_UP)
             link_send(l, OFI_LEAVE, NULL, 1);
@@ -269,7 +288,8 @@ void ofi_free(struct ofi *o)
     free(o->region);
     free(o->flow);
     free(o->own_mark);
-    free(o->place);
+    places_close(&o->places);
+    roll_close(&o->roll);
     sodium_memzero(&o->auth, sizeof o->auth);
     free(o);
 }

@@ -59,6 +59,8 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
     if (p->dialing == l)
         p->dialing = NULL;
     p->asked = false; /* who looks does not ask twice */
+    if (p->host && o->host)
+        ofi_roll_link_ended(l);
     if (was_up) {
         p->link = NULL;
         /* Its kernel, or itself, has closed: most likely it is dead. One that we gave up may just be
@@ -326,6 +328,8 @@ void ofi_peers_look_after(struct ofi *o)
         next = l->next;
         link_look_after(o, l);
     }
+    if (o->host)
+        ofi_roll_look_after(o);
     for (uint32_t h = 0; h < o->hosts_count; h++) {
         struct peer *p = o->peers[h];
         if (!p->link && !p->dialing && o->now_ns >= p->dial_ns && ours_to_dial(o, p) &&

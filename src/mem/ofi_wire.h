@@ -8,6 +8,7 @@
  *     a -> b   hello    from, to, life, nonce a            signed
  *     b -> a   prove    nonce b, birth, life of b          signed over the hello
  *     a -> b   proven   birth of a                         signed over hello and prove
+ *     both     roll     what they know of all hosts        between hosts
  *
  * "Signed" is a keyed BLAKE2b over everything said so far. The key of it is derived from the
  * cluster's key and name. A *birth* is a random number of the process: two processes that claim to be
@@ -19,11 +20,12 @@
 #define MEM_OFI_WIRE_H
 
 #include "mem/ofi.h"
+#include "mem/roll.h"
 
 #include <stddef.h>
 
 enum {
-    OFI_VERSION = 1,
+    OFI_VERSION = 2,
     OFI_MAC_BYTES = 32,
     OFI_SHORT_MAC_BYTES = 16,
     OFI_MESSAGE_MAX = 4096, /* bytes of a message, its head included */
@@ -41,7 +43,9 @@ enum {
     X(LIFE, "an old incarnation")                                                                  \
     X(TWIN, "another process is this node")                                                        \
     X(FULL, "no place is free")                                                                    \
-    X(LEAVING, "it is about to end")
+    X(LEAVING, "it is about to end")                                                               \
+    X(OTHER,                                                                                       \
+      "its memory and ours are of two beginnings of the cluster; stop one and start it again")
 
 enum ofi_reason {
     OFI_WELCOME = 0,
@@ -87,9 +91,10 @@ enum ofi_kind {
     OFI_PULSE, /* I live */
     OFI_BELL,  /* wake up */
     OFI_LEAVE, /* I end, in order */
-    OFI_NEWS,  /* hosts that the sender reaches since now: who waits to try again need not */
-    OFI_LOOK,  /* a client's that wants no place: what do you show of yourself? */
-    OFI_PAGE,  /* a part of that */
+    OFI_NEWS, /* hosts that the sender reaches since now: who waits to try again need not; clients that it knows */
+    OFI_LOOK, /* a client's that wants no place: what do you show of yourself? */
+    OFI_PAGE, /* a part of that */
+    OFI_ROLL, /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
     OFI_KINDS
 };
 
@@ -151,7 +156,7 @@ struct ofi_promised {
 
 struct ofi_news {
     uint32_t node;
-    uint32_t unused;
+    uint32_t life; /* of a client's place, to the host that gives it: it was there in this life */
 };
 
 struct ofi_raise {
@@ -171,6 +176,8 @@ enum {
     OFI_WORDS_MAX =
         (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(uint64_t) - 1, /* of a part */
     OFI_WANTS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_want),
+    OFI_NEWS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_news),
+    OFI_ROLLS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct roll_item),
     OFI_ATS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_at),
 };
 

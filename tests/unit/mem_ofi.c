@@ -674,6 +674,8 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         close_now(a);
         hush_end(&h, said, sizeof said);
         second_state_remove(dir, "h1");
+        /* A host with two files is more than the next round could make sense of. */
+        ofi_fixture_forget(&fixture);
     }
     assert_int_equal(late, 0);
 }

@@ -1,13 +1,6 @@
-/* The file in which a host counts its lives, and those of the clients' places that it gives.
- *
- *     STATE/HOST.life     0      text for people: "lives 3 pid 4711"
- *                         4096   struct life_page, from here on
- *
- * It must outlive the process and the machine's restart: a host that came back as if it were new would
- * promise what its earlier life has promised to others. Locked by the host's process for life. Counts
- * of places are written without waiting for the disk; after a restart of the machine, which loses what
- * was not there yet, all of them are taken to be PLACE_STEP further. */
-#include "mem/ofi_impl.h"
+#include "mem/life.h"
+
+#include "mem/ofi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -24,14 +18,22 @@ enum {
     PLACE_STEP = 64, /* lives of a place between two visits to the disk */
 };
 
+#define PAGE_MAGIC UINT64_C(0x32656c69666d6172) /* another layout has another */
+
 struct life_page {
     char boot[BOOT_BYTES];
-    uint32_t place[]; /* lives of each */
+    uint64_t magic;
+    uint64_t hosts_tag;
+    uint64_t made_ms;
+    uint32_t self; /* in the list of hosts of that tag */
+    uint32_t unused;
+    struct roll_entry roll[ROLL_HOSTS_MAX];
+    struct life_place place[];
 };
 
 static size_t page_bytes(uint32_t places)
 {
-    return sizeof(struct life_page) + places * sizeof(uint32_t);
+    return sizeof(struct life_page) + places * sizeof(struct life_place);
 }
 
 /* mkdir -p, closed to others from where it is ours. */
@@ -90,12 +92,43 @@ static void places_settle(struct life_file *f)
     char boot[BOOT_BYTES];
 
     boot_read(boot);
-    if (boot[0] && memcmp(boot, f->page->boot, sizeof boot) == 0)
-        return;
-    for (uint32_t i = 0; i < f->places; i++)
-        if (f->page->place[i] > 0)
-            f->page->place[i] = (f->page->place[i] / PLACE_STEP + 2) * PLACE_STEP;
+    f->rebooted = !boot[0] || memcmp(boot, f->page->boot, sizeof boot) != 0;
+    for (uint32_t i = 0; f->rebooted && i < f->places; i++)
+        if (f->page->place[i].life > 0)
+            f->page->place[i].life = (f->page->place[i].life / PLACE_STEP + 2) * PLACE_STEP;
     memcpy(f->page->boot, boot, sizeof boot);
+}
+
+static uint64_t wall_clock_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* A page of another layout, or none yet: begins with nothing. */
+static void page_settle(struct life_file *f, const struct life_options *o)
+{
+    struct life_page *p = f->page;
+
+    if (p->magic != PAGE_MAGIC) {
+        memset(p, 0, page_bytes(f->places));
+        p->made_ms = wall_clock_ms();
+        p->hosts_tag = o->hosts_tag;
+        p->self = o->self;
+        p->magic = PAGE_MAGIC;
+    }
+    /* Of other hosts than those nothing is known; of ourselves it is. */
+    if (p->hosts_tag != o->hosts_tag || p->self != o->self) {
+        struct roll_entry own =
+            p->self < ROLL_HOSTS_MAX ? p->roll[p->self] : (struct roll_entry){0};
+        memset(p->roll, 0, sizeof p->roll);
+        p->roll[o->self] = own;
+        p->hosts_tag = o->hosts_tag;
+        p->self = o->self;
+    }
+    f->before = p->roll[o->self];
 }
 
 /* Fixed width: a crash leaves one or the other. */
@@ -133,9 +166,22 @@ static int lock_and_count(struct life_file *f, const char *host, uint32_t *lives
     return lives_write(f, count + 1) ? 0 : err_sys(e, "write %s", f->path);
 }
 
-int life_open(struct life_file *f, const char *dir, const char *host, uint32_t places,
-              uint32_t *lives, struct err *e)
+/* The directory's entry of the file, too. */
+static bool directory_sync(const char *dir)
 {
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool safe = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return safe;
+}
+
+int life_open(struct life_file *f, const struct life_options *o, uint32_t *lives, struct err *e)
+{
+    const char *dir = o->dir, *host = o->host;
+    uint32_t places = o->places;
+
     f->fd = -1;
     int rc = make_directory(dir, e);
     if (rc < 0)
@@ -159,28 +205,44 @@ int life_open(struct life_file *f, const char *dir, const char *host, uint32_t p
         return err_sys(e, "map %s", f->path);
     f->page = at;
     f->places = places;
+    f->self = o->self;
+    f->made = *lives == 0;
+    page_settle(f, o);
     places_settle(f);
-    int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool safe = fsync(f->fd) == 0 && dir_fd >= 0 && fsync(dir_fd) == 0;
-    rc = safe ? 0 : err_sys(e, "write %s to the disk", f->path);
-    if (dir_fd >= 0)
-        close(dir_fd);
-    return rc;
+    bool safe = life_sync(f) && directory_sync(dir);
+    return safe ? 0 : err_sys(e, "write %s to the disk", f->path);
 }
 
-uint32_t life_place(const struct life_file *f, uint32_t place)
+struct roll_entry *life_roll(const struct life_file *f)
 {
-    return f->page->place[place];
+    return f->page->roll;
 }
 
-uint32_t life_place_next(struct life_file *f, uint32_t place)
+uint64_t life_made_ms(const struct life_file *f)
 {
-    uint32_t life = f->page->place[place]++;
+    return f->page->made_ms;
+}
 
+struct life_place *life_place(const struct life_file *f, uint32_t place)
+{
+    return &f->page->place[place];
+}
+
+uint32_t life_place_next(struct life_file *f, uint32_t place, uint64_t birth)
+{
+    struct life_place *p = &f->page->place[place];
+    uint32_t life = p->life++;
+
+    p->birth = birth;
     /* Rarely, and it takes a while: what is on the disk is never PLACE_STEP behind. */
     if (life % PLACE_STEP == 0)
-        fdatasync(f->fd);
+        life_sync(f);
     return life;
+}
+
+bool life_sync(struct life_file *f)
+{
+    return fsync(f->fd) == 0;
 }
 
 void life_set(struct life_file *f, uint32_t lives)
@@ -191,6 +253,7 @@ void life_set(struct life_file *f, uint32_t lives)
 
 void life_take_back(struct life_file *f, uint32_t lives)
 {
+    f->page->roll[f->self] = f->before;
     if (lives > 0)
         life_set(f, lives);
     life_close(f, lives == 0);

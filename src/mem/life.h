@@ -1,0 +1,66 @@
+/* The file in which a host counts its lives, for transports on which memory goes with the process; beside that it keeps
+ * what the host knows of the others (mem/roll.h) and who has the clients' places that it gives (mem/places.h).
+ *
+ *     STATE/HOST.life     0      text for people: "lives 3 pid 4711"
+ *                         4096   struct life_page, from here on
+ *
+ * It must outlive the process and the machine's restart: a host that came back as if it were new would promise what
+ * its earlier life has promised to others. Locked by the host's process for life. What is written to the page is there
+ * after the process was killed; after a restart of the machine, what life_sync has waited for. */
+#ifndef MEM_LIFE_H
+#define MEM_LIFE_H
+
+#include "base/err.h"
+#include "mem/roll.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A client's place that this host gives. */
+struct life_place {
+    uint64_t birth; /* of the process that has it; 0: nobody */
+    uint32_t life;  /* lives that were given so far */
+    uint32_t unused;
+};
+
+struct life_page;
+
+struct life_file {
+    int fd;
+    bool made;     /* there was no file before */
+    bool rebooted; /* the machine was started since: what was written last may be missing */
+    char path[512];
+    struct life_page *page;
+    struct roll_entry before; /* of this host, when it was opened */
+    uint32_t self;
+    uint32_t places;
+};
+
+struct life_options {
+    const char *dir;
+    const char *host;
+    uint32_t self; /* number of the host */
+    uint64_t
+        hosts_tag;   /* of the names of all hosts: entries of another list of hosts are dropped */
+    uint32_t places; /* of clients */
+};
+
+/* Counts a life; *lives are those before. ERR_EXISTS: a live process has it. */
+int life_open(struct life_file *, const struct life_options *, uint32_t *lives, struct err *);
+
+struct roll_entry *life_roll(const struct life_file *);
+uint64_t life_made_ms(const struct life_file *);
+struct life_place *life_place(const struct life_file *, uint32_t place);
+
+/* Gives the place to the next, in the life that is returned. */
+uint32_t life_place_next(struct life_file *, uint32_t place, uint64_t birth);
+
+bool life_sync(struct life_file *); /* false: it is not on the disk */
+void life_set(struct life_file *, uint32_t lives);
+void life_close(struct life_file *, bool forget);
+
+/* Closes, as if this life had not been: nobody has heard of it. A host that finds at its start that it cannot run must
+ * not come back as one that has lost its memory. `lives`: those before. */
+void life_take_back(struct life_file *, uint32_t lives);
+
+#endif
