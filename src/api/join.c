@@ -112,6 +112,15 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         hosts[h] = (struct ofi_host){.name = c->conf->host[h].name,
                                      .address = c->conf->host[h].address,
                                      .port = c->conf->host[h].port};
+    struct cluster_fact facts[CLUSTER_FACTS_MAX];
+    struct ofi_fact same[OFI_FACTS_MAX];
+    uint32_t count = cluster_facts(c->conf, facts);
+    _Static_assert((int)OFI_FACTS_MAX >= (int)CLUSTER_FACTS_MAX, "all of them fit");
+    for (uint32_t i = 0; i < count; i++) {
+        memset(&same[i], 0, sizeof(same[i]));
+        snprintf(same[i].key, sizeof(same[i].key), "%s", facts[i].key);
+        snprintf(same[i].value, sizeof(same[i].value), "%s", facts[i].value);
+    }
     int rc = ofi_key_read(c->key_path, key, e);
     if (rc != 0)
         return rc;
@@ -123,6 +132,8 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         .hosts_count = c->conf->hosts,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
+        .facts = same,
+        .facts_count = count,
         .self = self,
         .state = state,
         .looks = looks,

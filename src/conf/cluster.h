@@ -108,6 +108,19 @@ bool cluster_equal(const struct cluster *, const struct cluster *);
 /* Writes a commented file that loads back equal. ERR_SYSTEM if the stream fails. */
 int cluster_write(FILE *, const struct cluster *, struct err *);
 
+/* What has to be the same for all processes of a cluster, as texts to compare and to show: the key, and the value (as
+ * much of it as there is room for; the last one sums up all that has none). Not what may differ from machine to
+ * machine: addresses, directories, how a host waits, huge pages. The same number of the same keys for files with as
+ * many groups. */
+enum { CLUSTER_FACTS_MAX = 60, CLUSTER_KEY_BYTES = 20, CLUSTER_FACT_BYTES = 44 };
+
+struct cluster_fact {
+    char key[CLUSTER_KEY_BYTES];
+    char value[CLUSTER_FACT_BYTES];
+};
+
+uint32_t cluster_facts(const struct cluster *, struct cluster_fact out[CLUSTER_FACTS_MAX]);
+
 /* By value; the last is NULL. */
 extern const char *const cluster_transport_names[];
 extern const char *const cluster_protocol_names[];

@@ -31,6 +31,14 @@ struct ofi_host {
     uint16_t port;
 };
 
+/* Something that has to be the same for all nodes of a cluster. */
+enum { OFI_FACTS_MAX = 60, OFI_FACT_KEY_BYTES = 20, OFI_FACT_VALUE_BYTES = 44 };
+
+struct ofi_fact {
+    char key[OFI_FACT_KEY_BYTES];     /* what it is; both end with a 0 */
+    char value[OFI_FACT_VALUE_BYTES]; /* and how it is here */
+};
+
 struct ofi_options {
     const char *provider; /* "tcp" or "verbs" */
     const char *cluster;
@@ -38,11 +46,14 @@ struct ofi_options {
     const struct ofi_host
         *hosts; /* all hosts of the cluster; their node numbers are their places */
     uint32_t hosts_count;
-    uint32_t clients;    /* that there may be; their node numbers begin at hosts_count */
-    uint32_t lives_max;  /* of each of their places; 0: any number */
-    uint32_t self;       /* a node number; or OFI_ANY: a client in any place */
-    const char *state;   /* host: directory in which its lives are counted */
-    struct say say;      /* where log lines go, from the caller's thread */
+    uint32_t clients;   /* that there may be; their node numbers begin at hosts_count */
+    uint32_t lives_max; /* of each of their places; 0: any number */
+    uint32_t self;      /* a node number; or OFI_ANY: a client in any place */
+    const char *state;  /* host: directory in which its lives are counted */
+    struct say say;     /* where log lines go, from the caller's thread */
+    const struct ofi_fact
+        *facts; /* nodes in which one of them differs do not connect, and say which */
+    uint32_t facts_count;
     uint64_t timeout_ns; /* client: how long opening waits for a place; 0: five seconds */
     uint64_t silent_ns;  /* how long a connected host may say nothing; 0: three seconds */
     uint64_t linger_ns;  /* how long a host that leaves listens who else does; 0: 300 ms */

@@ -28,6 +28,7 @@
 #ifndef MEM_OFI_IMPL_H
 #define MEM_OFI_IMPL_H
 
+#include "mem/lookup.h"
 #include "mem/ofi.h"
 #include "mem/ofi_library.h"
 #include "mem/ofi_wire.h"
@@ -222,14 +223,18 @@ struct peer {
     bool gone;                 /* its last connection was ended by the other side */
     char name[OFI_NAME_BYTES]; /* for people */
     char where[80];            /* its address, for people */
+    const char
+        *address_name; /* as the cluster file has it; NULL: a number, never looked up again */
+    uint16_t port;
+    struct lookup *lookup; /* under way */
     struct sockaddr_storage address;
-    socklen_t address_bytes;
-    struct link *link;    /* up */
-    struct link *dialing; /* on its way there */
-    uint64_t lives;       /* life that was last heard of, plus one */
-    uint64_t birth;       /* of the process in it */
+    socklen_t address_bytes; /* 0: it is not known */
+    struct link *link;       /* up */
+    struct link *dialing;    /* on its way there */
+    uint64_t lives;          /* life that was last heard of, plus one */
+    uint64_t birth;          /* of the process in it */
     uint64_t dial_ns, dial_wait_ns;
-    char said[128]; /* what was last said of it, to say it once */
+    char said[256]; /* what was last said of it, to say it once */
     /* Of who looks: */
     bool asked;     /* and no answer yet */
     uint64_t *page; /* what has come of it */
@@ -315,7 +320,7 @@ struct ofi {
     uint64_t looked_ns;   /* and when they last were */
     uint64_t stranger_ns; /* when a stranger was last spoken of */
     char failure[256];
-    char trouble[320];   /* why a host was not reached, last; for a client's error text */
+    char trouble[480];   /* why a host was not reached, last; for a client's error text */
     uint32_t want_place; /* client: node number, or OFI_ANY */
     uint32_t giver;      /* client: host that is asked for a place, or has given it */
     bool refused;        /* client: a host does not take it */
@@ -356,8 +361,11 @@ struct ofi {
     uint32_t verdict_who;      /* due to whom, */
     uint64_t verdict_ns;       /* and since when */
     bool verdict_said;
-    uint64_t roll_ns;     /* when the others were last told */
-    const uint64_t *page; /* host: what it shows */
+    uint64_t roll_ns; /* when the others were last told */
+    struct ofi_fact facts[OFI_FACTS_MAX];
+    uint32_t facts_count;
+    char address_names[OFI_HOSTS_MAX][256]; /* as the cluster file has them */
+    const uint64_t *page;                   /* host: what it shows */
     uint32_t page_words;
 };
 

@@ -138,12 +138,62 @@ bool link_up(struct link *l)
     return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
 }
 
+/* ---- cluster files ---- */
+
+static const struct ofi_fact *fact_of(const struct ofi *o, const char *key)
+{
+    for (uint32_t i = 0; i < o->facts_count; i++)
+        if (strcmp(o->facts[i].key, key) == 0)
+            return &o->facts[i];
+    return NULL;
+}
+
+static void say_differs(struct link *l, const struct ofi_fact *theirs, const char *ours)
+{
+    struct ofi *o = l->node;
+
+    if (l->peer)
+        ofi_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
+                     theirs->key, theirs->value, ours);
+    else
+        say_warn(&o->say,
+                 "%s: a client is refused: its cluster file differs: %s is %s there and %s here",
+                 o->name, theirs->key, theirs->value, ours);
+}
+
+/* Both sides have the key, so this is no stranger, but somebody whose file was not brought along. */
+static bool on_facts(struct link *l, const struct ofi_fact *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    if (!l->proven)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!memchr(item[i].key, 0, sizeof item[i].key) ||
+            !memchr(item[i].value, 0, sizeof item[i].value))
+            return false;
+        const struct ofi_fact *own = fact_of(o, item[i].key);
+        if (o->facts_count == 0 || o->looks || (own && strcmp(own->value, item[i].value) == 0))
+            continue;
+        struct ofi_refuse r = {.reason = OFI_REASON_FILE};
+        say_differs(l, &item[i], own ? own->value : "not");
+        o->refused = true;
+        if (l->state == LINK_UP) /* a client that had its place before */
+            return false;
+        l->state = LINK_REFUSED;
+        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+    }
+    return true;
+}
+
 /* The other side has the key. */
 static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
 {
     struct ofi *o = l->node;
 
     l->proven = true;
+    if (o->facts_count > 0 && !o->looks && !link_send(l, OFI_FACTS, o->facts, o->facts_count))
+        return false;
     l->life = life;
     l->birth = birth;
     if (!l->peer) {
@@ -231,8 +281,9 @@ static bool on_refuse(struct link *l, const struct ofi_refuse *r)
         fail_for_good(l, r);
     l->peer->full = r->reason == OFI_REASON_FULL;
     o->refused |= !l->peer->full;
-    ofi_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
-                 ofi_reason_text((enum ofi_reason)r->reason));
+    if (r->reason != OFI_REASON_FILE) /* which we have said, with what differs */
+        ofi_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
+                     ofi_reason_text((enum ofi_reason)r->reason));
     l->peer->dial_wait_ns = DIAL_NS_MAX;
     if (l->state != LINK_UP)
         l->state = LINK_REFUSED;
@@ -429,6 +480,8 @@ bool ofi_peer_message(struct link *l, const struct ofi_head *h)
         return on_place_want(l, ((const struct ofi_place *)whole)->node);
     case OFI_PLACE:
         return on_place(l, whole);
+    case OFI_FACTS:
+        return on_facts(l, ofi_items(h), h->count);
     case OFI_ROLL:
         return ofi_roll_take(l, ofi_items(h), h->count);
     case OFI_LOOK:

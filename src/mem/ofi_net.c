@@ -116,6 +116,11 @@ int net_open(struct net *n, const struct ofi_options *o, struct err *e)
         return err_set(e, ERR_NOMEM, "%s: no memory", where);
     int rc = ofi_library.getinfo(FI_VERSION(1, 17), h->address, port, host ? FI_SOURCE : 0, hints,
                                  &n->info);
+    /* A client may go by any host whose address is known. */
+    for (uint32_t i = 1; rc != 0 && !host && i < o->hosts_count; i++) {
+        snprintf(port, sizeof port, "%u", o->hosts[i].port);
+        rc = ofi_library.getinfo(FI_VERSION(1, 17), o->hosts[i].address, port, 0, hints, &n->info);
+    }
     ofi_library.freeinfo(hints);
     if (rc == -FI_ENODATA)
         return err_set(e, ERR_NOTFOUND,

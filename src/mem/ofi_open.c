@@ -3,7 +3,6 @@
 #include "base/say.h"
 #include "mem/ofi_impl.h"
 
-#include <netdb.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,33 +38,28 @@ static int check_options(const struct ofi_options *p, struct err *e)
     return 0;
 }
 
-/* Names are looked up once, here: later it could take seconds of a host that has none to lose. */
-static int resolve(struct peer *p, const struct ofi_host *h, struct err *e)
+/* One that is not known does not keep the others from each other: it is looked up again when it is dialed. */
+static void resolve(struct ofi *o, struct peer *p, const struct ofi_host *h)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    char port[8];
+    bool number;
 
-    snprintf(port, sizeof port, "%u", h->port);
-    int rc = getaddrinfo(h->address, port, &hints, &found);
-    if (rc != 0)
-        return err_set(e, ERR_NOTFOUND, "host %s: address %.100s: %s", h->name, h->address,
-                       gai_strerror(rc));
-    memcpy(&p->address, found->ai_addr, found->ai_addrlen);
-    p->address_bytes = found->ai_addrlen;
-    freeaddrinfo(found);
     snprintf(p->where, sizeof p->where, strchr(h->address, ':') ? "[%.60s]:%u" : "%.60s:%u",
              h->address, h->port);
-    return 0;
+    const char *why = lookup_now(h->address, h->port, &p->address, &p->address_bytes, &number);
+    if (why)
+        ofi_peer_say(o, p, true, "its address is not known: %s", why);
+    snprintf(o->address_names[p->node], sizeof o->address_names[0], "%s", h->address);
+    p->address_name = number ? NULL : o->address_names[p->node];
+    p->port = h->port;
 }
 
 static int open_peers(struct ofi *o, const struct ofi_options *p, struct err *e)
 {
     for (uint32_t i = 0; i < p->hosts_count; i++) {
         struct peer *peer = ofi_peer_add(o, i, p->hosts[i].name);
-        int rc = peer ? resolve(peer, &p->hosts[i], e)
-                      : err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
-        if (rc < 0)
-            return rc;
+        if (!peer)
+            return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
+        resolve(o, peer, &p->hosts[i]);
         peer->wanted = o->host;
     }
     return 0;
@@ -210,6 +204,9 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     o->now_ns = clock_now_ns();
     snprintf(o->cluster, sizeof o->cluster, "%s", p->cluster);
     snprintf(o->name, sizeof o->name, "%s", o->host ? p->hosts[p->self].name : "client");
+    o->facts_count = p->facts_count < OFI_FACTS_MAX ? p->facts_count : (uint32_t)OFI_FACTS_MAX;
+    if (o->facts_count > 0)
+        memcpy(o->facts, p->facts, o->facts_count * sizeof *o->facts);
     ofi_auth_init(&o->auth, p->key, p->cluster);
     randombytes_buf(&o->birth, sizeof o->birth);
     o->birth |= 1; /* 0 stands for nobody */
@@ -281,8 +278,10 @@ void ofi_free(struct ofi *o)
     net_close(&o->net);
     life_close(&o->life, false);
     for (uint32_t i = 0; i < OFI_NODES_MAX; i++) {
-        if (o->peers[i])
+        if (o->peers[i]) {
             free(o->peers[i]->page);
+            lookup_drop(o->peers[i]->lookup);
+        }
         free(o->peers[i]);
     }
     free(o->region);

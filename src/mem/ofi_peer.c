@@ -48,6 +48,13 @@ void ofi_peer_say(struct ofi *o, struct peer *p, bool warn, const char *fmt, ...
 
 /* ---- ends ---- */
 
+/* A name may mean another address by now. In a thread of its own: the next attempt goes by what it has found. */
+static void look_up_again(struct peer *p)
+{
+    if (p->address_name && !p->lookup)
+        p->lookup = lookup_start(p->address_name, p->port);
+}
+
 void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
 {
     struct ofi *o = l->node;
@@ -77,6 +84,8 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
             ofi_place_freed(l, by_other || p->left);
     } else if (l->state != LINK_REFUSED) {
         ofi_peer_say(o, p, false, "no connection: %s", why);
+        if (l->dialed && !o->leaving)
+            look_up_again(p);
     }
     p->dial_ns = o->now_ns + p->dial_wait_ns;
     p->dial_wait_ns = p->dial_wait_ns * 2 < DIAL_NS_MAX ? p->dial_wait_ns * 2 : DIAL_NS_MAX;
@@ -84,8 +93,32 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
 
 /* ---- dialing ---- */
 
+static void take_address(struct ofi *o, struct peer *p)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes;
+    const char *why;
+
+    if (!p->lookup || !lookup_take(p->lookup, &address, &bytes, &why))
+        return;
+    p->lookup = NULL;
+    if (bytes == 0) {
+        ofi_peer_say(o, p, true, "its address is not known: %s", why);
+        return;
+    }
+    p->address = address;
+    p->address_bytes = bytes;
+}
+
 static void dial(struct ofi *o, struct peer *p)
 {
+    take_address(o, p);
+    if (p->address_bytes == 0) {
+        p->dial_wait_ns = DIAL_NS_MAX;
+        p->dial_ns = o->now_ns + p->dial_wait_ns;
+        look_up_again(p);
+        return;
+    }
     struct fi_info *info = ofi_library.dupinfo(o->net.info);
 
     p->dial_ns = o->now_ns + p->dial_wait_ns;

@@ -35,6 +35,7 @@ static const struct {
     [OFI_RAISED] = {.item = sizeof(struct ofi_raise)},
     [OFI_NEWS] = {.item = sizeof(struct ofi_news)},
     [OFI_PAGE] = {.item = sizeof(uint64_t)},
+    [OFI_FACTS] = {.item = sizeof(struct ofi_fact)},
     [OFI_ROLL] = {.item = sizeof(struct roll_item)},
 };
 

@@ -8,6 +8,7 @@
  *     a -> b   hello    from, to, life, nonce a            signed
  *     b -> a   prove    nonce b, birth, life of b          signed over the hello
  *     a -> b   proven   birth of a                         signed over hello and prove
+ *     both     facts    what has to be the same
  *     both     roll     what they know of all hosts        between hosts
  *
  * "Signed" is a keyed BLAKE2b over everything said so far. The key of it is derived from the
@@ -43,6 +44,7 @@ enum {
     X(LIFE, "an old incarnation")                                                                  \
     X(TWIN, "another process is this node")                                                        \
     X(FULL, "no place is free")                                                                    \
+    X(FILE, "its cluster file differs from ours")                                                  \
     X(LEAVING, "it is about to end")                                                               \
     X(OTHER,                                                                                       \
       "its memory and ours are of two beginnings of the cluster; stop one and start it again")
@@ -94,7 +96,8 @@ enum ofi_kind {
     OFI_NEWS, /* hosts that the sender reaches since now: who waits to try again need not; clients that it knows */
     OFI_LOOK, /* a client's that wants no place: what do you show of yourself? */
     OFI_PAGE, /* a part of that */
-    OFI_ROLL, /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
+    OFI_FACTS, /* struct ofi_fact, what has to be the same for both; before anything else */
+    OFI_ROLL,  /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
     OFI_KINDS
 };
 

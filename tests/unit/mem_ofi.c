@@ -175,6 +175,86 @@ static void ofi__another_key_is_refused(void **state)
     expect_apart(&o, "wrong cluster key");
 }
 
+static void facts_of(struct ofi_options *o, struct ofi_fact *facts, const char *log_bytes)
+{
+    memset(facts, 0, 2 * sizeof *facts);
+    strcpy(facts[0].key, "protocol");
+    strcpy(facts[0].value, "tree");
+    strcpy(facts[1].key, "log_bytes");
+    strcpy(facts[1].value, log_bytes);
+    o->facts = facts;
+    o->facts_count = 2;
+}
+
+/* Two hosts and a client; one host and the client have another file. Both sides say which key it is, and both values. */
+static void ofi__a_file_that_differs_is_refused_by_name(void **state)
+{
+    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
+    struct ofi_fact facts[2];
+    struct err e = {""};
+    struct mem *c;
+    char said[4096];
+
+    (void)state;
+    struct hush h = hush_begin();
+    facts_of(&o, facts, "262144");
+    struct mem *a = open_with(&o);
+    facts_of(&o, facts, "131072");
+    o.self = 1;
+    struct mem *b = open_with(&o);
+    WAIT_FOR(has_said(&h, "h0: h1 (127.0.0.1") && has_said(&h, "h1: h0 (127.0.0.1"));
+    WAIT_FOR(has_said(&h, "its cluster file differs: log_bytes is 131072 there and 262144 here"));
+    WAIT_FOR(has_said(&h, "its cluster file differs: log_bytes is 262144 there and 131072 here"));
+    assert_false(ofi_connected(a, 1) || ofi_connected(b, 0));
+    close_now(b);
+    close_now(a);
+    hush_end(&h, said, sizeof said);
+    /* A client, to a host in another process. */
+    pid_t kid = fork();
+    if (kid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        facts_of(&o, facts, "262144");
+        o.self = 0;
+        if (ofi_open_node(&o, &c, &e) < 0)
+            _exit(1);
+        for (;;)
+            mem_poll(c);
+    }
+    facts_of(&o, facts, "131072");
+    o.self = OFI_ANY;
+    h = hush_begin();
+    assert_int_equal(ofi_open_node(&o, &c, &e), ERR_REFUSED);
+    hush_end(&h, said, sizeof said);
+    expect_says(e.text, "log_bytes is 262144 there and 131072 here");
+    /* And with the same it is let in. */
+    facts_of(&o, facts, "262144");
+    if (ofi_open_node(&o, &c, &e) < 0)
+        fail_msg("%s", e.text);
+    mem_close(c);
+    kill(kid, SIGKILL);
+    waitpid(kid, NULL, 0);
+}
+
+/* The others connect, and so do clients. */
+static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
+{
+    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+
+    (void)state;
+    char said[4096];
+    hosts[0].address = "no-such-host.invalid";
+    struct hush h = hush_begin();
+    struct mem *b = open_with(&o);
+    o.self = 2;
+    struct mem *c = open_with(&o);
+    wait_connected(b, c);
+    assert_true(has_said(&h, "h0 (no-such-host.invalid"));
+    assert_true(has_said(&h, "its address is not known"));
+    hush_end(&h, said, sizeof said);
+}
+
 static void ofi__another_cluster_is_refused(void **state)
 {
     struct ofi_host hosts[OFI_FIXTURE_HOSTS];
@@ -1146,6 +1226,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest cases[] = {
         CASE(ofi__another_key_is_refused),
+        CASE(ofi__a_file_that_differs_is_refused_by_name),
+        CASE(ofi__an_address_that_is_not_known_stops_nobody_else),
         CASE(ofi__another_cluster_is_refused),
         CASE(ofi__a_client_is_told_why_it_is_refused),
         CASE(ofi__who_has_the_key_may_look),

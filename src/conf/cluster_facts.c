@@ -1,0 +1,71 @@
+#include "base/hash.h"
+#include "conf/cluster_impl.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static uint32_t add(struct cluster_fact *out, uint32_t n, const char *key, const char *value)
+{
+    if (n == CLUSTER_FACTS_MAX)
+        return n;
+    memset(&out[n], 0, sizeof out[n]);
+    memcpy(out[n].key, key, strnlen(key, sizeof out[n].key - 1));
+    memcpy(out[n].value, value, strnlen(value, sizeof out[n].value - 1));
+    return n + 1;
+}
+
+/* "3 (h1, h2, ...)", as far as there is room. */
+static uint32_t add_hosts(const struct cluster *c, struct cluster_fact *out, uint32_t n)
+{
+    char text[CLUSTER_FACT_BYTES * 2];
+    int used = snprintf(text, sizeof text, "%u: ", c->hosts);
+
+    for (uint32_t i = 0; i < c->hosts && used < CLUSTER_FACT_BYTES; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? " " : "",
+                         c->host[i].name);
+    return add(out, n, "hosts", text);
+}
+
+static void group_text(const struct cluster *c, const struct cluster_group *g, char *text,
+                       size_t bytes)
+{
+    int used = snprintf(text, bytes, "%s:", g->name);
+
+    if (g->parent != CLUSTER_NONE)
+        used += snprintf(text + used, bytes - (size_t)used, " below %s,", c->group[g->parent].name);
+    for (uint32_t r = 0; r < g->replicas; r++)
+        used += snprintf(text + used, bytes - (size_t)used, " %s", c->host[g->replica[r]].name);
+}
+
+/* Those for which there is room one by one, and a sum of all. */
+static uint32_t add_groups(const struct cluster *c, struct cluster_fact *out, uint32_t n)
+{
+    char text[(CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES], key[CLUSTER_KEY_BYTES];
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < c->hosts; i++)
+        sum = hash_bytes(sum, c->host[i].name, strlen(c->host[i].name) + 1);
+    for (uint32_t i = 0; i < c->groups; i++) {
+        group_text(c, &c->group[i], text, sizeof text);
+        sum = hash_bytes(sum, text, strlen(text) + 1);
+        snprintf(key, sizeof key, "group %u", i + 1);
+        if (n < CLUSTER_FACTS_MAX - 1)
+            n = add(out, n, key, text);
+    }
+    snprintf(text, sizeof text, "%u, and %016" PRIx64 " as sum of all", c->groups, sum);
+    return add(out, n, "groups", text);
+}
+
+uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_FACTS_MAX])
+{
+    char text[32];
+    uint32_t n = add(out, 0, "transport", cluster_transport_names[c->transport]);
+
+    n = add(out, n, "protocol", cluster_protocol_names[c->protocol]);
+    for (enum setting s = 0; s < SETTING_COUNT; s++) {
+        snprintf(text, sizeof text, "%u", setting_get(c, s));
+        n = add(out, n, setting_info[s].key, text);
+    }
+    n = add_hosts(c, out, n);
+    return add_groups(c, out, n);
+}
