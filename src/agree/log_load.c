@@ -328,10 +328,10 @@ static void look_for_loss(struct log *l)
         l->loss_ns = l->now_ns;
     else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns) {
         l->lost = true;
-        log_stop(l,
-                 "the memory of a majority of the group is lost, and with it what the group had; to "
-                 "begin anew with nothing, stop all hosts of the cluster, those of other groups "
-                 "too, and start them again");
+        log_stop(
+            l, "the memory of a majority of the group is lost, and with it what the group had; to "
+               "begin anew with nothing, stop all hosts of the cluster, those of other groups "
+               "too, and start them again");
     }
 }
 

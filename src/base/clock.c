@@ -26,3 +26,11 @@ uint64_t clock_utc_s(void)
 {
     return read_clock(CLOCK_REALTIME) / 1000000000u;
 }
+
+uint64_t clock_wall_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}

@@ -14,4 +14,7 @@ uint64_t clock_thread_ns(void);
 /* Seconds since 1970, by the machine's wall clock: for dates in reports, not for measuring. */
 uint64_t clock_utc_s(void);
 
+/* Milliseconds since 1970, as the machine's clock has it, which may be set: for what outlives a process. */
+uint64_t clock_wall_ms(void);
+
 #endif

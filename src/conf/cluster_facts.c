@@ -9,8 +9,10 @@ static uint32_t add(struct cluster_fact *out, uint32_t n, const char *key, const
     if (n == CLUSTER_FACTS_MAX)
         return n;
     memset(&out[n], 0, sizeof out[n]);
-    memcpy(out[n].key, key, strnlen(key, sizeof out[n].key - 1));
-    memcpy(out[n].value, value, strnlen(value, sizeof out[n].value - 1));
+    for (size_t i = 0; key[i] != '\0' && i < sizeof out[n].key - 1; i++)
+        out[n].key[i] = key[i];
+    for (size_t i = 0; value[i] != '\0' && i < sizeof out[n].value - 1; i++)
+        out[n].value[i] = value[i];
     return n + 1;
 }
 

@@ -1,5 +1,6 @@
 #include "mem/life.h"
 
+#include "base/clock.h"
 #include "mem/ofi.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -99,14 +99,6 @@ static void places_settle(struct life_file *f)
     memcpy(f->page->boot, boot, sizeof boot);
 }
 
-static uint64_t wall_clock_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* A page of another layout, or none yet: begins with nothing. */
 static void page_settle(struct life_file *f, const struct life_options *o)
 {
@@ -114,7 +106,7 @@ static void page_settle(struct life_file *f, const struct life_options *o)
 
     if (p->magic != PAGE_MAGIC) {
         memset(p, 0, page_bytes(f->places));
-        p->made_ms = wall_clock_ms();
+        p->made_ms = clock_wall_ms();
         p->hosts_tag = o->hosts_tag;
         p->self = o->self;
         p->magic = PAGE_MAGIC;
