@@ -307,7 +307,9 @@ static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
 void ofi_place_freed(struct link *l, bool ended)
 {
     uint32_t index;
-    struct places *p = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
+    struct ofi *o = l->node;
+    /* Whoever leaves ends its links itself, with the file of places closed: its clients live on, and keep theirs. */
+    struct places *p = o->host && !o->leaving ? own_place(o, l->peer->node, &index) : NULL;
 
     if (p)
         places_leave(p, index, l->birth, ended, l->node->now_ns);
