@@ -125,6 +125,7 @@ static void backlog_add(struct genuine *g, struct backlog *b, const void *payloa
     struct frame *f = (void *)(b->bytes + b->end);
     *f = (struct frame){.bytes = bytes};
     memcpy(f->payload, payload, bytes);
+    memset(f->payload + bytes, 0, size - sizeof(*f) - bytes); /* snapshots have it */
     b->end += size;
     g->backlog_bytes += size;
 }
