@@ -491,7 +491,7 @@ static int apply_decided(struct log *l)
         return 0;
     uint32_t w = (uint32_t)(promised % l->n);
     struct mem_lane *lane = l->lane[l->me][w];
-    if (lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised) {
+    if (lane->ctl == NULL || (mem_word(lane, LOG_RUN) != promised && !PLANTED(run_unchecked))) {
         snap_notice(l); /* perhaps that is why */
         return 0;
     }
@@ -513,9 +513,10 @@ static int apply_decided(struct log *l)
     }
     if (end <= l->applied)
         return 0;
-    bool overrun =
-        w != l->me && mem_word(lane, LOG_GUARD) + l->put_max > l->applied + l->opt.log_bytes;
-    if (mem_word(lane, LOG_START) > l->applied || overrun) {
+    bool overrun = w != l->me &&
+                   mem_word(lane, LOG_GUARD) + l->put_max > l->applied + l->opt.log_bytes &&
+                   !PLANTED(overrun_unseen);
+    if ((mem_word(lane, LOG_START) > l->applied && !PLANTED(start_unchecked)) || overrun) {
         /* The leader went by what an earlier life of ours had applied, or has given up on the
          * snapshot that we have just loaded. */
         log_fall_behind(l);

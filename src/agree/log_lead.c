@@ -93,7 +93,10 @@ static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t 
     const uint64_t *head = p->head[l->me];
     mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
     mem_set1(l->mem, &p->flow, lane, LOG_START, start);
-    mem_set1(l->mem, &p->flow, lane, LOG_GUARD, same);
+    if (PLANTED(run_before_guard))
+        mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
+    if (!PLANTED(guard_stays))
+        mem_set1(l->mem, &p->flow, lane, LOG_GUARD, same);
     mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
     p->start = start;
     p->kept = same;
@@ -459,7 +462,8 @@ static uint64_t quorum_match(const struct log *l)
 {
     uint64_t sorted[LOG_REPLICAS_MAX];
     for (uint32_t q = 0; q < l->n; q++) {
-        uint64_t match = l->peer[q].phase == PEER_LIVE ? l->peer[q].flow.done : 0;
+        bool counts = l->peer[q].phase == PEER_LIVE || PLANTED(counts_unlive);
+        uint64_t match = counts ? l->peer[q].flow.done : 0;
         if (q == l->me)
             match = own_landed(l);
         uint32_t i = q;

@@ -198,7 +198,8 @@ int peer_step(struct log *l, uint32_t rank)
     case PEER_VERIFY:
         if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
             return 0;
-        if (p->op.status == MEM_DONE && p->op.value == l->ballot && !lane_ops_lost(l, p)) {
+        if (p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified)) &&
+            !lane_ops_lost(l, p)) {
             drop_changed_runs(l, p);
             p->phase = PEER_READY;
             p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
@@ -489,7 +490,7 @@ static bool rec_suffix(struct log *l)
         if (head[LOG_RUN] == 0 || head[LOG_GUARD] <= r->commit || head[LOG_START] > r->commit)
             continue;
         uint64_t from = r->commit;
-        if (head[LOG_RUN] < r->commit_run && head[LOG_COMMIT] < r->commit)
+        if (head[LOG_RUN] < r->commit_run && head[LOG_COMMIT] < r->commit && !PLANTED(mid_entry))
             from = max_u64(head[LOG_START], head[LOG_COMMIT]);
         if (head[LOG_GUARD] - from > l->opt.log_bytes)
             continue;
@@ -514,8 +515,9 @@ static bool rec_take(struct log *l)
 {
     struct recovery *r = &l->rec;
     /* Bytes one lap behind what is being written may be overwritten. */
-    bool overrun = r->check[LOG_GUARD] + l->put_max > r->from + l->opt.log_bytes;
-    bool good = rec_run_unchanged(l) && !overrun;
+    bool overrun =
+        r->check[LOG_GUARD] + l->put_max > r->from + l->opt.log_bytes && !PLANTED(overrun_unseen);
+    bool good = (rec_run_unchanged(l) || PLANTED(lane_unchecked)) && !overrun;
     switch (r->step) {
     case REC_KEEP:
         if (good && chain_walk(l, l->chain, r->from, r->end, r->end))
@@ -547,6 +549,8 @@ static bool rec_take(struct log *l)
  * is void. The log says so: the join stands on a quorum that ours meets. */
 static bool rec_promises_hold(const struct log *l)
 {
+    if (PLANTED(past_promises))
+        return true;
     uint32_t joined[LOG_REPLICAS_MAX];
     memcpy(joined, l->joined, sizeof(joined));
     for (uint64_t pos = l->applied; pos < l->chain_end;) {

@@ -49,7 +49,8 @@ uint64_t room_end(const struct log *l)
     uint64_t least = l->applied;
     for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++)
         least = min_u64(least, needs_from(l, q));
-    return end_from(l, PLANTED(overrun) ? least : min_u64(least, quorum_applied(l)));
+    bool alone = PLANTED(overrun) || PLANTED(reuse_alone);
+    return end_from(l, alone ? least : min_u64(least, quorum_applied(l)));
 }
 
 /* ---- detaching ---- */

@@ -40,6 +40,17 @@
     X(busy_unheard, "S4", log, "a leader that said it would be busy is deposed for it")            \
     X(resume_behind, "S5", log, "after a loss a transfer goes on behind what it sent")             \
     X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
+    X(past_promises, "A1", stepped, "promises of a past life of a replica count")                  \
+    X(counts_unlive, "A2", stepped, "copies of a replica that takes no writes any more count")     \
+    X(run_before_guard, "A3", stepped, "a run is continued with RUN before GUARD")                 \
+    X(guard_stays, "A4", stepped, "a run is continued and its GUARD is not taken back")            \
+    X(reuse_alone, "A5", stepped, "a position is used again though no quorum has applied it")      \
+    X(lane_unchecked, "A6", stepped, "a lane may change while recovery reads it")                  \
+    X(overrun_unseen, "A7", stepped, "a lane may be overrun while it is read")                     \
+    X(start_unchecked, "A8", stepped, "a follower reads a run that begins beyond what it has")     \
+    X(run_unchecked, "A9", stepped, "a follower reads a lane whatever run is in it")               \
+    X(mid_entry, "A10", stepped, "recovery reads from where no entry may begin")                   \
+    X(unverified, "A11", stepped, "a promise is not looked at again after its memory was read")    \
     X(start_vouches, "P3", stepped, "where a run begins tells which run decided what is before")   \
     X(renewal_vouches, "P4", stepped,                                                              \
       "a renewed run vouches for what its owner applied from another leader")                      \

@@ -31,6 +31,10 @@ void check_fini(struct log_check *);
  * words that look like positions. */
 void check_fill(uint64_t seed, uint32_t source, uint64_t pos, unsigned char *out, uint32_t bytes);
 
+/* Another payload for it: a row of entries that never were, of a high ballot, each with the position in the log at which
+ * it will stand if the entry of this message is at `guess`. Whoever reads from the middle of an entry is deceived. */
+void check_forge(uint32_t source, uint64_t guess, unsigned char *out, uint32_t bytes);
+
 /* Agreement: one entry per position. */
 void check_entry(struct log_check *, uint32_t rank, const struct entry *);
 

@@ -219,6 +219,16 @@ static void client_close(struct fleet_node *n)
     c->feed = NULL;
 }
 
+/* Where the next message may come to stand in the log. */
+static uint64_t log_tail(const struct run *r)
+{
+    const struct fleet_member *leader = fleet_leader(&r->fleet, 0);
+    struct log_stats s = {0};
+    if (leader)
+        log_stats(leader->unit.log, &s);
+    return s.tail;
+}
+
 static void client_send(struct run *r, struct client *c)
 {
     struct rng *g = &r->fleet.rng;
@@ -229,6 +239,8 @@ static void client_send(struct run *r, struct client *c)
         if (r->fleet.aim.even)
             bytes = 0;
         check_fill(r->check.seed, c->source, c->end, payload, bytes);
+        if (r->fleet.aim.on && !r->fleet.aim.even && rng_below(&r->fleet.aim.rng, 3) == 0)
+            check_forge(c->source, log_tail(r), payload, bytes);
         uint64_t end;
         if (feed_send(c->feed, payload, bytes, &end) != 0)
             break;
