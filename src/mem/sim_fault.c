@@ -108,6 +108,8 @@ void sim_node_pause(struct sim *w, uint32_t node, bool paused)
     CHECK(node < w->opt.nodes_max);
     mix_fault(w, MARK_PAUSE, node, 0, paused);
     w->nodes[node].paused = paused && w->nodes[node].alive;
+    if (!paused)
+        w->nodes[node].ran_ns = w->now_ns;
     if (!paused && w->opt.links.on)
         sim_chan_kick_all(w, node);
 }
@@ -173,6 +175,7 @@ void sim_calm(struct sim *w)
     w->calm = true;
     for (uint32_t a = 0; a < w->opt.nodes_max; a++) {
         w->nodes[a].paused = false;
+        w->nodes[a].ran_ns = w->now_ns;
         if (w->opt.links.on)
             sim_chan_kick_all(w, a);
         for (uint32_t b = 0; b < w->opt.nodes_max; b++) {

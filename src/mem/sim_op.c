@@ -91,14 +91,26 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     op_push(w, i, SIM_EV_OP, sim_sent_ns(w, a->asker, owner, 0));
 }
 
-static bool op_passes(struct sim *w, const struct sim_op *op)
+/* Who is paused does not answer before he runs; but however short that was, what he had by then is answered. */
+static bool op_stands(const struct sim *w, const struct sim_node *owner, struct sim_op *op)
+{
+    bool stopped = owner->paused && (op->kind == SIM_RAISE || !w->opt.links.passive);
+
+    if (stopped && op->stands_ns == 0)
+        op->stands_ns = w->now_ns;
+    if (stopped && owner->ran_ns <= op->stands_ns)
+        return true;
+    op->stands_ns = 0;
+    return false;
+}
+
+static bool op_passes(struct sim *w, struct sim_op *op)
 {
     const struct sim_node *owner = &w->nodes[op->region->owner];
 
     if (sim_chan_at(w, op->asker, op->region->owner)->cut)
         return false;
-    bool stopped = owner->paused && (op->kind == SIM_RAISE || !w->opt.links.passive);
-    if (w->opt.owner_answers && (!owner->alive || stopped))
+    if (w->opt.owner_answers && (!owner->alive || op_stands(w, owner, op)))
         return false;
     return owner->reachable && op->region->born;
 }

@@ -178,6 +178,7 @@ struct sim_op {
     uint64_t ballot;
     uint64_t at; /* ring offset or control word */
     uint64_t give_up_ns;
+    uint64_t stands_ns; /* since when its owner, who is paused, has it; 0: it is not so */
     uint64_t tear;
     uint64_t value;
     void *out;
@@ -196,7 +197,8 @@ struct sim_node {
     uint32_t lives;
     uint32_t memory; /* how often its memory was lost */
     bool alive, paused;
-    bool reachable; /* it has memory: started, and not lost since */
+    uint64_t ran_ns; /* when its last pause ended */
+    bool reachable;  /* it has memory: started, and not lost since */
     struct sim_region *regions, **regions_end;
     uint32_t flows; /* open ones of this life */
     uint32_t inbox, inbox_end;

@@ -677,6 +677,30 @@ static void sim__paused_owner_answers_later(void **state)
     sim_close(w);
 }
 
+/* Who is busy nearly all the time, and looks now and then, answers what has come by then. */
+static void sim__a_busy_owner_answers_in_between(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct sim_options o = usual(seed, 2);
+        o.owner_answers = true;
+        struct sim *w = world(&o);
+        start(w, 0, 0, MEM_BIRTH_NEW);
+        struct mem *m = sim_node_start(w, 1);
+        struct mem_op op;
+        sim_node_pause(w, 0, true);
+        mem_raise(m, &op, 0, 0, 2);
+        for (int i = 0; i < 16; i++) {
+            run_for(w, o.lost_after_ns / 32);
+            sim_node_pause(w, 0, false); /* for no time at all */
+            sim_node_pause(w, 0, true);
+        }
+        mem_poll(m);
+        assert_int_equal(op.status, MEM_DONE);
+        sim_close(w);
+    }
+}
+
 /* A raise that was given up for lost may still take effect, and its asker is not told. */
 static void sim__lost_raise_may_take_effect(void **state)
 {
@@ -1438,6 +1462,7 @@ int main(void)
         cmocka_unit_test(sim__cut_way_waits_then_is_lost),
         cmocka_unit_test(sim__ways_change_their_length),
         cmocka_unit_test(sim__paused_owner_answers_later),
+        cmocka_unit_test(sim__a_busy_owner_answers_in_between),
         cmocka_unit_test(sim__lost_raise_may_take_effect),
         cmocka_unit_test(sim__reads_may_be_torn),
         cmocka_unit_test(sim__a_broken_connection_leaves_it_open_what_landed),
