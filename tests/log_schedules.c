@@ -1221,6 +1221,32 @@ const char *new_life(bool keep_memory, bool owner_answers)
     return group_close(g);
 }
 
+/* The words of a row land in any order: the leader sees a new life with the flags of the one before, which had its
+ * memory, and sends it a state from before its return. Then it must send another, though nobody sends anything. */
+const char *torn_row_of_a_new_life(void)
+{
+    struct group *g = serving_of(3, 1);
+    struct mem_lane_spec spec = lane_spec(GROUP_REGION, 0, 2, LANE_ROW, 0);
+    group_crash(g, 2, false);
+    group_start(g, 2);
+    group_post(g, 2);
+    group_pass(g, 2 * GROUP_WAY_NS);
+    const struct mem_lane *row = sim_lane(g->sim, &spec);
+    GROUP_SETUP(g, mem_word(row, ROW_FLAGS) == (ROW_BEHIND | ROW_JOINING));
+    atomic_store(&row->ctl[ROW_FLAGS], ROW_BEHIND);
+    group_hold(g, 2, true);
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    GROUP_SETUP(g, group_stats(g, 0).saves == 1);
+    group_hold(g, 2, false);
+    GROUP_WAIT(g, group_stats(g, 2).snapshots_loaded == 1, GROUP_ELECT_NS);
+    group_hold(g, 0, true); /* it does not see that this transfer has ended */
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    group_hold(g, 0, false);
+    GROUP_WAIT(g, group_even(g), 8 * GROUP_DETACH_NS);
+    GROUP_MUST(g, "joins", sim_promised(g->sim, 2, GROUP_REGION) != MEM_CLOSED);
+    return group_close(g);
+}
+
 /* ---- 18: amnesia ---- */
 
 /* A replica promises the second leader, which decides v with it, and restarts with nothing; the

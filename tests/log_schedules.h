@@ -42,6 +42,7 @@ const char *leader_dies_behind_a_state(bool keep_memory);
 const char *small_backlog(uint32_t rings);
 const char *hung_leader(uint32_t n, uint64_t pause_ns);
 const char *new_life(bool keep_memory, bool owner_answers);
+const char *torn_row_of_a_new_life(void);
 const char *amnesia(void);
 const char *leader_from_snapshot(void);
 const char *single_message(uint32_t n);

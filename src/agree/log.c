@@ -87,6 +87,8 @@ void log_fall_behind(struct log *l)
     l->behind = true;
     l->taking.on = l->taking.whole = false;
     l->row[ROW_FLAGS] |= ROW_BEHIND;
+    /* Who has sent us what was not enough may not have seen that it came to its end: he need not wait for that. */
+    l->row[ROW_SNAP_ID] = 0;
     log_row_push(l);
 }
 

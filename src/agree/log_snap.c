@@ -217,6 +217,8 @@ static int freeze(struct log *l)
 {
     struct sending *s = &l->sending;
     uint32_t q = l->snap_to;
+    /* Before the rest of its row is looked at: if another life begins meanwhile, the offer is not to that. */
+    s->life = row_word(l, q, ROW_INCARNATION);
     if (!wants_snapshot(l, q)) {
         sending_end(l);
         return 1;
@@ -234,7 +236,6 @@ static int freeze(struct log *l)
     }
     s->step = SEND_STATE;
     s->id = ++l->snap_count;
-    s->life = row_word(l, q, ROW_INCARNATION);
     s->moved_ns = s->heard_ns = s->looked_ns = l->now_ns;
     s->ring = grow(NULL, 1, l->opt.snap_bytes);
     s->stage = grow(NULL, 1, most + 4 * sizeof(struct snap_record));

@@ -217,6 +217,12 @@ static void log__hang_in_a_snapshot_holds_up_the_others_once(void **state)
     }
 }
 
+static void log__state_from_before_a_return_is_followed_by_another(void **state)
+{
+    (void)state;
+    HOLDS(torn_row_of_a_new_life());
+}
+
 static void log__new_life_comes_back_by_snapshot(void **state)
 {
     (void)state;
@@ -347,6 +353,7 @@ int main(void)
         cmocka_unit_test(log__stalled_follower_holds_up_the_others_seldom),
         cmocka_unit_test(log__hang_in_a_snapshot_holds_up_the_others_once),
         cmocka_unit_test(log__new_life_comes_back_by_snapshot),
+        cmocka_unit_test(log__state_from_before_a_return_is_followed_by_another),
         cmocka_unit_test(log__amnesia_grants_nothing),
         cmocka_unit_test(log__leader_from_snapshot_goes_on_where_the_old_one_was),
         cmocka_unit_test(log__single_message_needs_no_next),
