@@ -40,6 +40,19 @@ static inline struct shm_message raw_hello(uint32_t node, const char *name, enum
     return m;
 }
 
+/* The node has had so many lives, as far as the files of the cluster say. */
+static inline void raw_lives(const char *name, uint32_t lives)
+{
+    char file[64], path[256];
+
+    snprintf(file, sizeof file, "%s.lock", name);
+    fixture_path(path, sizeof path, file);
+    FILE *f = fopen(path, "w");
+    must(f != NULL, "lock file");
+    fprintf(f, "lives %10u pid %10d\n", lives, (int)getpid());
+    fclose(f);
+}
+
 /* Sends bytes with up to two descriptors; false if the other side has closed. */
 static inline bool raw_send(int fd, const void *data, size_t bytes, const int *fds, int count)
 {

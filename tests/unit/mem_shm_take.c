@@ -66,19 +66,6 @@ static void expect_refused(const struct shm_message *hello, const char *says)
         fail_msg("\"%s\" does not say \"%s\"", text, says);
 }
 
-/* The node has had so many lives, as far as the files of the cluster say. */
-static void lives_are(const char *name, uint32_t lives)
-{
-    char file[64], path[256];
-
-    snprintf(file, sizeof file, "%s.lock", name);
-    fixture_path(path, sizeof path, file);
-    FILE *f = fopen(path, "w");
-    must(f != NULL, "lock file");
-    fprintf(f, "lives %10u pid %10d\n", lives, (int)getpid());
-    fclose(f);
-}
-
 static void take__a_right_hello_is_taken(void **state)
 {
     struct shm_message m = raw_hello(1, "h1", SHM_HOST);
@@ -86,7 +73,7 @@ static void take__a_right_hello_is_taken(void **state)
     (void)state;
     assert_string_equal(answer_to(&m), "");
     m = raw_hello(CLIENT, "c0", SHM_CLIENT);
-    lives_are("c0", 1);
+    raw_lives("c0", 1);
     assert_string_equal(answer_to(&m), "");
 }
 
@@ -98,12 +85,12 @@ static void take__a_client_does_not_choose_its_life(void **state)
 
     (void)state;
     expect_refused(&m, "its lock file says 0 lives");
-    lives_are("c0", 1);
+    raw_lives("c0", 1);
     m.incarnation = 60000;
     expect_refused(&m, "in life 60000; its lock file says 1 lives");
     m.incarnation = UINT32_MAX;
     expect_refused(&m, "its lock file says 1 lives");
-    lives_are("c0", 2);
+    raw_lives("c0", 2);
     m.incarnation = 1;
     assert_string_equal(answer_to(&m), "");
 }
@@ -333,7 +320,7 @@ static void take__noise_harms_nothing(void **state)
 
         assert_true(fd >= 0);
         snprintf(name, sizeof name, "c%u", node);
-        lives_are(name, 1);
+        raw_lives(name, 1);
         struct shm_message m =
             as_host ? raw_hello(2, "h2", SHM_HOST) : raw_hello(node, name, SHM_CLIENT);
         if (rng_below(&r, 5))
