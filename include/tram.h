@@ -39,8 +39,10 @@ enum tram_code {
     TRAM_NOTFOUND = -5, /* no such file, host or group */
     TRAM_TOOBIG =
         -6, /* a message larger than the cluster file allows, a reply than there is room for */
-    TRAM_AGAIN = -7,      /* too many messages under way: poll, then try again */
-    TRAM_REFUSED = -8,    /* not allowed: another user's cluster, another version */
+    TRAM_AGAIN = -7, /* too many messages under way: poll, then try again */
+    TRAM_REFUSED =
+        -8, /* not allowed: another user's cluster, another version; all hosts were stopped
+                             since the client was opened */
     TRAM_TIMEOUT = -9,    /* the time given is over; the message may still be delivered */
     TRAM_DATA_LOST = -11, /* a group lost the memory of its majority: what it had is gone */
     TRAM_BROKEN = -10,    /* a replica saw what cannot be, and has stopped */
@@ -249,7 +251,8 @@ TRAM_API int tram_cast(struct tram_client *, const uint16_t *groups, uint32_t co
                        const void *body, uint32_t bytes, uint64_t *ticket, struct tram_error *);
 TRAM_API void tram_client_flush(struct tram_client *);
 
-/* Sends what was cast, takes replies. Returns how many messages were done. */
+/* Sends what was cast, takes replies. Returns how many messages were done. TRAM_REFUSED: none will be any more, since
+ * the hosts were stopped, all of them; tram_cast says so in words. Close the client, and open a new one. */
 TRAM_API int tram_client_poll(struct tram_client *);
 
 /* As tram_client_poll, but waits up to timeout_ns for something to happen. */

@@ -241,9 +241,19 @@ static int reach(struct tram_client *c, struct dst_set dst, struct err *e)
     return rc;
 }
 
+/* Can the client be answered at all? 0, or what is wrong. */
+static int check_served(const struct tram_client *c, struct err *e)
+{
+    const char *failure = c->world ? NULL : api_mem_failure(c->cluster, c->mem);
+    return failure ? err_set(e, ERR_REFUSED, "%s", failure) : 0;
+}
+
 static int cast(struct tram_client *c, struct dst_set dst, const void *body, uint32_t bytes,
                 uint64_t *ticket, struct err *e)
 {
+    int served = check_served(c, e);
+    if (served != 0)
+        return served;
     int rc = caster_cast(c->caster, dst, body, bytes, ticket);
     if (rc == ERR_NOTFOUND) {
         rc = reach(c, dst, e);
@@ -384,7 +394,8 @@ static int poll_armed(struct tram_client *c)
 
 int tram_client_poll(struct tram_client *c)
 {
-    return !c->world && c->event.fd >= 0 ? poll_armed(c) : poll_once(c);
+    int done = !c->world && c->event.fd >= 0 ? poll_armed(c) : poll_once(c);
+    return done != 0 ? done : api_error(NULL, check_served(c, NULL), NULL);
 }
 
 int tram_client_fd(struct tram_client *c, struct tram_error *error)
@@ -415,14 +426,16 @@ static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err 
 }
 
 /* Spins, then sleeps. */
-static int wait_here(struct tram_client *c, uint64_t timeout_ns)
+static int wait_here(struct tram_client *c, uint64_t timeout_ns, struct err *e)
 {
     uint64_t start = clock_now_ns(), now = start;
     if (c->event.fd >= 0)
         event_begin(&c->event);
     for (uint32_t rounds = 1;; rounds++) {
         int done = poll_once(c);
-        if (done > 0)
+        if (done == 0)
+            done = check_served(c, e);
+        if (done != 0)
             return done;
         now = clock_now_ns();
         if (now - start >= timeout_ns)
@@ -445,7 +458,7 @@ static int wait_here(struct tram_client *c, uint64_t timeout_ns)
 
 static int wait_for(struct tram_client *c, uint64_t timeout_ns, struct err *e)
 {
-    return c->world ? wait_in_world(c, timeout_ns, e) : wait_here(c, timeout_ns);
+    return c->world ? wait_in_world(c, timeout_ns, e) : wait_here(c, timeout_ns, e);
 }
 
 int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)

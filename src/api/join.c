@@ -262,5 +262,5 @@ int api_look_open(const struct tram_cluster *c, const struct say *say, struct me
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)
 {
-    return c->conf->transport == CLUSTER_SHM ? NULL : ofi_failure(m);
+    return c->conf->transport == CLUSTER_SHM ? shm_failure(m) : ofi_failure(m);
 }

@@ -163,14 +163,27 @@ static int cast(struct sender *s, const char *body, size_t bytes)
     return TRAM_OK;
 }
 
+/* What was cast is not answered any more. */
+static int unserved(const struct sender *s)
+{
+    struct tram_error e = {""};
+
+    tram_await(s->client, s->slot[s->printed % s->slots].ticket, NULL, MS, &e);
+    fprintf(stderr, "tram send: ");
+    if (!s->args->message)
+        fprintf(stderr, "line %llu: ", (unsigned long long)s->printed + 1);
+    fprintf(stderr, "%s\n", e.text);
+    return CMD_FAILED;
+}
+
 /* Looks for replies, for at most that time. */
 static int collect(struct sender *s, uint64_t wait_ns)
 {
-    if (wait_ns && s->printed < s->cast)
-        tram_client_wait(s->client, wait_ns);
-    else
-        tram_client_poll(s->client);
+    int rc = wait_ns && s->printed < s->cast ? tram_client_wait(s->client, wait_ns)
+                                             : tram_client_poll(s->client);
     print_done(s);
+    if (rc < 0 && s->printed < s->cast)
+        return unserved(s);
     if (s->printed < s->cast && clock_now_ns() > s->slot[s->printed % s->slots].until_ns)
         return late(s);
     return CMD_DONE;

@@ -49,9 +49,12 @@ struct shm_options {
  * before waits, for the memory that live hosts have of it. */
 int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
 
-/* Leaves in order: removes the socket, and the directory if nobody is left, so that the next start is
+/* Leaves in order: removes the socket. The last host to leave removes the directory, so that the next start is
  * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
+
+/* Why this node can do nothing any more, or NULL: a client's cluster is over, since its last host has left. */
+const char *shm_failure(struct mem *);
 
 /* The cluster's directory. What others put there under names that end in .page goes with it. */
 const char *shm_directory(struct mem *);

@@ -21,7 +21,13 @@
  *     NAME.lock   locked by the node's process for life; a page:
  *                 0     text for people: "lives 3 pid 4711"
  *                 2048  count of losses of its memory, 8 bytes; all peers map it
- * The directory itself is locked (flock) around joining and leaving, never for long. */
+ *                 2056  what it is, 8 bytes: its enum shm_role plus one
+ * The directory itself is locked (flock) around joining and leaving, never for long.
+ *
+ * The last host to leave in order removes all of it, whoever else is there. Only hosts hold memory that counts, so
+ * with the last of them the cluster is over. Clients that live on cannot reach the next cluster of that
+ * name, which has another directory; they see that theirs is gone, and say so. A client, or a host that could not open,
+ * leaves the files of hosts that have lived: after kills these keep a host from voting as if it were new. */
 
 enum { DIRECTORY_WAIT_MS = 5000, LISTEN_BACKLOG = 1024 };
 
@@ -106,6 +112,11 @@ static void lock_name(char *out, size_t room, const char *name)
     snprintf(out, room, "%s.lock", name);
 }
 
+static int lock_open(struct shm *s, const char *file)
+{
+    return openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
 /* Open-file-description locks: unlike flock they can be asked about without being taken. */
 static bool is_locked(int fd)
 {
@@ -119,7 +130,7 @@ bool node_alive(struct shm *s, const char *name)
     char file[SHM_NAME_BYTES + 8];
 
     lock_name(file, sizeof file, name);
-    int fd = openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = lock_open(s, file);
     if (fd < 0)
         return false;
     bool locked = is_locked(fd);
@@ -127,17 +138,24 @@ bool node_alive(struct shm *s, const char *name)
     return locked;
 }
 
-uint32_t node_lives(struct shm *s, const char *name)
+static uint32_t lives_read(int fd)
 {
-    char file[SHM_NAME_BYTES + 8], text[128] = "";
+    char text[128] = "";
     unsigned lives = 0;
 
+    return pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "lives %u", &lives) == 1 ? lives
+                                                                                            : 0;
+}
+
+uint32_t node_lives(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+
     lock_name(file, sizeof file, name);
-    int fd = openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = lock_open(s, file);
     if (fd < 0)
         return 0;
-    if (pread(fd, text, sizeof text - 1, 0) <= 0 || sscanf(text, "lives %u", &lives) != 1)
-        lives = 0;
+    uint32_t lives = lives_read(fd);
     close(fd);
     return lives;
 }
@@ -169,8 +187,9 @@ int node_lock(struct shm *s, struct err *e)
     int read = sscanf(text, "lives %u pid %d", &lives, &pid);
     if (fcntl(s->lock_fd, F_OFD_SETLK, &l) < 0) {
         if (errno == EAGAIN || errno == EACCES)
-            return err_set(e, ERR_EXISTS, "node %s of cluster %s is already running, as process %d",
-                           s->self->name, s->cluster, pid);
+            return err_set(e, ERR_EXISTS, "%s %s of cluster %s is already running, as process %d",
+                           s->self->role == SHM_HOST ? "host" : "client", s->self->name, s->cluster,
+                           pid);
         return err_sys(e, "lock %s/%s", s->dir, file);
     }
     /* A file made by a process that died before it wrote its line is empty or all zero. */
@@ -188,6 +207,7 @@ int node_lock(struct shm *s, struct err *e)
     if (page == MAP_FAILED)
         return err_sys(e, "map %s/%s", s->dir, file);
     s->losses = (_Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
+    *(_Atomic uint64_t *)(page + SHM_LOCK_ROLE_AT) = s->self->role + UINT64_C(1);
     s->mem.incarnation = lives;
     s->lived = true;
     if (!lives_write(s, lives + 1))
@@ -218,24 +238,102 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* Is a process of any node alive? Ours has let go of its lock. */
-static bool anybody_left(struct shm *s, DIR *d)
+/* What the lock files say, but ours if we have let go of it. */
+struct files_seen {
+    bool host_alive, client_alive;
+    bool host_lived; /* there is the file of a host that has lived, dead or alive */
+};
+
+static void see_file(struct shm *s, const char *file, struct files_seen *seen)
 {
-    /* Nearly always a host is, and there may be thousands of files. */
-    for (uint32_t i = 0; i < s->hosts_count; i++)
+    uint64_t role = 0;
+    int fd = lock_open(s, file);
+
+    if (fd < 0)
+        return;
+    if (pread(fd, &role, sizeof role, SHM_LOCK_ROLE_AT) != sizeof role)
+        role = 0;
+    /* Who has not said what it is could be a host. */
+    bool host = role != SHM_CLIENT + UINT64_C(1), locked = is_locked(fd);
+    seen->host_alive |= host && locked;
+    seen->client_alive |= !host && locked;
+    seen->host_lived |= host && lives_read(fd) > 0;
+    close(fd);
+}
+
+static struct files_seen see_files(struct shm *s, DIR *d)
+{
+    struct files_seen seen = {false};
+
+    /* Nearly always a host is alive, and there may be thousands of files. */
+    for (uint32_t i = 0; i < s->hosts_count && !seen.host_alive; i++)
         if (s->hosts[i] != s->self && node_alive(s, s->hosts[i]->name))
-            return true;
+            seen.host_alive = true;
+    rewinddir(d);
+    for (struct dirent *f; !seen.host_alive && (f = readdir(d));)
+        if (ends_with(f->d_name, ".lock"))
+            see_file(s, f->d_name, &seen);
+    return seen;
+}
+
+static bool is_over(const struct shm *s, const struct files_seen *seen)
+{
+    if (seen->host_alive)
+        return false;
+    if (s->self->role == SHM_HOST && s->opened)
+        return true;
+    return !seen->client_alive && !seen->host_lived;
+}
+
+/* The files of hosts go last: who is killed in between leaves no client that takes the next life 0 of a
+ * host for the one it knew. */
+static void remove_files(struct shm *s, DIR *d, bool of_hosts)
+{
+    rewinddir(d);
     for (struct dirent *f; (f = readdir(d));) {
-        if (!ends_with(f->d_name, ".lock"))
+        char name[sizeof f->d_name];
+        bool lock = ends_with(f->d_name, ".lock");
+        if (!lock && !ends_with(f->d_name, ".sock") && !ends_with(f->d_name, ".page"))
             continue;
-        int fd = openat(s->dir_fd, f->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        bool locked = fd >= 0 && is_locked(fd);
+        snprintf(name, sizeof name, "%.*s", (int)strlen(f->d_name) - 5, f->d_name);
+        bool host = false;
+        for (uint32_t i = 0; i < s->hosts_count; i++)
+            host |= strcmp(s->hosts[i]->name, name) == 0;
+        if (host == of_hosts)
+            unlinkat(s->dir_fd, f->d_name, 0);
+    }
+}
+
+/* Everything goes if the cluster is over. The directory is locked. */
+static void directory_clear(struct shm *s)
+{
+    /* By its path it might be another one by now: the next cluster's. */
+    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
         if (fd >= 0)
             close(fd);
-        if (locked)
-            return true;
+        return;
     }
-    return false;
+    struct files_seen seen = see_files(s, d);
+    if (is_over(s, &seen)) {
+        remove_files(s, d, false);
+        remove_files(s, d, true);
+        rmdir(s->dir); /* stays if somebody has put other things into it */
+    }
+    closedir(d);
+}
+
+static bool is_removed(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+bool cluster_is_over(const struct shm *s)
+{
+    return is_removed(s->lock_fd);
 }
 
 void directory_leave(struct shm *s)
@@ -247,8 +345,10 @@ void directory_leave(struct shm *s)
     if (s->dir_fd < 0)
         return;
     bool locked = directory_lock(s, NULL) == 0;
+    /* What has our names in there may be somebody's who came after the end. */
+    bool ours = s->lock_fd >= 0 && !is_removed(s->lock_fd);
     snprintf(file, sizeof file, "%s.sock", s->self->name);
-    if (s->joined)
+    if (s->joined && ours)
         unlinkat(s->dir_fd, file, 0);
     /* A life that could not open, and whose memory nobody knows, was none: else the next one would have
      * to be taken back for having lost what never counted. */
@@ -256,17 +356,8 @@ void directory_leave(struct shm *s)
         lives_write(s, s->mem.incarnation);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
-    DIR *d = locked ? opendir(s->dir) : NULL;
-    if (d && !anybody_left(s, d)) {
-        rewinddir(d);
-        for (struct dirent *f; (f = readdir(d));)
-            if (ends_with(f->d_name, ".lock") || ends_with(f->d_name, ".sock") ||
-                ends_with(f->d_name, ".page"))
-                unlinkat(s->dir_fd, f->d_name, 0);
-        rmdir(s->dir); /* stays if somebody has put other things into it */
-    }
-    if (d)
-        closedir(d);
+    if (locked && ours)
+        directory_clear(s);
     close(s->dir_fd);
 }
 

@@ -423,12 +423,24 @@ static bool has_lived(struct shm *s, struct peer *p)
     return p->losses_map != NULL;
 }
 
+/* A client that outlives its cluster is no client of the next one. */
+static bool client_is_over(struct helper *h)
+{
+    struct shm *s = h->s;
+
+    if (s->self->role == SHM_HOST || !cluster_is_over(s))
+        return false;
+    atomic_store(&s->over, true);
+    h->ring = true;
+    return true;
+}
+
 static void call_host(struct helper *h, struct peer *p, uint64_t *wake_ns)
 {
-    if (p == h->s->self || p->connections || p->called)
+    if (p == h->s->self || p->connections || p->called || atomic_load(&h->s->over))
         return;
     if (h->now_ns >= p->connect_at_ns) {
-        int fd = peer_connect(h->s, p->name);
+        int fd = client_is_over(h) ? -1 : peer_connect(h->s, p->name);
         if (fd >= 0) {
             connection_add(h, fd, p);
         } else if (h->s->self->role == SHM_HOST && p->grant_fd < 0 &&

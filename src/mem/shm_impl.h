@@ -43,6 +43,7 @@ enum {
     SHM_LANE_ALIGN = 128, /* two cache lines: the hardware fetches them in pairs */
     SHM_LOCK_BYTES = 4096,
     SHM_LOCK_LOSSES_AT = 2048,       /* offset in the lock file of the count of losses */
+    SHM_LOCK_ROLE_AT = 2056,         /* and of what the node is */
     SHM_RINGS_MAX = 64,              /* bells put off; more are rung at once */
     SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
 };
@@ -307,7 +308,9 @@ struct shm {
     bool region_opened[SHM_REGION_SLOTS]; /* in this life */
     size_t memory_sure;                   /* bytes that the machine can surely still give */
     bool helper_runs;
-    bool joined; /* lock and socket are ours */
+    bool joined;       /* lock and socket are ours */
+    bool opened;       /* shm_open_node has returned it */
+    _Atomic bool over; /* of a client: the cluster it was opened at is over; set by the helper */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something arrived or was acknowledged */
@@ -413,8 +416,10 @@ bool node_alive(struct shm *, const char *name);
 uint32_t node_lives(struct shm *, const char *name);
 /* A peer's count of losses, mapped; NULL if it has no lock file. */
 const _Atomic uint64_t *losses_map(struct shm *, const char *name);
-/* Removes what only the living need; the directory too if nobody is left. */
+/* Removes what only the living need; everything, if the cluster is over. */
 void directory_leave(struct shm *);
+/* Has our lock file been removed? By the last host that left, or by hand. */
+bool cluster_is_over(const struct shm *);
 int listen_open(struct shm *, struct err *);
 int peer_connect(struct shm *, const char *name);
 

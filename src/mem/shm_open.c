@@ -380,8 +380,18 @@ int shm_open_node(const struct shm_options *o, struct mem **out, struct err *e)
         shm_close_node(&s->mem);
         return rc;
     }
+    s->opened = true;
     *out = &s->mem;
     return 0;
+}
+
+const char *shm_failure(struct mem *m)
+{
+    if (!atomic_load_explicit(&shm_of(m)->over, memory_order_acquire))
+        return NULL;
+    return "all hosts of the cluster have been stopped since this client was opened, and what was "
+           "under way is not "
+           "answered any more; when the hosts have been started again, open a new client";
 }
 
 static void peer_free(struct peer *p)

@@ -131,6 +131,11 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
                m->node, m->name, s->self->name, s->mem.self);
         return NULL;
     }
+    /* It may have come between our look and our call. */
+    if (s->self->role == SHM_CLIENT && cluster_is_over(s)) {
+        refuse(h, c, "client %s belongs to a cluster that is over", s->self->name);
+        return NULL;
+    }
     struct peer *p = peer_of(s, m->node);
     if (!p && m->role == SHM_CLIENT && s->self->role == SHM_HOST)
         p = peer_add(s, m->node, m->name, SHM_CLIENT);
