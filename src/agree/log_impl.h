@@ -128,21 +128,24 @@ struct source_way {
     uint64_t asked_ns; /* and when it had moved */
 };
 
+/* One cache line: a leader looks at the sources in every round. */
 struct source {
     struct source_way *way; /* a client has one; another group one per replica */
     uint32_t ways;
     uint32_t ring_mask;
     uint64_t taken;       /* derived from the applied log: the next position expected, */
-    uint16_t life;        /* in this life */
     uint64_t told;        /* what the writers know of that */
     uint64_t lazy;        /* they are told when it has moved by this much, */
-    bool due;             /* or now */
     uint64_t cursor;      /* leader: next position to read, */
-    uint16_t cursor_life; /* in this life; at least (life, taken) */
+    uint16_t life;        /* taken is in this life, */
+    uint16_t cursor_life; /* and cursor in this one; at least (life, taken) */
+    bool due;             /* they are told now */
     bool dirty;
-    enum source_fault fault; /* has written what no source writes; not read any more in this life */
-    uint32_t hot;            /* the link of it that is looked at in every round */
+    uint8_t
+        fault; /* enum source_fault: has written what no source writes; not read any more in this life */
+    uint32_t hot; /* the link of it that is looked at in every round */
 };
+_Static_assert(sizeof(struct source) == 64, "a source is a cache line");
 
 /* Steps of recovery, in order. */
 enum rec_step {

@@ -261,17 +261,16 @@ static const struct frame *frame_of(struct caster *c, const unsigned char *ring,
 static int port_poll(struct caster *c, struct port *p)
 {
     const uint32_t bytes_max = (uint32_t)sizeof(struct reply) + c->opt.sizes.reply_max;
+    const uint32_t life = c->opt.mem->incarnation;
     int done = 0;
     for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
         const struct mem_lane *lane = p->reply[q];
-        if (lane->ctl == NULL ||
-            (mem_word(lane, REPLY_LIFE) != c->opt.mem->incarnation && !PLANTED(reply_of_another)))
+        if (lane->ctl == NULL || (mem_word(lane, REPLY_LIFE) != life && !PLANTED(reply_of_another)))
             continue;
         uint64_t guard = mem_word(lane, REPLY_GUARD);
         while (p->next < guard) {
             const struct frame *f = frame_of(c, lane->ring, p->next);
-            if (f->pos != p->next ||
-                (f->life != c->opt.mem->incarnation && !PLANTED(reply_of_another)) ||
+            if (f->pos != p->next || (f->life != life && !PLANTED(reply_of_another)) ||
                 f->bytes < sizeof(struct reply) || f->bytes > bytes_max ||
                 p->next + frame_size(f->bytes) > guard)
                 break; /* that replica began later in the stream */

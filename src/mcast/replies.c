@@ -11,13 +11,13 @@
 /* The replies to one client. */
 struct stream {
     uint64_t tail;         /* its end; 0: there is none */
-    uint16_t life;         /* of the client that it is for */
-    bool told_life;        /* the client's lane is known to be about that one */
     uint64_t flushed;      /* what has been written to the client */
     unsigned char *ring;   /* the last ring_bytes of it; NULL until there is one */
     struct mem_lane *lane; /* NULL: it has not come here yet */
     struct mem_flow flow;
-    bool dirty; /* is in the list */
+    bool dirty;     /* is in the list */
+    bool told_life; /* the client's lane is known to be about this life */
+    uint16_t life;  /* of the client that it is for */
 };
 
 struct replies {
