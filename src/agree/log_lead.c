@@ -458,6 +458,8 @@ int lead_post(struct log *l)
 
 /* ---- counting ---- */
 
+/* How far a quorum has copies under our ballot. The flow of a replica that is not LIVE counts for nothing: it may be left
+ * from an earlier leadership of ours, and what stood there then may have been decided otherwise since. */
 static uint64_t quorum_match(const struct log *l)
 {
     uint64_t sorted[LOG_REPLICAS_MAX];

@@ -2,6 +2,7 @@
  * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
  * seeds. */
 #include "../log_schedules.h"
+#include "../log_schedules_lives.h"
 #include "../planted_fixture.h"
 
 #include <setjmp.h>
@@ -189,6 +190,24 @@ static void log__finds_P5_run_read_once(void **state)
     finds_in_some(PLANTED_run_read_once, run_continued_while_read, 400, DIFFERS);
 }
 
+static void log__finds_A1_past_promises(void **state)
+{
+    (void)state;
+    FINDS(past_promises, promise_of_a_past_life(), DIFFERS);
+}
+
+static void log__finds_A2_counts_unlive(void **state)
+{
+    (void)state;
+    FINDS(counts_unlive, copies_of_a_past_leadership(), DIFFERS);
+}
+
+static void log__finds_A11_unverified(void **state)
+{
+    (void)state;
+    FINDS(unverified, memory_lost_before_it_is_read(), DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +238,9 @@ int main(void)
         cmocka_unit_test(log__finds_P3_start_vouches),
         cmocka_unit_test(log__finds_P4_renewal_vouches),
         cmocka_unit_test(log__finds_P5_run_read_once),
+        cmocka_unit_test(log__finds_A1_past_promises),
+        cmocka_unit_test(log__finds_A2_counts_unlive),
+        cmocka_unit_test(log__finds_A11_unverified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

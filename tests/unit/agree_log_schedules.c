@@ -1,6 +1,7 @@
 /* The log under the schedules of log_schedules.h: what must hold does. */
 #include "../log_fixture.h"
 #include "../log_schedules.h"
+#include "../log_schedules_lives.h"
 #include "agree/log.h"
 
 #include <setjmp.h>
@@ -322,6 +323,24 @@ static void log__leader_alone_decides_nothing(void **state)
     HOLDS(leader_alone(7));
 }
 
+static void log__promise_of_a_past_life_is_void(void **state)
+{
+    (void)state;
+    HOLDS(promise_of_a_past_life());
+}
+
+static void log__memory_lost_before_it_is_read_does_not_count(void **state)
+{
+    (void)state;
+    HOLDS(memory_lost_before_it_is_read());
+}
+
+static void log__copies_of_a_past_leadership_do_not_count(void **state)
+{
+    (void)state;
+    HOLDS(copies_of_a_past_leadership());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +386,9 @@ int main(void)
         cmocka_unit_test(log__deaf_leader_resigns_over_a_network),
         cmocka_unit_test(log__leader_with_a_quorum_stays),
         cmocka_unit_test(log__leader_alone_decides_nothing),
+        cmocka_unit_test(log__promise_of_a_past_life_is_void),
+        cmocka_unit_test(log__memory_lost_before_it_is_read_does_not_count),
+        cmocka_unit_test(log__copies_of_a_past_leadership_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
