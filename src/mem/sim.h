@@ -204,4 +204,7 @@ uint64_t sim_events(const struct sim *); /* events run so far */
 const struct mem_lane *sim_lane(const struct sim *, const struct mem_lane_spec *);
 uint64_t sim_promised(const struct sim *, uint32_t owner, uint32_t region);
 
+/* For how long the oldest write from one node to another is on its way; 0: there is none. */
+uint64_t sim_waited_ns(const struct sim *, uint32_t from, uint32_t to);
+
 #endif

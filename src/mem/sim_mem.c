@@ -608,6 +608,14 @@ const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec 
     return l && w->nodes[s->owner].reachable ? &l->own : NULL;
 }
 
+uint64_t sim_waited_ns(const struct sim *w, uint32_t from, uint32_t to)
+{
+    CHECK(from < w->opt.nodes_max && to < w->opt.nodes_max);
+    uint64_t since_ns = sim_chan_waits_since(sim_chan_at(w, from, to));
+
+    return since_ns < w->now_ns ? w->now_ns - since_ns : 0;
+}
+
 uint64_t sim_promised(const struct sim *w, uint32_t owner, uint32_t region)
 {
     CHECK(owner < w->opt.nodes_max);

@@ -12,6 +12,7 @@ enum {
     DEATH_SEEN_NS = 1000000, /* by then everybody has heard of a death */
     PIECES_PER_ROUND = 2,    /* of states */
     SETTLED_UNITS = 300,     /* by then the first leaders are found */
+    LATE_UNITS = 20,         /* a write that is on its way for longer waits behind others */
 };
 
 static const char *const state_names[] = {"joining", "follower", "candidate", "sync", "leader"};
@@ -158,13 +159,40 @@ static void check_kept(struct fleet_member *m)
     f->leads_ns[m->group] = sim_now(f->sim);
     if (!f->returns || before == NULL || sim_now(f->sim) - since_ns < SETTLED_UNITS * f->unit_ns)
         return;
-    /* With several groups on a host one may find its quorum too late, and be its own successor. */
-    if (before == m && f->groups > 1)
-        return;
     char text[3 * FLEET_NAME_BYTES];
     snprintf(text, sizeof(text), "%s begins to lead though %s, who led before, lives", m->name,
              before->name);
     f->calls->violated(m->host, "leader kept", text);
+}
+
+static bool is_late(const struct fleet_member *from, const struct fleet_member *to)
+{
+    const struct fleet *f = from->host->fleet;
+    return sim_waited_ns(f->sim, from->host->node, to->host->node) > LATE_UNITS * f->unit_ns;
+}
+
+/* A leader has resigned, and nobody made it: it could not commit. That is excused if a quorum was out of its reach: on a
+ * way that carries less than the groups of a host send, what one of them sends waits behind the rest, for longer than a
+ * leader may take. Where its writes land in time, it had no reason. */
+static void check_resigned(struct fleet_member *m)
+{
+    struct fleet *f = m->host->fleet;
+    uint32_t replicas = f->group[m->group].replicas, prompt = 0;
+    for (uint32_t q = 0; q < replicas; q++) {
+        const struct fleet_member *o = fleet_member(f, f->group[m->group].nodes[q], m->group);
+        prompt += o == m || (!fleet_unfit(o) && !is_late(m, o));
+    }
+    if (f->leads[m->group] == m && prompt <= replicas / 2)
+        f->leads[m->group] = NULL;
+}
+
+/* A replica tries for the place. It may if it cannot hear the leader for the same reason. */
+static void check_candidate(struct fleet_member *m)
+{
+    struct fleet *f = m->host->fleet;
+    const struct fleet_member *leader = f->leads[m->group];
+    if (leader != NULL && leader != m && is_late(leader, m))
+        f->leads[m->group] = NULL;
 }
 
 static void show_state(struct fleet_member *m)
@@ -178,6 +206,10 @@ static void show_state(struct fleet_member *m)
                 state_names[s.state], (unsigned long long)s.ballot, (unsigned long long)s.applied,
                 (unsigned long long)s.commit, (unsigned long long)s.tail);
     sim_note(f->sim, hash_mix(s.ballot, s.state));
+    if (m->shown == LOG_LEADER && s.promised % f->group[m->group].replicas == m->rank)
+        check_resigned(m);
+    if (s.state == LOG_CANDIDATE)
+        check_candidate(m);
     m->shown = s.state;
     f->moves++;
     if (s.state == LOG_LEADER)
