@@ -39,7 +39,7 @@
     X(hold_none, "S3", log, "the log is not held while a replica goes over to its lane")           \
     X(busy_unheard, "S4", log, "a leader that said it would be busy is deposed for it")            \
     X(resume_behind, "S5", log, "after a loss a transfer goes on behind what it sent")             \
-    X(retract_decided, "P2", log, "a leader that comes back erases what it had decided")           \
+    X(retract_decided, "P2", stepped, "a leader that comes back erases what it had decided")       \
     X(past_promises, "A1", stepped, "promises of a past life of a replica count")                  \
     X(counts_unlive, "A2", stepped, "copies of a replica that takes no writes any more count")     \
     X(run_before_guard, "A3", stepped, "a run is continued with RUN before GUARD")                 \
@@ -74,7 +74,7 @@
       "a new leader looks in its own rings for what was taken, not in the log")                    \
     X(credit_over, "F5", tree, "a sender writes one message more than there is room for")          \
     X(forward_all, "F5", tree, "a message is forwarded to children that have no destination")      \
-    X(source_filter, "F2", tree, "what a source sent twice is delivered twice")                    \
+    X(source_filter, "F2", stepped, "what a source sent twice is delivered twice")                 \
     X(replies_forgotten, "F7", tree,                                                               \
       "a new leader does not write again the replies that its predecessor left")                   \
     X(life_missed, "2.5", tree, "a leader does not see that a new process has a client's place")   \
