@@ -3,6 +3,7 @@
  * seeds. */
 #include "../log_schedules.h"
 #include "../log_schedules_lives.h"
+#include "../log_schedules_runs.h"
 #include "../planted_fixture.h"
 
 #include <setjmp.h>
@@ -165,6 +166,24 @@ static void log__finds_S2_load_late(void **state)
     FINDS(load_late, large_state(3, true), DIFFERS);
 }
 
+static void log__finds_A3_run_before_guard(void **state)
+{
+    (void)state;
+    FINDS(run_before_guard, run_continued_over_stale_entries(), DIFFERS);
+}
+
+static void log__finds_A4_guard_stays(void **state)
+{
+    (void)state;
+    FINDS(guard_stays, run_continued_over_stale_entries(), DIFFERS);
+}
+
+static void log__finds_A10_mid_entry(void **state)
+{
+    (void)state;
+    FINDS(mid_entry, commit_inside_a_stale_entry(), "integrity");
+}
+
 static void log__finds_P2_retract_decided(void **state)
 {
     (void)state;
@@ -234,6 +253,9 @@ int main(void)
         cmocka_unit_test(log__finds_F8_snap_no_sources),
         cmocka_unit_test(log__finds_S1_backlog_gap),
         cmocka_unit_test(log__finds_S2_load_late),
+        cmocka_unit_test(log__finds_A3_run_before_guard),
+        cmocka_unit_test(log__finds_A4_guard_stays),
+        cmocka_unit_test(log__finds_A10_mid_entry),
         cmocka_unit_test(log__finds_P2_retract_decided),
         cmocka_unit_test(log__finds_P3_start_vouches),
         cmocka_unit_test(log__finds_P4_renewal_vouches),

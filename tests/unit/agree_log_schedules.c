@@ -2,6 +2,7 @@
 #include "../log_fixture.h"
 #include "../log_schedules.h"
 #include "../log_schedules_lives.h"
+#include "../log_schedules_runs.h"
 #include "agree/log.h"
 
 #include <setjmp.h>
@@ -107,6 +108,18 @@ static void log__what_is_decided_and_forgotten_comes_back(void **state)
 {
     (void)state;
     HOLDS(decided_and_forgotten());
+}
+
+static void log__run_is_continued_without_what_is_stale(void **state)
+{
+    (void)state;
+    HOLDS(run_continued_over_stale_entries());
+}
+
+static void log__entries_are_read_from_where_one_begins(void **state)
+{
+    (void)state;
+    HOLDS(commit_inside_a_stale_entry());
 }
 
 static void log__half_continued_run_vouches_for_nothing(void **state)
@@ -359,6 +372,8 @@ int main(void)
         cmocka_unit_test(log__old_entry_decided_late_stays),
         cmocka_unit_test(log__message_decided_twice_counts_once),
         cmocka_unit_test(log__where_a_run_begins_is_decided),
+        cmocka_unit_test(log__run_is_continued_without_what_is_stale),
+        cmocka_unit_test(log__entries_are_read_from_where_one_begins),
         cmocka_unit_test(log__half_continued_run_vouches_for_nothing),
         cmocka_unit_test(log__run_that_changes_while_it_is_read_vouches_for_nothing),
         cmocka_unit_test(log__run_of_a_deposed_leader_vouches_for_nothing),
