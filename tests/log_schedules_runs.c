@@ -152,3 +152,85 @@ const char *commit_inside_a_stale_entry(void)
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
     return group_close(g);
 }
+
+/* ---- a run that is renewed: nothing counts until RUN says so ---- */
+
+static uint64_t applied_as_told(const struct group *g, uint32_t asker, uint32_t about)
+{
+    struct mem_lane_spec spec = lane_spec(GROUP_REGION, asker, about, LANE_ROW, 0);
+    return mem_word(sim_lane(g->sim, &spec), ROW_APPLIED);
+}
+
+/* 0 starts again and takes a state from 2, until that is whole. */
+static void restart_from_snapshot(struct group *g)
+{
+    group_crash(g, 0, true);
+    group_start(g, 0);
+    group_hold(g, 0, true);
+    for (int i = 0; i < 10000 && group_stats(g, 0).behind; i++) {
+        group_post(g, 0);
+        group_post(g, 2);
+        group_pass(g, 100);
+        group_settle(g, 2);
+        group_settle(g, 0);
+    }
+    GROUP_SETUP(g, !group_stats(g, 0).behind);
+}
+
+/* 0 looks at the lane of 1 after every store, until the run there is the one that 1 leads with. */
+static void look_while_renewed(struct group *g)
+{
+    uint64_t ballot = group_stats(g, 1).ballot;
+    for (int i = 0; i < 2000 && run_at(g, 0, 1) != ballot && !group_failed(g); i++) {
+        if (i % 10 == 0)
+            group_settle(g, 1);
+        sim_step(g->sim);
+        group_settle(g, 0);
+    }
+    GROUP_SETUP(g, run_at(g, 0, 1) == ballot);
+}
+
+/* 1 leads, and [x, y] is on its way from it to 0. 2 leads, with a machine that takes nothing, and decides [START, m] in
+ * that place, which 0 applies; the stale batch lands at 0. 0 begins another life with the state of 2, which is from
+ * before m. 1 takes over, has heard nothing of that life, and renews its run at 0 behind m. 0 looks at that lane
+ * while the words of the new run land, one by one: it must not take y, which stands there from the run before. */
+const char *run_renewed_beyond_a_new_life(uint64_t seed)
+{
+    struct group *g = serving_under_1(
+        &(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .read_gap_ns = 1});
+    client_reaches_only(g, 0, g->n);
+    uint64_t place = group_stats(g, 1).tail;
+    uint64_t decided = place + 2 * entry_size(0);
+    write_in_vain(g, 2);
+    cut_both_ways(g, 1, 2, true);
+    decide_start(g, place);
+    group_cut(g, 1, 0, false);
+    group_pass(g, 5 * US);
+    bool landed =
+        group_stats(g, 2).applied == place + entry_size(0) && guard_at(g, 0, 1) == decided;
+    if (landed) {
+        g->replica[2].stalled = true;
+        client_reaches_only(g, 0, 2);
+        group_send(g, 0, 0);
+        group_hold(g, 0, false);
+        group_hold(g, 2, false);
+        GROUP_WAIT(g, applied_as_told(g, 1, 0) == decided, GROUP_ELECT_NS);
+        GROUP_SETUP(g, group_stats(g, 2).applied == place + entry_size(0));
+        client_reaches_only(g, 0, g->n);
+
+        group_cut(g, 0, 1, true);
+        group_hold(g, 2, true);
+        restart_from_snapshot(g);
+        GROUP_SETUP(g, group_stats(g, 0).applied == place + entry_size(0));
+        group_pass(g, 2 * GROUP_LOST_NS); /* its rows to 1 are lost, in some worlds */
+        group_cut(g, 0, 1, false);
+        group_hold(g, 1, false);
+        step_until(g, 1, LOG_SYNC);
+        look_while_renewed(g);
+    }
+    g->replica[2].stalled = false;
+    heal_all(g);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
+    return group_close(g);
+}

@@ -178,6 +178,12 @@ static void log__finds_A4_guard_stays(void **state)
     FINDS(guard_stays, run_continued_over_stale_entries(), DIFFERS);
 }
 
+static void log__finds_A9_run_unchecked(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_run_unchecked, run_renewed_beyond_a_new_life, 400, DIFFERS);
+}
+
 static void log__finds_A10_mid_entry(void **state)
 {
     (void)state;
@@ -255,6 +261,7 @@ int main(void)
         cmocka_unit_test(log__finds_S2_load_late),
         cmocka_unit_test(log__finds_A3_run_before_guard),
         cmocka_unit_test(log__finds_A4_guard_stays),
+        cmocka_unit_test(log__finds_A9_run_unchecked),
         cmocka_unit_test(log__finds_A10_mid_entry),
         cmocka_unit_test(log__finds_P2_retract_decided),
         cmocka_unit_test(log__finds_P3_start_vouches),

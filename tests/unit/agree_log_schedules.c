@@ -122,6 +122,13 @@ static void log__entries_are_read_from_where_one_begins(void **state)
     HOLDS(commit_inside_a_stale_entry());
 }
 
+static void log__run_that_is_being_renewed_holds_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++)
+        HOLDS(run_renewed_beyond_a_new_life(seed));
+}
+
 static void log__half_continued_run_vouches_for_nothing(void **state)
 {
     (void)state;
@@ -374,6 +381,7 @@ int main(void)
         cmocka_unit_test(log__where_a_run_begins_is_decided),
         cmocka_unit_test(log__run_is_continued_without_what_is_stale),
         cmocka_unit_test(log__entries_are_read_from_where_one_begins),
+        cmocka_unit_test(log__run_that_is_being_renewed_holds_nothing),
         cmocka_unit_test(log__half_continued_run_vouches_for_nothing),
         cmocka_unit_test(log__run_that_changes_while_it_is_read_vouches_for_nothing),
         cmocka_unit_test(log__run_of_a_deposed_leader_vouches_for_nothing),
