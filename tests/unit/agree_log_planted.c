@@ -2,6 +2,7 @@
  * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
  * seeds. */
 #include "../log_schedules.h"
+#include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
 #include "../log_schedules_runs.h"
 #include "../planted_fixture.h"
@@ -233,6 +234,30 @@ static void log__finds_A11_unverified(void **state)
     FINDS(unverified, memory_lost_before_it_is_read(), DIFFERS);
 }
 
+static void log__finds_A5_reuse_alone(void **state)
+{
+    (void)state;
+    FINDS(reuse_alone, only_one_has_applied(1), "liveness");
+}
+
+static void log__finds_A6_lane_unchecked(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_lane_unchecked, lane_rewritten_while_read, 20, DIFFERS);
+}
+
+static void log__finds_A7_overrun_unseen(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_overrun_unseen, decided_entry_overrun, 20, DIFFERS);
+}
+
+static void log__finds_A8_start_unchecked(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_start_unchecked, run_begins_beyond_a_state, 20, "self-check");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +292,10 @@ int main(void)
         cmocka_unit_test(log__finds_P3_start_vouches),
         cmocka_unit_test(log__finds_P4_renewal_vouches),
         cmocka_unit_test(log__finds_P5_run_read_once),
+        cmocka_unit_test(log__finds_A5_reuse_alone),
+        cmocka_unit_test(log__finds_A6_lane_unchecked),
+        cmocka_unit_test(log__finds_A7_overrun_unseen),
+        cmocka_unit_test(log__finds_A8_start_unchecked),
         cmocka_unit_test(log__finds_A1_past_promises),
         cmocka_unit_test(log__finds_A2_counts_unlive),
         cmocka_unit_test(log__finds_A11_unverified),

@@ -1,6 +1,7 @@
 /* The log under the schedules of log_schedules.h: what must hold does. */
 #include "../log_fixture.h"
 #include "../log_schedules.h"
+#include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
 #include "../log_schedules_runs.h"
 #include "agree/log.h"
@@ -361,6 +362,34 @@ static void log__copies_of_a_past_leadership_do_not_count(void **state)
     HOLDS(copies_of_a_past_leadership());
 }
 
+static void log__run_that_begins_beyond_a_state_is_not_read(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        HOLDS(run_begins_beyond_a_state(seed));
+}
+
+static void log__what_only_one_has_applied_is_kept(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        HOLDS(only_one_has_applied(seed));
+}
+
+static void log__lane_that_changes_while_it_is_read_is_not_recovered(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        HOLDS(lane_rewritten_while_read(seed));
+}
+
+static void log__overrun_entries_are_not_recovered(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        HOLDS(decided_entry_overrun(seed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +438,10 @@ int main(void)
         cmocka_unit_test(log__deaf_leader_resigns_over_a_network),
         cmocka_unit_test(log__leader_with_a_quorum_stays),
         cmocka_unit_test(log__leader_alone_decides_nothing),
+        cmocka_unit_test(log__run_that_begins_beyond_a_state_is_not_read),
+        cmocka_unit_test(log__what_only_one_has_applied_is_kept),
+        cmocka_unit_test(log__lane_that_changes_while_it_is_read_is_not_recovered),
+        cmocka_unit_test(log__overrun_entries_are_not_recovered),
         cmocka_unit_test(log__promise_of_a_past_life_is_void),
         cmocka_unit_test(log__memory_lost_before_it_is_read_does_not_count),
         cmocka_unit_test(log__copies_of_a_past_leadership_do_not_count),
