@@ -219,6 +219,7 @@ struct peer {
     bool host;
     bool wanted;               /* we have lanes with it */
     bool left;                 /* it ended in order */
+    bool anew;                 /* client: this host is younger than the one that it knew */
     bool full;                 /* it has no place for us */
     bool gone;                 /* its last connection was ended by the other side */
     char name[OFI_NAME_BYTES]; /* for people */

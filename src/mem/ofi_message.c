@@ -102,14 +102,31 @@ static enum ofi_reason outlived(const struct link *l)
                                                                      : OFI_WELCOME;
 }
 
+/* A client meets a host that is younger than the one it knew. If most are, the cluster has been stopped and begun anew. */
+static void note_begun_anew(struct ofi *o, struct peer *p)
+{
+    uint32_t anew = 0;
+
+    if (o->host || !p->host)
+        return;
+    p->anew = true;
+    for (uint32_t i = 0; i < o->hosts_count; i++)
+        anew += o->peers[i]->anew;
+    if (2 * anew > o->hosts_count)
+        ofi_fail(o, "all hosts of the cluster have been stopped since this client was opened; open "
+                    "a new client");
+}
+
 bool link_up(struct link *l)
 {
     struct peer *p = l->peer;
     uint32_t given;
 
     enum ofi_reason old = outlived(l);
-    if (old)
+    if (old) {
+        note_begun_anew(l->node, p);
         return link_refuse(l, old, (uint32_t)(p->lives - 1));
+    }
     if (!p->host && !place_kept(l, &given))
         return link_refuse(l, OFI_REASON_LIFE, given);
     /* What an earlier connection has under way must not land behind what comes over this one. */
@@ -121,7 +138,7 @@ bool link_up(struct link *l)
     p->link = l;
     if (p->dialing == l)
         p->dialing = NULL;
-    p->gone = p->left = false;
+    p->gone = p->left = p->anew = false;
     if (!p->host)
         ofi_lanes_reborn(l->node, p->node, l->life);
     l->state = LINK_UP;
@@ -263,7 +280,7 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
         roll_suspect(&o->roll, l->peer->node);
         life_set(&o->life, r->life + 1);
     }
-    const char *then = !o->host ? ""
+    const char *then = !o->host ? "; open a new client"
                        : r->reason == OFI_REASON_TWIN
                            ? "; stop the other one"
                            : "; start this host again, and it is taken back";
@@ -277,7 +294,9 @@ static bool on_refuse(struct link *l, const struct ofi_refuse *r)
 
     if (!l->proven || !l->peer)
         return false;
-    if (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN)
+    /* Of a host's life hosts know, and no client: one that has outlived the cluster must not end it. */
+    bool knows = !o->host || l->peer->host;
+    if (knows && (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN))
         fail_for_good(l, r);
     l->peer->full = r->reason == OFI_REASON_FULL;
     o->refused |= !l->peer->full;
