@@ -1,6 +1,7 @@
 #include "api/watch.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,7 +100,8 @@ static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
     const char *name = w->opt.cluster->conf->group[group].name;
     uint32_t detached = 0;
 
-    for (uint32_t q = 0; s->state == LOG_LEADER && q < g->replicas; q++)
+    uint32_t ranks = s->state == LOG_LEADER ? (uint32_t)min_u64(g->replicas, LOG_REPLICAS_MAX) : 0;
+    for (uint32_t q = 0; q < ranks; q++)
         detached |= (uint32_t)(s->detached_ns[q] != 0) << q;
     uint32_t moved = detached ^ seen->detached;
     for (uint32_t q = 0; moved && q < g->replicas; q++) {

@@ -157,7 +157,9 @@ static void check_kept(struct fleet_member *m)
     uint64_t since_ns = f->leads_ns[m->group];
     f->leads[m->group] = m;
     f->leads_ns[m->group] = sim_now(f->sim);
-    if (!f->returns || before == NULL || sim_now(f->sim) - since_ns < SETTLED_UNITS * f->unit_ns)
+    /* One that resigned for want of a commit, and leads again, is the group's leader still. */
+    if (!f->returns || before == NULL || before == m ||
+        sim_now(f->sim) - since_ns < SETTLED_UNITS * f->unit_ns)
         return;
     char text[3 * FLEET_NAME_BYTES];
     snprintf(text, sizeof(text), "%s begins to lead though %s, who led before, lives", m->name,

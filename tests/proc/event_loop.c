@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ static struct tram_cluster *cluster;
 static struct tram_host *host[HOSTS];
 static int host_fd[HOSTS];
 static _Atomic bool stop;
+static _Atomic bool let_go; /* nobody else uses the hosts any more */
 static _Atomic uint64_t turns, delivered;
 static unsigned cases, failures;
 
@@ -70,7 +72,9 @@ static void *run_hosts(void *unused)
             must(rc, "poll", &e);
         }
     }
-    /* Who polled closes. */
+    /* Who polled closes, and not before the last call of another thread has returned. */
+    while (!let_go)
+        sched_yield();
     for (uint32_t h = 0; h < HOSTS; h++)
         tram_host_close(host[h]);
     close(epoll_fd);
@@ -255,6 +259,7 @@ int main(int argc, char **argv)
     other_threads_wake_it();
     stop = true;
     tram_host_wake(host[0]);
+    let_go = true;
     pthread_join(loop, NULL);
     tram_cluster_free(cluster);
     remove_dir(dir);
