@@ -10,7 +10,7 @@ enum { BLOCK_BYTES = 64 << 10 };
 struct backlog_block {
     struct backlog_block *next;
     uint32_t room, end, at; /* entries stand at [at, end) */
-    unsigned char bytes[];
+    _Alignas(8) unsigned char bytes[];
 };
 
 static struct backlog_block *block_make(struct backlog *b, uint64_t least)
