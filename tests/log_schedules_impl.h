@@ -49,6 +49,20 @@ static inline void hold_others(struct group *g, uint32_t rank)
             group_hold(g, q, true);
 }
 
+/* This one alone is stepped. */
+static inline void hold_all_but(struct group *g, uint32_t rank)
+{
+    hold_others(g, rank);
+    if (g->replica[rank].log)
+        group_hold(g, rank, false);
+}
+
+static inline void cut_both_ways(struct group *g, uint32_t a, uint32_t b, bool cut)
+{
+    group_cut(g, a, b, cut);
+    group_cut(g, b, a, cut);
+}
+
 static inline void release_all(struct group *g)
 {
     for (uint32_t q = 0; q < g->n; q++)

@@ -1,19 +1,12 @@
 #include "log_schedules_lanes.h"
 
-#include "log_fixture.h"
+#include "log_schedules_impl.h"
 
 #include <string.h>
 
-/* A group whose rank 0 leads, with one message applied by all, as all their rows say. */
-static struct group *serving_of(uint32_t n, uint64_t seed)
+static struct group *one_client(uint32_t replicas, uint64_t seed)
 {
-    struct group *g =
-        group_open(&(struct group_options){.replicas = n, .clients = 1, .seed = seed});
-    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
-    group_send(g, 0, 40);
-    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
-    group_run(g, 2 * GROUP_HEARTBEAT_NS);
-    return g;
+    return serving(&(struct group_options){.replicas = replicas, .clients = 1, .seed = seed});
 }
 
 static uint64_t word_at(const struct group *g, uint32_t owner, uint32_t writer, uint32_t word)
@@ -26,7 +19,7 @@ static uint64_t word_at(const struct group *g, uint32_t owner, uint32_t writer, 
  * before it in the lane: the new life needs another state. */
 const char *run_begins_beyond_a_state(uint64_t seed)
 {
-    struct group *g = serving_of(3, seed);
+    struct group *g = one_client(3, seed);
     g->replica[0].stalled = true;
     for (int i = 0; i < 3; i++)
         group_send(g, 0, 40);
@@ -63,7 +56,7 @@ const char *run_begins_beyond_a_state(uint64_t seed)
  * decides. It may fill the log and not go round it: when it dies, the third finds in that memory all that it lacks. */
 const char *only_one_has_applied(uint64_t seed)
 {
-    struct group *g = serving_of(3, seed);
+    struct group *g = one_client(3, seed);
     group_cut_off(g, 1, true);
     group_hold(g, 1, true);
     group_lie(g, 0, 2, true); /* so that it is sent no state */
@@ -140,7 +133,7 @@ static void write_deaf(struct group *g, uint32_t rank, uint64_t end)
 const char *decided_entry_overrun(uint64_t seed)
 {
     enum { FILL = 100, FIRST = 40 };
-    struct group *g = serving_of(5, seed);
+    struct group *g = one_client(5, seed);
     const uint64_t lacks = group_stats(g, 1).applied, over = lacks + g->opt.log_bytes;
     group_cut_off(g, 1, true);
     group_hold(g, 1, true);
@@ -187,19 +180,6 @@ const char *decided_entry_overrun(uint64_t seed)
     return group_close(g);
 }
 
-static void hold_all_but(struct group *g, uint32_t rank)
-{
-    for (uint32_t q = 0; q < g->n; q++)
-        if (g->replica[q].log)
-            group_hold(g, q, q != rank);
-}
-
-static void cut_between(struct group *g, uint32_t a, uint32_t b, bool cut)
-{
-    group_cut(g, a, b, cut);
-    group_cut(g, b, a, cut);
-}
-
 /* Ticks, with nobody else to reckon with, until the replica has found what there is under a ballot of its own. */
 static void take_over_from(struct group *g, uint32_t rank, uint64_t ballot)
 {
@@ -214,24 +194,12 @@ static void take_over_from(struct group *g, uint32_t rank, uint64_t ballot)
     }
 }
 
-static void settle_for(struct group *g, uint32_t rank, uint64_t ns)
+static void heal_and_end_lies(struct group *g)
 {
-    for (uint64_t end = group_now(g) + ns; group_now(g) < end;) {
-        group_pass(g, 100);
-        group_settle(g, rank);
-    }
-}
-
-static void heal_all(struct group *g)
-{
-    for (uint32_t a = 0; a <= g->n; a++)
-        group_cut_off(g, a, false);
     for (uint32_t a = 0; a < g->n; a++)
         for (uint32_t b = 0; b < g->n; b++)
             group_lie(g, a, b, false);
-    for (uint32_t q = 0; q < g->n; q++)
-        if (g->replica[q].log)
-            group_hold(g, q, false);
+    heal_all(g);
 }
 
 /* v is at 0, 3 and 4, and 0 knows; u at 0 and 3. */
@@ -258,19 +226,19 @@ static void decide_v_and_write_u(struct group *g)
  * and the start of 4 over u. What 1 reads is no log: it must not conclude that there was nothing. */
 const char *lane_rewritten_while_read(uint64_t seed)
 {
-    struct group *g = serving_of(5, 1);
+    struct group *g = one_client(5, 1);
     decide_v_and_write_u(g);
     uint64_t first = group_stats(g, 0).ballot, commit = group_stats(g, 0).commit;
     GROUP_SETUP(g, g->replica[0].ledger.state.count == 2);
     GROUP_SETUP(g, word_at(g, 3, 0, LOG_GUARD) > commit && word_at(g, 3, 0, LOG_COMMIT) < commit);
     GROUP_SETUP(g, word_at(g, 4, 0, LOG_GUARD) == commit);
 
-    cut_between(g, 4, 0, true);
-    cut_between(g, 4, 3, true);
+    cut_both_ways(g, 4, 0, true);
+    cut_both_ways(g, 4, 3, true);
     take_over_from(g, 4, first);
     group_pass(g, US);
     GROUP_SETUP(g, word_at(g, 4, 4, LOG_GUARD) > commit);
-    cut_between(g, 4, 1, true);
+    cut_both_ways(g, 4, 1, true);
 
     hold_all_but(g, 1);
     for (uint32_t q = 0; q < g->n; q++)
@@ -285,8 +253,8 @@ const char *lane_rewritten_while_read(uint64_t seed)
     group_settle(g, 0); /* its own memory tells it, before it could tell anybody of v */
     GROUP_SETUP(g, group_stats(g, 0).state == LOG_FOLLOWER);
 
-    cut_between(g, 0, 2, true);
-    cut_between(g, 0, 4, false);
+    cut_both_ways(g, 0, 2, true);
+    cut_both_ways(g, 0, 4, false);
     take_over_from(g, 0, second);
     group_cut(g, 0, 4, true);
     group_run(g, 3 * US);
@@ -297,7 +265,7 @@ const char *lane_rewritten_while_read(uint64_t seed)
     for (int i = 0; i < 20 && group_stats(g, 1).state == LOG_CANDIDATE; i++)
         group_tick(g);
     group_crash(g, 3, false);
-    heal_all(g);
+    heal_and_end_lies(g);
     GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
     return group_close(g);
 }

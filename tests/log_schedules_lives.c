@@ -1,41 +1,6 @@
 #include "log_schedules_lives.h"
 
-#include "log_fixture.h"
-
-enum { BYTES = 40 }; /* of an ordinary message */
-
-/* A group of five whose rank 0 leads, with one message of client 0 applied by all, as all their rows say. */
-static struct group *serving_five(void)
-{
-    struct group *g = group_open(&(struct group_options){.replicas = 5, .clients = 2, .seed = 1});
-    GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
-    group_send(g, 0, BYTES);
-    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
-    group_run(g, 2 * GROUP_HEARTBEAT_NS);
-    return g;
-}
-
-static void hold_all_but(struct group *g, uint32_t rank)
-{
-    for (uint32_t q = 0; q < g->n; q++)
-        if (g->replica[q].log)
-            group_hold(g, q, q != rank);
-}
-
-static void cut_both_ways(struct group *g, uint32_t a, uint32_t b, bool cut)
-{
-    group_cut(g, a, b, cut);
-    group_cut(g, b, a, cut);
-}
-
-static void heal_all(struct group *g)
-{
-    for (uint32_t a = 0; a < g->n + g->clients; a++)
-        group_cut_off(g, a, false);
-    for (uint32_t q = 0; q < g->n; q++)
-        if (g->replica[q].log)
-            group_hold(g, q, false);
-}
+#include "log_schedules_impl.h"
 
 /* The replica writes and hears, everybody else stands still. */
 static void step_alone(struct group *g, uint32_t rank, uint64_t ns)
@@ -93,7 +58,7 @@ static void fail_candidacies(struct group *g, uint32_t rank, uint64_t count)
 const char *promise_of_a_past_life(void)
 {
     enum { FAILURES = 5 }; /* after which a candidacy lasts long enough */
-    struct group *g = serving_five();
+    struct group *g = serving_of(5, 2);
     for (uint32_t q = 0; q < 4; q++)
         group_cut(g, 4, q, true); /* it hears them, they do not hear it */
     fail_candidacies(g, 4, FAILURES);
@@ -137,7 +102,7 @@ const char *promise_of_a_past_life(void)
  * what 4 finds is blank. With 2, which has no v, that would be a quorum that has no v. */
 const char *memory_lost_before_it_is_read(void)
 {
-    struct group *g = serving_five();
+    struct group *g = serving_of(5, 2);
     uint32_t count = g->history_count;
     group_cut(g, 0, 2, true);
     group_cut(g, 0, 4, true);
@@ -182,7 +147,7 @@ const char *memory_lost_before_it_is_read(void)
  * what stands there now. So 0 decides nothing, and 1, 3 and 4 may go on without it. */
 const char *copies_of_a_past_leadership(void)
 {
-    struct group *g = serving_five();
+    struct group *g = serving_of(5, 2);
     for (uint32_t q = 2; q < 5; q++)
         group_cut(g, 0, q, true);
     for (uint32_t q = 1; q < g->n; q++)

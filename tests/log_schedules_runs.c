@@ -9,12 +9,6 @@ static uint64_t run_at(const struct group *g, uint32_t owner, uint32_t writer)
     return mem_word(group_lane(g, owner, writer), LOG_RUN);
 }
 
-static void cut_both_ways(struct group *g, uint32_t a, uint32_t b, bool cut)
-{
-    group_cut(g, a, b, cut);
-    group_cut(g, b, a, cut);
-}
-
 /* A group that 1 leads, as everybody has been told. */
 static struct group *serving_under_1(const struct group_options *o)
 {
