@@ -142,7 +142,7 @@ enum link_state {
     LINK_DIALING,   /* we connect */
     LINK_ACCEPTING, /* they do, and their hello was good */
     LINK_PROVING,   /* connected */
-    LINK_PLACING,   /* a client without a place, proven */
+    LINK_PLACING,   /* a client, proven; of which place, or of which cluster, is to come */
     LINK_MEETING,   /* hosts, proven: they tell each other their rolls */
     LINK_UP,
     LINK_REFUSED, /* it was told so, and is to go */
@@ -173,6 +173,7 @@ struct link {
     struct ofi_prove prove;
     uint32_t life; /* theirs, and birth, once proven */
     uint64_t birth;
+    uint64_t first; /* of a client: the earliest life of ours that its cluster counted with */
 
     /* Sending. Positions in the rings are absolute. */
     unsigned char *stage;
@@ -324,7 +325,8 @@ struct ofi {
     char trouble[480];   /* why a host was not reached, last; for a client's error text */
     uint32_t want_place; /* client: node number, or OFI_ANY */
     uint32_t giver;      /* client: host that is asked for a place, or has given it */
-    bool refused;        /* client: a host does not take it */
+    uint64_t first[ROLL_HOSTS_MAX]; /* client: what that host has told */
+    bool refused;                   /* client: a host does not take it */
 
     struct peer *peers[OFI_NODES_MAX];
     struct link *links, *dirty, *grave;
@@ -462,7 +464,9 @@ void ofi_peer_say(struct ofi *, struct peer *, bool warn, const char *fmt, ...)
 /* ofi_message.c: what they say */
 bool ofi_peer_message(struct link *, const struct ofi_head *);
 bool link_prove(struct link *);
+bool ofi_gives(struct ofi *, uint32_t node);
 void ofi_place_freed(struct link *, bool ended);
+void ofi_places_begin_anew(struct ofi *);
 bool link_up(struct link *);
 bool link_refuse(struct link *, enum ofi_reason, uint32_t life);
 void ofi_fail(struct ofi *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

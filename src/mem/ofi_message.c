@@ -226,7 +226,13 @@ static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
         l->state = LINK_PLACING;
         return link_send(l, OFI_PLACE_WANT, &want.head + 1, 1);
     }
-    if (!l->peer->host || !o->host || outlived(l))
+    if (!o->host)
+        return link_send(l, OFI_FIRST, o->first, o->hosts_count) && link_up(l);
+    if (!l->peer->host) {
+        l->state = LINK_PLACING;
+        return true;
+    }
+    if (outlived(l))
         return link_up(l);
     l->state = LINK_MEETING;
     return ofi_roll_send(l);
@@ -323,6 +329,13 @@ static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
     return &o->places;
 }
 
+bool ofi_gives(struct ofi *o, uint32_t node)
+{
+    uint32_t index;
+
+    return own_place(o, node, &index);
+}
+
 void ofi_place_freed(struct link *l, bool ended)
 {
     uint32_t index;
@@ -364,7 +377,42 @@ static bool on_place_want(struct link *l, uint32_t wanted)
                  "%s: the place of %s has now had %u processes; it is not given again until the "
                  "cluster begins anew",
                  o->name, name, o->lives_max);
-    return link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
+    l->first = o->roll.first[o->mem.self];
+    return link_send(l, OFI_FIRST, o->roll.first, o->hosts_count) &&
+           link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
+}
+
+/* To a client, of the host that gives it its place; and of one that has its place, to a host that it may not have met
+ * before: that one cannot tell by the life of the place whether it was given before the cluster began anew. */
+static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    if (count != o->hosts_count)
+        return false;
+    if (!o->host) {
+        if (!l->proven || l->peer->node != o->giver)
+            return false;
+        memcpy(o->first, first, count * sizeof *first);
+        return true;
+    }
+    if (l->state != LINK_PLACING || !l->peer)
+        return false;
+    l->first = first[o->mem.self];
+    return roll_outdated(&o->roll, first) ? link_refuse(l, OFI_REASON_LIFE, l->life) : link_up(l);
+}
+
+/* Clients from before that are connected already come again, and are refused. */
+void ofi_places_begin_anew(struct ofi *o)
+{
+    for (struct link *l = o->links; l; l = l->next) {
+        bool client = l->state == LINK_UP && !l->peer->host;
+        if (!client || l->first >= o->roll.ended[o->mem.self])
+            continue;
+        ofi_place_freed(l, true);
+        link_fault(l, -FI_ECONNABORTED);
+    }
+    places_void(&o->places);
 }
 
 static bool on_place(struct link *l, const struct ofi_place *p)
@@ -503,6 +551,8 @@ bool ofi_peer_message(struct link *l, const struct ofi_head *h)
         return on_place(l, whole);
     case OFI_FACTS:
         return on_facts(l, ofi_items(h), h->count);
+    case OFI_FIRST:
+        return on_first(l, ofi_items(h), h->count);
     case OFI_ROLL:
         return ofi_roll_take(l, ofi_items(h), h->count);
     case OFI_LOOK:

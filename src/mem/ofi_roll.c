@@ -28,9 +28,17 @@ static void tell_all(struct ofi *o)
 {
     o->roll.changed = false;
     o->roll_ns = o->now_ns;
-    for (struct link *l = o->links; l; l = l->next)
-        if ((l->state == LINK_UP || l->state == LINK_MEETING) && l->peer->host && !ofi_roll_send(l))
+    for (struct link *l = o->links; l; l = l->next) {
+        bool sent = true;
+        if (l->state != LINK_UP && l->state != LINK_MEETING)
+            continue;
+        if (l->peer->host)
+            sent = ofi_roll_send(l);
+        else if (ofi_gives(o, l->peer->node))
+            sent = link_send(l, OFI_FIRST, o->roll.first, o->hosts_count);
+        if (!sent)
             link_fault(l, -FI_EAGAIN);
+    }
 }
 
 /* Our own status has changed. It counts when it is on the disk and on its way. */
@@ -44,7 +52,7 @@ static void status_changed(struct ofi *o)
 static void begin_anew(struct ofi *o)
 {
     roll_begin_anew(&o->roll);
-    places_void(&o->places);
+    ofi_places_begin_anew(o);
     status_changed(o);
     o->mem.anew = true;
     say_warn(

@@ -37,6 +37,7 @@ static const struct {
     [OFI_PAGE] = {.item = sizeof(uint64_t)},
     [OFI_FACTS] = {.item = sizeof(struct ofi_fact)},
     [OFI_ROLL] = {.item = sizeof(struct roll_item)},
+    [OFI_FIRST] = {.item = sizeof(uint64_t)},
 };
 
 uint32_t ofi_message_bytes(enum ofi_kind kind, uint32_t count)

@@ -10,6 +10,7 @@
  *     a -> b   proven   birth of a                         signed over hello and prove
  *     both     facts    what has to be the same
  *     both     roll     what they know of all hosts        between hosts
+ *     a -> b   first    of which lives its cluster is made of a client that has a place
  *
  * "Signed" is a keyed BLAKE2b over everything said so far. The key of it is derived from the
  * cluster's key and name. A *birth* is a random number of the process: two processes that claim to be
@@ -26,7 +27,7 @@
 #include <stddef.h>
 
 enum {
-    OFI_VERSION = 2,
+    OFI_VERSION = 3,
     OFI_MAC_BYTES = 32,
     OFI_SHORT_MAC_BYTES = 16,
     OFI_MESSAGE_MAX = 4096, /* bytes of a message, its head included */
@@ -98,6 +99,7 @@ enum ofi_kind {
     OFI_PAGE, /* a part of that */
     OFI_FACTS, /* struct ofi_fact, what has to be the same for both; before anything else */
     OFI_ROLL,  /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
+    OFI_FIRST, /* with a place, and of a client that has one: struct roll's `first`, by host */
     OFI_KINDS
 };
 

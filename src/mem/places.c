@@ -116,6 +116,8 @@ void places_void(struct places *p)
 {
     for (uint32_t i = 0; i < p->count; i++) {
         struct life_place *kept = life_place(p->file, i);
+        if (p->state[i].connected)
+            continue;
         if (kept->life > 0)
             kept->life =
                 kept->life + 1 < p->lives_max ? kept->life + 1 : 1; /* those used up, too */

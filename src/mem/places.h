@@ -45,7 +45,7 @@ void places_seen(struct places *, uint32_t place, uint32_t life);
 /* Its connection is over. */
 void places_leave(struct places *, uint32_t place, uint64_t birth, bool ended, uint64_t now_ns);
 
-/* The cluster begins anew: nobody who has had a place can go on there. */
+/* The cluster begins anew: nobody who has had a place, and is not connected, can go on there. */
 void places_void(struct places *);
 
 #endif

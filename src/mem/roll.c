@@ -100,6 +100,7 @@ static void entry_take(struct roll *r, uint32_t from, const struct roll_item *it
 static void memories_meet(struct roll *r, const struct roll_told *t)
 {
     for (uint32_t i = 0; i < r->hosts; i++) {
+        r->changed |= t->first[i] < r->first[i];
         r->first[i] = min_age(r->first[i], t->first[i]);
         r->ended[i] = max_age(r->ended[i], t->ended[i]);
     }
@@ -175,6 +176,14 @@ bool roll_conflict(const struct roll *r, uint32_t from, bool *mine)
         found |= t->first[i] < r->ended[i] || r->first[i] < t->ended[i];
     *mine = t->first[r->self] < r->ended[r->self];
     return found;
+}
+
+bool roll_outdated(const struct roll *r, const uint64_t first[])
+{
+    for (uint32_t i = 0; i < r->hosts; i++)
+        if (first[i] < r->ended[i])
+            return true;
+    return false;
 }
 
 uint32_t roll_known_life(const struct roll *r, uint32_t from)

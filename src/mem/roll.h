@@ -115,6 +115,10 @@ bool roll_heard(const struct roll *, uint32_t from);
  * we know nothing of. */
 bool roll_conflict(const struct roll *, uint32_t from, bool *mine);
 
+/* A client belongs to the cluster that has given it its place, `first` as of the host that did: has that one ended,
+ * and ours begun after it? */
+bool roll_outdated(const struct roll *, const uint64_t first[]);
+
 /* The number of the last life of ours that it knows of. */
 uint32_t roll_known_life(const struct roll *, uint32_t from);
 

@@ -1,8 +1,7 @@
 /* Descriptors for event loops (tram_host_fd, tram_client_fd) and wake-ups from other threads: three hosts in one
- * epoll loop, clients in other threads, over shared memory or, as "tcp", over a network. Run under ThreadSanitizer too,
- * for on shared memory a thread of the library waits in the loop's stead. */
+ * epoll loop, clients in other threads, over shared memory, where a thread of the library waits in the loop's stead,
+ * or, as "tcp", over a network. */
 #include "../ofi_fixture.h"
-#include "../tsan_maps.h"
 #include "base/clock.h"
 #include "tram.h"
 

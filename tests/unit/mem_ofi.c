@@ -1221,6 +1221,58 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
     assert_int_equal(status, 0);
 }
 
+/* A client that meets a host for the first time after the cluster has begun anew: the lives of places began anew, too,
+ * so only what its place came with tells that it is from before. */
+static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **state)
+{
+    int ready[2];
+    char byte, said[4096];
+
+    (void)state;
+    assert_int_equal(pipe2(ready, O_CLOEXEC | O_NONBLOCK), 0);
+    struct hush h = hush_begin();
+    pid_t kid = fork(); /* before there is a listening socket that it would keep */
+    if (kid == 0) {
+        struct err e = {""};
+        struct mem *m;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (ofi_fixture_open(&fixture, 3, &m, &e) < 0)
+            _exit(1);
+        while (((struct ofi *)m)->first[1] == ROLL_NEVER) /* until the hosts have met */
+            mem_poll(m);
+        if (write(ready[1], "r", 1) != 1)
+            _exit(1);
+        while (ofi_connected(m, 0)) /* until the cluster ends */
+            mem_poll(m);
+        region(m);
+        lane_of(m, 1, 3);
+        for (uint64_t until = clock_now_ns() + 10000000000u;
+             !ofi_failure(m) && clock_now_ns() < until;)
+            mem_poll(m);
+        _exit(ofi_failure(m) &&
+                      strstr(ofi_failure(m), "h1 refuses us in life 0: an old incarnation")
+                  ? 0
+                  : 2);
+    }
+    struct mem *a = open_node(0), *b = open_node(1);
+    bool placed = false;
+    wait_connected(a, b);
+    WAIT_FOR(placed || (placed = read(ready[0], &byte, 1) == 1));
+    close_now(b);
+    close_now(a);
+    ofi_fixture_forget(&fixture);
+    b = open_node(1);
+    region(b);
+    lane_of(b, 1, 3);
+    int status;
+    for (pid_t gone = 0; gone == 0; gone = waitpid(kid, &status, WNOHANG))
+        poll_all();
+    hush_end(&h, said, sizeof said);
+    close(ready[0]);
+    close(ready[1]);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -1251,6 +1303,7 @@ int main(void)
         CASE(ofi__clients_get_places_of_their_own),
         CASE(ofi__clients_have_lanes_but_no_promises),
         CASE(ofi__a_place_that_was_taken_over_is_not_shared),
+        CASE(ofi__a_client_from_before_is_refused_by_whom_it_never_met),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

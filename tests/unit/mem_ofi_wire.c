@@ -155,7 +155,8 @@ static void wire__a_message_has_the_length_of_its_items(void **state)
                              ofi_message_bytes((enum ofi_kind)kind, count) == n;
                 bool list = kind == OFI_WANT || kind == OFI_AT || kind == OFI_PROMISED ||
                             kind == OFI_RAISE || kind == OFI_RAISED || kind == OFI_NEWS ||
-                            kind == OFI_PAGE || kind == OFI_ROLL || kind == OFI_FACTS;
+                            kind == OFI_PAGE || kind == OFI_ROLL || kind == OFI_FACTS ||
+                            kind == OFI_FIRST;
                 assert_int_equal(ofi_message(bytes, n) != NULL, whole && (list || count == 1));
             }
     /* Shorter or longer than it says, or longer than any. */
