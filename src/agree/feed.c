@@ -2,6 +2,7 @@
 
 #include "agree/lanes.h"
 #include "agree/log.h"
+#include "base/minmax.h"
 #include "base/planted.h"
 #include "mem/ring.h"
 
@@ -205,11 +206,10 @@ uint64_t feed_taken(struct feed *f)
         const struct mem_lane *ack = f->way[q].ack;
         if (ack->ctl == NULL)
             continue;
-        if (mem_word(ack, ACK_LIFE) == f->opt.life || PLANTED(ack_of_another)) {
-            uint64_t taken = mem_word(ack, ACK_TAKEN);
-            if (taken > f->acked)
-                f->acked = taken;
-        }
+        /* Read again once it is known to be ours: what stood there first may be an earlier life's. */
+        if (mem_word(ack, ACK_TAKEN) > f->acked &&
+            (mem_word(ack, ACK_LIFE) == f->opt.life || PLANTED(ack_of_another)))
+            f->acked = max_u64(f->acked, mem_word(ack, ACK_TAKEN));
         uint64_t ballot = mem_word(ack, ACK_BALLOT);
         if (ballot > f->leader_ballot) {
             f->leader_ballot = ballot;

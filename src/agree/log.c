@@ -437,24 +437,23 @@ static void apply_control(struct log *l, const struct entry *e)
 
 /* An entry takes effect only if it is the next of its source; a copy that was decided a second time
  * is a no-op, everywhere alike. False: it cannot be applied now. */
-static bool apply_message(struct log *l, const struct entry *e)
+__attribute__((always_inline)) static inline bool apply_message(struct log *l,
+                                                                const struct entry *e)
 {
-    struct source *s = &l->source[e->source < l->sources ? e->source : l->sources];
-    bool effective =
-        e->source < l->sources && (stream_next(s->life, s->taken, e->life, e->srcpos) ||
-                                   PLANTED(no_filter) || PLANTED(source_filter));
+    if (e->source >= l->sources) {
+        observe(l, e, false);
+        return true;
+    }
+    struct source *s = &l->source[e->source];
+    bool effective = stream_next(s->life, s->taken, e->life, e->srcpos) || PLANTED(no_filter) ||
+                     PLANTED(source_filter);
     if (effective && l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
         return false;
     observe(l, e, effective);
     if (!effective)
         return true;
-    if (e->life > s->life) {
-        s->life = e->life;
-        s->taken = stream_start();
-        s->due = true; /* it may be as far as the life before it was told to be */
-        for (uint32_t w = 0; w < s->ways; w++)
-            s->way[w].told_life = false;
-    }
+    if (e->life > s->life)
+        source_reborn(s, e->life);
     s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
     source_dirty(l, e->source);
     l->opt.machine->apply(l->opt.ctx, e);
@@ -472,8 +471,8 @@ static bool apply_note(struct log *l, const struct entry *e)
     return true;
 }
 
-/* The next entry of the log, whichever way it came. False: it cannot be applied now. */
-bool log_apply(struct log *l, const struct entry *e)
+/* False: it cannot be applied now. Part of the loop over a batch: as a call it would cost more than what it does. */
+__attribute__((always_inline)) static inline bool apply(struct log *l, const struct entry *e)
 {
     bool own = e->source == SOURCE_LOG;
     if (own && e->srcpos != ENTRY_NOTE)
@@ -482,6 +481,22 @@ bool log_apply(struct log *l, const struct entry *e)
         return false;
     l->applied += entry_size(e->bytes);
     return true;
+}
+
+/* The next entry of the log, where it did not come through a lane. */
+bool log_apply(struct log *l, const struct entry *e)
+{
+    return apply(l, e);
+}
+
+/* What was applied since `from` goes to the replica that is being brought up to date, too. */
+static void keep_for_transfer(struct log *l, uint32_t writer, uint64_t from)
+{
+    while (from < l->applied) {
+        const struct entry *e = log_entry(l, writer, from);
+        backlog_add(&l->sending.backlog, e);
+        from += entry_size(e->bytes);
+    }
 }
 
 static int apply_decided(struct log *l)
@@ -527,18 +542,19 @@ static int apply_decided(struct log *l)
     l->follow = w;
     l->follow_ballot = promised;
     int work = 0;
+    const uint64_t from = l->applied;
     while (l->applied < end && l->broken == NULL) {
         const struct entry *e = log_entry(l, w, l->applied);
         if (e->pos != l->applied || e->bytes > l->opt.payload_max) {
             log_stop(l, "a decided entry is not in the log");
             break;
         }
-        if (!log_apply(l, e))
+        if (!apply(l, e))
             break;
-        if (snap_records(l))
-            backlog_add(&l->sending.backlog, e);
         work++;
     }
+    if (snap_records(l))
+        keep_for_transfer(l, w, from);
     l->row[ROW_APPLIED] = l->applied;
     if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
         push_applied(l);

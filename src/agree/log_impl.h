@@ -327,8 +327,8 @@ int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);
 uint64_t lead_ask_due_ns(const struct log *, const struct peer *);
 void lead_send_batch(struct log *, uint64_t end);
-unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint64_t srcpos,
-                         uint32_t bytes);
+unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint32_t life,
+                         uint64_t srcpos, uint32_t bytes);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 bool lead_row_is_new(const struct log *, uint32_t rank);
@@ -358,18 +358,25 @@ bool sources_silent(struct log *);
 void sources_ack(struct log *);
 void sources_look_after(struct log *);
 void source_dirty(struct log *, uint32_t source);
+void source_reborn(struct source *, uint16_t life);
 void source_load(struct source *, uint64_t taken, uint64_t life);
 void streams_answer(struct log *);
 
 /* log_snap.c */
 uint32_t snap_head_size(const struct log_options *);
 uint32_t snap_piece_bytes(const struct log *);
-void snap_budget_fill(struct log *);
 bool snap_budget_take(struct log *);
 bool snap_head_read(struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
 int snap_send(struct log *);
 void snap_not_busy(struct log *);
 void snap_abort(struct log *);
+
+enum { SNAP_PIECES_PER_ROUND = 4 }; /* of a log that has no host's budget */
+
+static inline void snap_budget_fill(struct log *l)
+{
+    l->own_budget.pieces = SNAP_PIECES_PER_ROUND;
+}
 
 /* True while the sources have to wait, so that a replica which is being brought up to date can be. */
 static inline bool snap_slows(const struct log *l)

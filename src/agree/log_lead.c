@@ -398,8 +398,8 @@ void lead_send_batch(struct log *l, uint64_t end)
 }
 
 /* Builds the entry for pos in the batch, which begins at tail; returns where its payload belongs. */
-unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint64_t srcpos,
-                         uint32_t bytes)
+unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uint32_t life,
+                         uint64_t srcpos, uint32_t bytes)
 {
     struct entry *e = (struct entry *)(void *)(l->batch + (pos - l->tail));
     uint64_t ballot = PLANTED(one_ballot) ? mem_promised(l->mem, l->opt.region) : l->ballot;
@@ -407,7 +407,7 @@ unsigned char *lead_fill(const struct log *l, uint64_t pos, uint32_t source, uin
                         .ballot = ballot,
                         .bytes = bytes,
                         .source = (uint16_t)source,
-                        .life = source == SOURCE_LOG ? 0 : l->source[source].cursor_life,
+                        .life = (uint16_t)life,
                         .srcpos = srcpos};
     if (bytes & 7)
         memset(e->payload + bytes, 0, 8 - (bytes & 7));
@@ -419,7 +419,7 @@ bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint
     uint64_t end = l->tail + entry_size(bytes);
     if (kind != ENTRY_START && end > room_end(l))
         return false;
-    unsigned char *to = lead_fill(l, l->tail, SOURCE_LOG, kind, bytes);
+    unsigned char *to = lead_fill(l, l->tail, SOURCE_LOG, 0, kind, bytes);
     if (bytes > 0)
         memcpy(to, payload, bytes);
     lead_send_batch(l, end);

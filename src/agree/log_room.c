@@ -38,6 +38,15 @@ static uint64_t quorum_applied(const struct log *l)
     return count >= l->quorum ? sorted[l->quorum - 1] : l->base;
 }
 
+/* Is it written to, with a state, and as far as we know alive? */
+static bool counts_as_live(const struct log *l, uint32_t rank)
+{
+    if (rank == l->me)
+        return row_word(l, rank, ROW_FLAGS) == 0;
+    return l->peer[rank].phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0 &&
+           !mem_dead(l->mem, l->opt.nodes[rank]);
+}
+
 /* Up to where the log may grow if what is before `from` is not needed any more. */
 static uint64_t end_from(const struct log *l, uint64_t from)
 {
@@ -47,10 +56,15 @@ static uint64_t end_from(const struct log *l, uint64_t from)
 uint64_t room_end(const struct log *l)
 {
     uint64_t least = l->applied;
-    for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++)
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++) {
         least = min_u64(least, needs_from(l, q));
-    bool alone = PLANTED(overrun) || PLANTED(reuse_alone);
-    return end_from(l, alone ? least : min_u64(least, quorum_applied(l)));
+        count += counts_as_live(l, q);
+    }
+    /* A quorum that is written to, and lives, has applied all that is before the least of it. */
+    if (count >= l->quorum || PLANTED(overrun) || PLANTED(reuse_alone))
+        return end_from(l, least);
+    return end_from(l, min_u64(least, quorum_applied(l)));
 }
 
 /* ---- detaching ---- */

@@ -23,10 +23,9 @@
 #define SNAP_MAGIC UINT64_C(0x74726d736e617032)
 
 enum {
-    SNAP_PATIENCE = 4,    /* times detach_ns without a sign of life, */
-    SLOW_PATIENCE = 2,    /* or without a byte taken while the sources wait */
-    PIECES_PER_ROUND = 4, /* of a log that has no host's budget */
-    LAST_PART = 8, /* of the log: with so little in the backlog the ring is held for the rest */
+    SNAP_PATIENCE = 4, /* times detach_ns without a sign of life, */
+    SLOW_PATIENCE = 2, /* or without a byte taken while the sources wait */
+    LAST_PART = 8,     /* of the log: with so little in the backlog the ring is held for the rest */
     CEILING_PER_SENT = 2, /* so many bytes of entries are sent for one that is taken from sources */
 };
 
@@ -38,11 +37,6 @@ uint32_t snap_head_size(const struct log_options *o)
 uint32_t snap_piece_bytes(const struct log *l)
 {
     return (uint32_t)min_u64(STATE_PIECE_BYTES, l->opt.snap_bytes / 4);
-}
-
-void snap_budget_fill(struct log *l)
-{
-    l->own_budget.pieces = PIECES_PER_ROUND;
 }
 
 bool snap_budget_take(struct log *l)
@@ -189,10 +183,16 @@ static bool wants_snapshot(struct log *l, uint32_t q)
 }
 
 /* Freezing should be quick, and may not be: the others are told a round before. */
+/* All of them, nearly always. */
+static bool is_well(const struct log *l, uint32_t q)
+{
+    return l->peer[q].phase == PEER_LIVE && row_word(l, q, ROW_FLAGS) == 0;
+}
+
 static int ask(struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++)
-        if (wants_snapshot(l, q)) {
+        if (!is_well(l, q) && wants_snapshot(l, q)) {
             l->snap_to = q;
             l->sending = (struct sending){.step = SEND_ASK, .ceiling = l->opt.backlog_bytes};
             l->row[ROW_BUSY] = 1;

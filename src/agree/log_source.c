@@ -82,6 +82,16 @@ void sources_serve(struct log *l)
     l->links_of = 0;
 }
 
+/* The first message of another process in its place is applied. */
+void source_reborn(struct source *s, uint16_t life)
+{
+    s->life = life;
+    s->taken = stream_start();
+    s->due = true; /* it may be as far as the life before it was told to be */
+    for (uint32_t w = 0; w < s->ways; w++)
+        s->way[w].told_life = false;
+}
+
 /* From a snapshot. Most sources were never there: not to touch them saves their pages. */
 void source_load(struct source *s, uint64_t taken, uint64_t life)
 {
@@ -165,7 +175,7 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
         if (!fits(l, b, size))
             return false;
         ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor + sizeof(f),
-                  lead_fill(l, b->end, source, s->cursor, f.bytes), f.bytes);
+                  lead_fill(l, b->end, source, f.life, s->cursor, f.bytes), f.bytes);
         b->end += size;
         s->cursor += frame_size(f.bytes);
     }

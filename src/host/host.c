@@ -155,10 +155,10 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
 static int round_of(struct host *h, uint64_t now_ns, bool all)
 {
     int work;
-    bool slow = now_ns - h->round_ns > LONG_ROUND_MS * UINT64_C(1000000);
-    h->budget.pieces = slow ? 1 : PIECES_PER_ROUND;
-    if (now_ns - h->here_ns > h->away_ns)
-        h->away_ns = now_ns - h->here_ns;
+    uint64_t since = now_ns - h->here_ns;
+    h->budget.pieces = since > LONG_ROUND_MS * UINT64_C(1000000) ? 1 : PIECES_PER_ROUND;
+    if (since > h->away_ns)
+        h->away_ns = since;
     h->round_ns = h->here_ns = now_ns;
     if (h->opt.mem->sends) {
         work = poll_units(h, now_ns, all);
