@@ -277,6 +277,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->snap_to = l->comparing = l->n;
     l->follow = l->n;
     l->snap_head_bytes = snap_head_size(&o);
+    l->away_ns = log_budget(l)->away_ns;
     /* The node numbers are the caller's; keep what is needed after this call. */
     uint32_t *nodes = calloc(l->n, sizeof(*nodes));
     l->opt.nodes = nodes;
@@ -650,11 +651,32 @@ static void check_touch(struct log *l)
     show_backing(l, ORACLE_ALONE);
 }
 
-/* Who was away, in a call of its machine say, could not do anything meanwhile: that is no failure of its leadership. */
+/* How long calls of machines have kept the logs of this host away since this one last asked. Each counts as one look
+ * at the others: a machine that is called in every round does not hide for ever that nobody is heard. */
+static uint64_t away_in_calls(struct log *l)
+{
+    struct log_budget *b = log_budget(l);
+    const uint64_t look_ns = l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    if (b->called_ns != 0 && l->now_ns > b->called_ns) {
+        uint64_t took_ns = l->now_ns - b->called_ns;
+        b->away_ns += took_ns > look_ns ? took_ns - look_ns : 0;
+        b->called_ns = 0;
+    }
+    uint64_t away_ns = b->away_ns - l->away_ns;
+    l->away_ns = b->away_ns;
+    return away_ns;
+}
+
+/* Who was away could not do anything meanwhile, nor hear anybody: that is no failure of its leadership, and says
+ * nothing of the others. Calls of machines add up, even if none takes long: a host that leads many groups saves the
+ * states of all of them for another host that comes back. */
 static void clock_moves(struct log *l, uint64_t now_ns)
 {
     uint64_t away = now_ns - l->now_ns;
     l->now_ns = now_ns;
+    uint64_t called = away_in_calls(l);
+    oracle_forgive(&l->oracle, called);
+    l->deadline_ns += called;
     if (l->ballot != 0 && away > l->opt.suspect_ns / 2)
         log_set_deadline(l);
 }

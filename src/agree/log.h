@@ -37,9 +37,12 @@ struct log_machine {
 };
 
 /* How many pieces of states the logs of one host may still make or take in this round: it fills it up. A piece is a call
- * of the machine, and with many groups they would add up to more than a heartbeat. */
+ * of the machine, and with many groups they would add up to more than a heartbeat. The rest is the logs': for how long
+ * they were kept from looking at the others by such calls, whichever of them it was that made them. */
 struct log_budget {
     uint32_t pieces;
+    uint64_t called_ns; /* time of the round in which the last one was; 0: that is in away_ns */
+    uint64_t away_ns;   /* all in all */
 };
 
 /* A source that several nodes write alike: the replicas of another group, each into a ring of its own.

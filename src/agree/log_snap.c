@@ -41,10 +41,11 @@ uint32_t snap_piece_bytes(const struct log *l)
 
 bool snap_budget_take(struct log *l)
 {
-    struct log_budget *b = l->opt.budget ? l->opt.budget : &l->own_budget;
+    struct log_budget *b = log_budget(l);
     if (b->pieces == 0)
         return false;
     b->pieces--;
+    b->called_ns = l->now_ns;
     return true;
 }
 

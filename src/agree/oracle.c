@@ -18,12 +18,19 @@ void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
     rng_init(&o->rng, seed);
 }
 
+void oracle_forgive(struct oracle *o, uint64_t away_ns)
+{
+    for (uint32_t r = 0; r < o->n; r++)
+        o->beat_ns[r] += o->beat_ns[r] ? away_ns : 0;
+    o->watched_ns += o->watched_ns ? away_ns : 0;
+}
+
 void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
 {
     /* Who was away himself, stopped or starved, has heard nobody meanwhile; that says nothing of them. */
     uint64_t away = o->watched_ns ? now_ns - o->watched_ns : 0;
-    for (uint32_t r = 0; away >= o->suspect_ns && r < o->n; r++)
-        o->beat_ns[r] += o->beat_ns[r] ? away : 0;
+    if (away >= o->suspect_ns)
+        oracle_forgive(o, away);
     o->watched_ns = now_ns;
     for (uint32_t r = 0; r < o->n; r++)
         if (view[r].beat != o->beat[r] || r == o->me) {

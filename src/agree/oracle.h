@@ -65,6 +65,9 @@ void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, 
 /* Notes which counters have moved; called at least once per heartbeat in every state. */
 void oracle_watch(struct oracle *, const struct oracle_view *, uint64_t now_ns);
 
+/* This replica was kept from looking for so long since it last did: nobody is silent for that. */
+void oracle_forgive(struct oracle *, uint64_t away_ns);
+
 /* True if nothing was heard of the rank for suspect_ns, or ever. */
 bool oracle_silent(const struct oracle *, uint32_t rank, uint64_t now_ns);
 

@@ -317,6 +317,24 @@ static void oracle__absence_is_forgiven(void **state)
     assert_true(ran);
 }
 
+/* Who is kept from looking again and again, each time for less than would be noticed, gives the others the time that it
+ * was there; and no more than that. */
+static void oracle__short_absences_are_forgiven(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 1, 1);
+    leads(&w, 1);
+    w.silent[0] = w.silent[2] = true;
+    uint64_t there = 0;
+    for (; oracle_in_touch(&w.o, w.now) && there < 10 * SUSPECT; there++) {
+        w.now += SUSPECT / 2;
+        oracle_forgive(&w.o, SUSPECT / 2);
+        watch_step(&w);
+    }
+    assert_in_range(there, SUSPECT, SUSPECT + 2);
+}
+
 /* After each failure the wait is drawn from a range twice as long, up to a limit; the draws differ.
  * */
 static void oracle__backs_off_after_failures(void **state)
@@ -407,6 +425,7 @@ int main(void)
         cmocka_unit_test(oracle__backs_who_serves),
         cmocka_unit_test(oracle__leader_that_is_alone_is_replaced),
         cmocka_unit_test(oracle__absence_is_forgiven),
+        cmocka_unit_test(oracle__short_absences_are_forgiven),
         cmocka_unit_test(oracle__backs_off_after_failures),
         cmocka_unit_test(oracle__seen_leader_forgives_failures),
         cmocka_unit_test(oracle__duels_end),
