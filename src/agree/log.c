@@ -277,7 +277,9 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->snap_to = l->comparing = l->n;
     l->follow = l->n;
     l->snap_head_bytes = snap_head_size(&o);
-    l->away_ns = log_budget(l)->away_ns;
+    l->budget = o.budget ? o.budget : &l->own_budget;
+    l->away_ns = l->budget->away_ns;
+    l->look_every_ns = o.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     /* The node numbers are the caller's; keep what is needed after this call. */
     uint32_t *nodes = calloc(l->n, sizeof(*nodes));
     l->opt.nodes = nodes;
@@ -626,7 +628,7 @@ static void ask_oracle(struct log *l)
                     mem_dead(l->mem, l->opt.nodes[leader]);
     if (!headless && l->now_ns < l->ask_ns)
         return;
-    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    l->ask_ns = l->now_ns + l->look_every_ns;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
     if (l->mem->sends && !l->behind)
@@ -642,7 +644,7 @@ static void check_touch(struct log *l)
 {
     if (!l->mem->sends || !log_leading(l) || l->now_ns < l->ask_ns)
         return;
-    l->ask_ns = l->now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    l->ask_ns = l->now_ns + l->look_every_ns;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
     if (oracle_in_touch(&l->oracle, l->now_ns))
@@ -651,34 +653,38 @@ static void check_touch(struct log *l)
     show_backing(l, ORACLE_ALONE);
 }
 
-/* How long calls of machines have kept the logs of this host away since this one last asked. Each counts as one look
- * at the others: a machine that is called in every round does not hide for ever that nobody is heard. */
-static uint64_t away_in_calls(struct log *l)
+/* Calls of machines may have kept the logs of this host away since this one last asked. Each counts as one look at the
+ * others: a machine that is called in every round does not hide for ever that nobody is heard. */
+static void forgive_calls(struct log *l)
 {
-    struct log_budget *b = log_budget(l);
-    const uint64_t look_ns = l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    struct log_budget *b = l->budget;
     if (b->called_ns != 0 && l->now_ns > b->called_ns) {
         uint64_t took_ns = l->now_ns - b->called_ns;
-        b->away_ns += took_ns > look_ns ? took_ns - look_ns : 0;
+        b->away_ns += took_ns > l->look_every_ns ? took_ns - l->look_every_ns : 0;
         b->called_ns = 0;
     }
-    uint64_t away_ns = b->away_ns - l->away_ns;
+    uint64_t called = b->away_ns - l->away_ns;
     l->away_ns = b->away_ns;
-    return away_ns;
+    oracle_forgive(&l->oracle, called);
+    l->deadline_ns += called;
 }
 
 /* Who was away could not do anything meanwhile, nor hear anybody: that is no failure of its leadership, and says
  * nothing of the others. Calls of machines add up, even if none takes long: a host that leads many groups saves the
  * states of all of them for another host that comes back. */
-static void clock_moves(struct log *l, uint64_t now_ns)
+static void was_away(struct log *l, uint64_t away_ns)
 {
-    uint64_t away = now_ns - l->now_ns;
-    l->now_ns = now_ns;
-    uint64_t called = away_in_calls(l);
-    oracle_forgive(&l->oracle, called);
-    l->deadline_ns += called;
-    if (l->ballot != 0 && away > l->opt.suspect_ns / 2)
+    forgive_calls(l);
+    if (away_ns > l->opt.suspect_ns / 2 && l->ballot != 0)
         log_set_deadline(l);
+}
+
+static inline void clock_moves(struct log *l, uint64_t now_ns)
+{
+    uint64_t away_ns = now_ns - l->now_ns;
+    l->now_ns = now_ns;
+    if (away_ns > l->look_every_ns)
+        was_away(l, away_ns);
 }
 
 int log_post(struct log *l, uint64_t now_ns)
@@ -731,7 +737,7 @@ int log_settle(struct log *l, uint64_t now_ns)
     if (l->state == LOG_LEADER) {
         sources_ack(l);
         l->at_rest = lead_at_rest(l);
-        l->look_ns = now_ns + l->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
+        l->look_ns = now_ns + l->look_every_ns;
     }
     if (l->behind)
         work += snap_take(l);

@@ -242,7 +242,8 @@ struct log {
     struct sending sending;
     struct taking taking;
     uint32_t snap_head_bytes; /* the log's part of a state */
-    struct log_budget own_budget;
+    struct log_budget own_budget, *budget;
+    uint64_t look_every_ns;               /* at what changes rarely and nobody waits for */
     uint64_t away_ns;                     /* of the budget, as far as it is forgiven */
     struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
     bool peeking;
@@ -291,11 +292,6 @@ static inline const struct entry *log_entry(const struct log *l, uint32_t w, uin
     if (straight < l->entry_max)
         return log_entry_over(l, ring, pos, straight);
     return entry_at(ring + (pos & l->mask));
-}
-
-static inline struct log_budget *log_budget(struct log *l)
-{
-    return l->opt.budget ? l->opt.budget : &l->own_budget;
 }
 
 static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t word)

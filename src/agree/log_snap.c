@@ -41,7 +41,7 @@ uint32_t snap_piece_bytes(const struct log *l)
 
 bool snap_budget_take(struct log *l)
 {
-    struct log_budget *b = log_budget(l);
+    struct log_budget *b = l->budget;
     if (b->pieces == 0)
         return false;
     b->pieces--;
