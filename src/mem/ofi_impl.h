@@ -466,7 +466,7 @@ bool ofi_peer_message(struct link *, const struct ofi_head *);
 bool link_prove(struct link *);
 bool ofi_gives(struct ofi *, uint32_t node);
 void ofi_place_freed(struct link *, bool ended);
-void ofi_places_begin_anew(struct ofi *);
+void ofi_clients_judge(struct ofi *);
 bool link_up(struct link *);
 bool link_refuse(struct link *, enum ofi_reason, uint32_t life);
 void ofi_fail(struct ofi *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

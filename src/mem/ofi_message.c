@@ -402,8 +402,8 @@ static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
     return roll_outdated(&o->roll, first) ? link_refuse(l, OFI_REASON_LIFE, l->life) : link_up(l);
 }
 
-/* Clients from before that are connected already come again, and are refused. */
-void ofi_places_begin_anew(struct ofi *o)
+/* We hold memory from now on: clients of an earlier cluster that are connected already come again, and are refused. */
+void ofi_clients_judge(struct ofi *o)
 {
     for (struct link *l = o->links; l; l = l->next) {
         bool client = l->state == LINK_UP && !l->peer->host;
@@ -412,7 +412,6 @@ void ofi_places_begin_anew(struct ofi *o)
         ofi_place_freed(l, true);
         link_fault(l, -FI_ECONNABORTED);
     }
-    places_void(&o->places);
 }
 
 static bool on_place(struct link *l, const struct ofi_place *p)

@@ -52,7 +52,8 @@ static void status_changed(struct ofi *o)
 static void begin_anew(struct ofi *o)
 {
     roll_begin_anew(&o->roll);
-    ofi_places_begin_anew(o);
+    ofi_clients_judge(o);
+    places_void(&o->places);
     status_changed(o);
     o->mem.anew = true;
     say_warn(
@@ -174,6 +175,7 @@ void ofi_roll_taken_back(struct ofi *o)
     if (roll_own(&o->roll) == ROLL_MEMBER)
         return;
     roll_taken_back(&o->roll);
+    ofi_clients_judge(o);
     status_changed(o);
     judge(o);
 }

@@ -180,6 +180,9 @@ bool roll_conflict(const struct roll *r, uint32_t from, bool *mine)
 
 bool roll_outdated(const struct roll *r, const uint64_t first[])
 {
+    /* Without memory we belong to no cluster, and may yet be taken back by the one that the client is of. */
+    if (roll_own(r) != ROLL_MEMBER)
+        return false;
     for (uint32_t i = 0; i < r->hosts; i++)
         if (first[i] < r->ended[i])
             return true;

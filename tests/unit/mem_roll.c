@@ -1,7 +1,8 @@
 /* Hosts that start, leave, are killed and cut off from each other in every order that chance draws, with the roll and
  * a coarse model of agreement: a majority of connected members decides, a leader takes back who has lost its memory.
  * Whoever begins anew must never do so while a process holds what an earlier life of it has helped to decide; and
- * after all have left in order everybody begins anew. */
+ * after all have left in order everybody begins anew. No member refuses a client of its own cluster, and all refuse it
+ * once the cluster has begun anew. */
 #include "base/rng.h"
 #include "mem/roll.h"
 
@@ -33,6 +34,12 @@ static struct world {
     uint32_t anew; /* how often somebody began anew */
     uint64_t seed;
     uint32_t conflicts; /* members of two clusters have met */
+    /* A client that a leader has given its place, when it had decided something: with what came along, and the decisions
+     * that are its cluster's. */
+    struct {
+        uint64_t first[ROLL_HOSTS_MAX];
+        uint64_t data;
+    } client;
 } w;
 
 static struct rng rng;
@@ -149,6 +156,27 @@ static void decide(uint32_t leader)
             w.helped[i] |= UINT64_C(1) << w.decisions;
         }
     w.decisions++;
+    if (w.client.data == 0 || rng_below(&rng, 4) == 0) {
+        memcpy(w.client.first, w.host[leader].roll.first, sizeof w.client.first);
+        w.client.data = data;
+    }
+}
+
+static void client_is_known(void)
+{
+    for (uint32_t i = 0; i < w.n; i++)
+        if (w.host[i].runs && w.host[i].data & w.client.data &&
+            roll_outdated(&w.host[i].roll, w.client.first))
+            fail_msg("seed %lu: host %u refuses a client of its own cluster", (unsigned long)w.seed,
+                     i);
+}
+
+static void client_is_refused(void)
+{
+    for (uint32_t i = 0; w.client.data && i < w.n; i++)
+        if (w.client.first[i] != ROLL_NEVER && !roll_outdated(&w.host[i].roll, w.client.first))
+            fail_msg("seed %lu: host %u takes a client from before for one of its own",
+                     (unsigned long)w.seed, i);
 }
 
 /* What a new member does reaches nobody before the news that it is one. */
@@ -237,6 +265,7 @@ static void step(bool kills)
     default:
         judge(a);
     }
+    client_is_known();
 }
 
 static void world_begin(uint64_t seed)
@@ -295,6 +324,7 @@ static void roll__an_orderly_stop_of_all_begins_anew(void **state)
             if (!member(i))
                 fail_msg("seed %lu: host %u of %u does not begin anew", (unsigned long)seed, i,
                          w.n);
+        client_is_refused();
         world_end();
     }
 }
@@ -353,6 +383,22 @@ static void roll__who_leaves_while_others_serve_is_taken_back(void **state)
     assert_int_equal(verdict(2), ROLL_JOIN);
     take_back(0, 2);
     assert_true(member(2));
+    world_end();
+}
+
+/* A host that is back without its memory does not know yet that the client is of the cluster that takes it back. */
+static void roll__who_lost_its_memory_refuses_no_client(void **state)
+{
+    (void)state;
+    three();
+    decide(0);
+    assert_true(w.client.data != 0 && w.client.first[2] != ROLL_NEVER);
+    stop(2, false);
+    start(2);
+    assert_false(roll_outdated(&w.host[2].roll, w.client.first));
+    link_pair(2, 0);
+    take_back(0, 2);
+    assert_false(roll_outdated(&w.host[2].roll, w.client.first));
     world_end();
 }
 
@@ -473,6 +519,7 @@ int main(void)
         cmocka_unit_test(roll__an_orderly_stop_of_all_begins_anew),
         cmocka_unit_test(roll__nobody_forgets_what_another_holds),
         cmocka_unit_test(roll__who_leaves_while_others_serve_is_taken_back),
+        cmocka_unit_test(roll__who_lost_its_memory_refuses_no_client),
         cmocka_unit_test(roll__the_last_one_killed_is_waited_for_and_then_lost),
         cmocka_unit_test(roll__strangers_with_memory_do_not_stand_in_the_way),
         cmocka_unit_test(roll__a_removed_file_is_found_out),
