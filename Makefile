@@ -1,6 +1,6 @@
 # The usual tasks by short names. Meson and ninja do the work; BUILD names the build folder.
 BUILD ?= build
-SOURCES = $(wildcard src/*/*.[ch] include/*.h include/*/*.h tests/*/*.[ch] bench/*.[ch] examples/*.[ch])
+SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
 .PHONY: all bench demo deps install uninstall model test test-large test-rdma asan tsan format clean
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_BENCH_POINTS_H
 #define TESTS_BENCH_POINTS_H
 
-#include "cli/bench_compare.h"
+#include "bench/compare.h"
 
 struct points {
     uint32_t calls;

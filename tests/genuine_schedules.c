@@ -121,11 +121,11 @@ const char *genuine_stamps_reach_the_leader_only(bool keep_memory)
         sim_cut(f->sim, forest_node(f, B, q), forest_node(f, A, leader), false);
     cast_in_opposite_orders(f);
     let_the_rest_come(f, 0);
-    FOREST_WAIT(f, f->replica[A][leader].ledger.state.count == 2, FOREST_LONG_NS);
+    FOREST_WAIT(f, f->replica[A][leader].counter.state.count == 2, FOREST_LONG_NS);
     forest_crash(f, A, leader, keep_memory);
     FOREST_WAIT(f,
                 forest_leader(f, A) < 3 &&
-                    f->replica[A][forest_leader(f, A) % 3].ledger.state.count == 2,
+                    f->replica[A][forest_leader(f, A) % 3].counter.state.count == 2,
                 FOREST_LONG_NS);
     forest_cut(f, B, A, false);
     forest_come_back(f);
@@ -148,16 +148,16 @@ const char *genuine_high_stamp_of_another(bool from_snapshot)
     forest_run(f, 10 * US);
     FOREST_SETUP(f, forest_cast(f, 0, TO(A) | TO(B), 10)); /* m1 */
     FOREST_WAIT(f,
-                f->replica[A][0].ledger.state.count == 1 &&
-                    f->replica[A][1].ledger.state.count == 1 &&
-                    f->replica[A][2].ledger.state.count == 1,
+                f->replica[A][0].counter.state.count == 1 &&
+                    f->replica[A][1].counter.state.count == 1 &&
+                    f->replica[A][2].counter.state.count == 1,
                 FOREST_LONG_NS);
     if (from_snapshot) {
         forest_crash(f, A, follower, false);
         forest_run(f, 50 * US);
         forest_start(f, A, follower);
         FOREST_WAIT(f,
-                    f->replica[A][follower].ledger.state.count == 1 &&
+                    f->replica[A][follower].counter.state.count == 1 &&
                         forest_stats(f, A, follower).state != LOG_JOINING,
                     FOREST_LONG_NS);
         forest_lead(f, A, follower);
@@ -298,7 +298,7 @@ const char *genuine_deposed_leader_hears_a_stamp(void)
     forest_run(f, 20 * US);
     FOREST_WAIT(f, forest_leader(f, A) != p && forest_led(f), FOREST_LONG_NS);
     FOREST_SETUP(f, forest_cast(f, 1, TO(A) | TO(B), 10));
-    FOREST_WAIT(f, f->replica[A][forest_leader(f, A) % 5].ledger.state.count == 1, FOREST_LONG_NS);
+    FOREST_WAIT(f, f->replica[A][forest_leader(f, A) % 5].counter.state.count == 1, FOREST_LONG_NS);
     forest_cut(f, A, A, false);
     forest_cut_client(f, 0, A, FOREST_ALL, false);
     delivered(f);
@@ -603,7 +603,7 @@ const char *genuine_snapshot_of_what_waits(uint32_t victim)
     forest_run(f, 100 * US);
     forest_start(f, A, victim);
     FOREST_WAIT(f,
-                forest_led(f) && f->replica[A][victim].ledger.state.count == 6 &&
+                forest_led(f) && f->replica[A][victim].counter.state.count == 6 &&
                     forest_stats(f, A, victim).state != LOG_JOINING,
                 FOREST_LONG_NS);
     FOREST_SETUP(f, forest_stats(f, A, victim).snapshots_loaded > 0);

@@ -77,20 +77,20 @@ static void machine_apply(void *ctx, const struct entry *e)
 {
     struct group_replica *p = ctx;
     struct group *g = p->group;
-    p->ledger.state.hash =
-        hash_mix(p->ledger.state.hash, message_hash(e->source, e->srcpos, e->payload, e->bytes));
-    uint64_t k = p->ledger.state.count++;
+    p->counter.state.hash =
+        hash_mix(p->counter.state.hash, message_hash(e->source, e->srcpos, e->payload, e->bytes));
+    uint64_t k = p->counter.state.count++;
     if (group_failed(g))
         return;
     if (k < g->history_count) {
-        if (g->history[k] != p->ledger.state.hash)
+        if (g->history[k] != p->counter.state.hash)
             group_violated(g, "state equality", "replica %u differs after message %llu", p->rank,
                            (unsigned long long)k);
         return;
     }
     CHECK(k == g->history_count && k < GROUP_SENT_MAX);
     make_history(p, e);
-    g->history[g->history_count++] = p->ledger.state.hash;
+    g->history[g->history_count++] = p->counter.state.hash;
 }
 
 static int machine_load_close(void *ctx, bool whole)
@@ -99,11 +99,11 @@ static int machine_load_close(void *ctx, bool whole)
     struct group *g = p->group;
     if (!whole)
         return 0;
-    if (!ledger_load_end(&p->ledger))
+    if (!counter_machine_load_end(&p->counter))
         group_violated(g, "snapshot bytes", "replica %u got other bytes than were saved", p->rank);
-    if (p->ledger.state.count > g->history_count ||
-        (p->ledger.state.count > 0 &&
-         g->history[p->ledger.state.count - 1] != p->ledger.state.hash))
+    if (p->counter.state.count > g->history_count ||
+        (p->counter.state.count > 0 &&
+         g->history[p->counter.state.count - 1] != p->counter.state.hash))
         group_violated(g, "state equality", "replica %u loaded a state that never was", p->rank);
     return 0;
 }
@@ -112,11 +112,11 @@ static const struct log_machine machine = {
     .apply = machine_apply,
     .ready = machine_ready,
     .observe = machine_observe,
-    .state = {.save_open = ledger_save_open,
-              .save_next = ledger_save_next,
-              .save_close = ledger_save_close,
-              .load_open = ledger_load_open,
-              .load_next = ledger_load_next,
+    .state = {.save_open = counter_machine_save_open,
+              .save_next = counter_machine_save_next,
+              .save_close = counter_machine_save_close,
+              .load_open = counter_machine_load_open,
+              .load_next = counter_machine_load_next,
               .load_close = machine_load_close},
 };
 
@@ -127,7 +127,7 @@ void group_start(struct group *g, uint32_t rank)
     struct group_replica *p = &g->replica[rank];
     struct err e = {""};
     CHECK(p->mem == NULL);
-    *p = (struct group_replica){.ledger = {.pad = g->opt.snap_pad}, .group = g, .rank = rank};
+    *p = (struct group_replica){.counter = {.pad = g->opt.snap_pad}, .group = g, .rank = rank};
     p->mem = sim_node_start(g->sim, rank);
     if (g->opt.raw_replicas >> rank & 1)
         return;
@@ -429,7 +429,7 @@ bool group_even(const struct group *g)
         if (p->log == NULL || p->held)
             continue;
         struct log_stats s = group_stats(g, q);
-        if (s.behind || s.state == LOG_JOINING || p->ledger.state.count != g->history_count)
+        if (s.behind || s.state == LOG_JOINING || p->counter.state.count != g->history_count)
             return false;
     }
     return true;

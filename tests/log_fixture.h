@@ -18,7 +18,7 @@
 #include "agree/feed.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 #include "sim/log_check.h"
 
 enum {
@@ -55,7 +55,7 @@ struct group_options {
 struct group;
 
 struct group_replica {
-    struct ledger ledger; /* first: the machine's ctx */
+    struct counter_machine counter; /* first: the machine's ctx */
     struct group *group;
     uint32_t rank;
     struct mem *mem; /* NULL while down */

@@ -85,7 +85,8 @@ const char *decided_and_untold(uint32_t n)
     client_reaches_only(g, 0, 0);
     group_send(g, 0, BYTES);
     post_once(g, 0);
-    GROUP_SETUP(g, g->replica[0].ledger.state.count == 2 && g->replica[1].ledger.state.count == 1);
+    GROUP_SETUP(g,
+                g->replica[0].counter.state.count == 2 && g->replica[1].counter.state.count == 1);
     GROUP_SETUP(g, commit_at(g, 1, 0) < guard_at(g, 1, 0));
     group_crash(g, 0, false);
     group_cut_off(g, 0, true);
@@ -93,7 +94,7 @@ const char *decided_and_untold(uint32_t n)
     group_send(g, 1, BYTES);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     for (uint32_t q = 1; q < n; q++)
-        GROUP_MUST(g, "no loss", g->replica[q].ledger.state.count == 3);
+        GROUP_MUST(g, "no loss", g->replica[q].counter.state.count == 3);
     return group_close(g);
 }
 
@@ -117,7 +118,7 @@ const char *failed_take_over(uint32_t n)
     release_all(g);
     group_send(g, 0, BYTES);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
-    GROUP_MUST(g, "no loss", g->replica[1].ledger.state.count == 3);
+    GROUP_MUST(g, "no loss", g->replica[1].counter.state.count == 3);
     return group_close(g);
 }
 
@@ -459,7 +460,7 @@ const char *old_entry_decided_late(void)
     take_over(g, 0);
     settle_for(g, 0, 4 * US);
     post_once(g, 0);
-    GROUP_SETUP(g, g->replica[0].ledger.state.count == 2);
+    GROUP_SETUP(g, g->replica[0].counter.state.count == 2);
     GROUP_SETUP(g, commit_at(g, 2, 0) <= place && guard_at(g, 2, 0) > place);
     group_cut_off(g, 0, true);
     group_crash(g, 0, false);
@@ -518,7 +519,7 @@ const char *message_decided_twice(void)
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
     for (uint32_t q = 0; q < 3; q++)
         GROUP_MUST(g, "no duplicate",
-                   g->replica[q].ledger.state.count == 5 && g->replica[q].noops >= 2);
+                   g->replica[q].counter.state.count == 5 && g->replica[q].noops >= 2);
     return group_close(g);
 }
 
@@ -1273,7 +1274,8 @@ const char *decided_copy_rewritten(void)
     group_settle(g, 2);
     group_settle(g, 0);
     group_lie(g, 1, 0, false);
-    GROUP_SETUP(g, g->replica[2].ledger.state.count == 2 && g->replica[0].ledger.state.count == 1);
+    GROUP_SETUP(g,
+                g->replica[2].counter.state.count == 2 && g->replica[0].counter.state.count == 1);
     GROUP_SETUP(g, group_stats(g, 0).state == LOG_FOLLOWER);
 
     take_over(g, 0);
@@ -1286,7 +1288,7 @@ const char *decided_copy_rewritten(void)
     group_cut(g, 1, 2, false);
     take_over(g, 1);
     release_all(g);
-    GROUP_WAIT(g, g->replica[1].ledger.state.count == 2 && g->replica[2].ledger.state.count == 2,
+    GROUP_WAIT(g, g->replica[1].counter.state.count == 2 && g->replica[2].counter.state.count == 2,
                GROUP_ELECT_NS);
     return group_close(g);
 }

@@ -23,7 +23,7 @@ const char *run_begins_beyond_a_state(uint64_t seed)
     g->replica[0].stalled = true;
     for (int i = 0; i < 3; i++)
         group_send(g, 0, 40);
-    GROUP_WAIT(g, g->replica[1].ledger.state.count == 4 && g->replica[2].ledger.state.count == 4,
+    GROUP_WAIT(g, g->replica[1].counter.state.count == 4 && g->replica[2].counter.state.count == 4,
                GROUP_ELECT_NS);
     group_run(g, 2 * GROUP_HEARTBEAT_NS);
     uint64_t before = group_stats(g, 2).applied;
@@ -48,7 +48,7 @@ const char *run_begins_beyond_a_state(uint64_t seed)
     group_hold(g, 2, false);
     group_send(g, 0, 40);
     GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
-    GROUP_MUST(g, "no loss", g->replica[2].ledger.state.count == 5);
+    GROUP_MUST(g, "no loss", g->replica[2].counter.state.count == 5);
     return group_close(g);
 }
 
@@ -229,7 +229,7 @@ const char *lane_rewritten_while_read(uint64_t seed)
     struct group *g = one_client(5, 1);
     decide_v_and_write_u(g);
     uint64_t first = group_stats(g, 0).ballot, commit = group_stats(g, 0).commit;
-    GROUP_SETUP(g, g->replica[0].ledger.state.count == 2);
+    GROUP_SETUP(g, g->replica[0].counter.state.count == 2);
     GROUP_SETUP(g, word_at(g, 3, 0, LOG_GUARD) > commit && word_at(g, 3, 0, LOG_COMMIT) < commit);
     GROUP_SETUP(g, word_at(g, 4, 0, LOG_GUARD) == commit);
 

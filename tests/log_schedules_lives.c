@@ -83,7 +83,7 @@ const char *promise_of_a_past_life(void)
     group_cut(g, 0, 2, true);
     group_send(g, 1, BYTES);
     GROUP_WAIT(g, g->history_count == target, GROUP_ELECT_NS);
-    GROUP_SETUP(g, g->replica[2].ledger.state.count < target);
+    GROUP_SETUP(g, g->replica[2].counter.state.count < target);
 
     hold_all_but(g, 4);
     group_cut(g, 4, 2, false);
@@ -116,7 +116,7 @@ const char *memory_lost_before_it_is_read(void)
         group_pass(g, 100);
         group_settle(g, 0);
     }
-    GROUP_SETUP(g, g->history_count == count + 1 && g->replica[0].ledger.state.count == count + 1);
+    GROUP_SETUP(g, g->history_count == count + 1 && g->replica[0].counter.state.count == count + 1);
     group_cut_off(g, 0, true);
 
     hold_all_but(g, 4);

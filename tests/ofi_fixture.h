@@ -4,7 +4,7 @@
 #define TESTS_OFI_FIXTURE_H
 
 #include "base/clock.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

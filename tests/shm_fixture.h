@@ -5,7 +5,7 @@
 #define TESTS_SHM_FIXTURE_H
 
 #include "base/clock.h"
-#include "mem/shm.h"
+#include "mem/shm/shm.h"
 
 #include <dirent.h>
 #include <fcntl.h>

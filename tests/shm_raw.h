@@ -2,10 +2,10 @@
 #ifndef TESTS_SHM_RAW_H
 #define TESTS_SHM_RAW_H
 
-#include "hush.h"
 #include "shm_fixture.h"
+#include "stderr_capture.h"
 
-#include "mem/shm_wire.h"
+#include "mem/shm/wire.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -14,7 +14,7 @@ bool forest_failed(const struct forest *f)
 
 void forest_violated(struct forest *f, const char *property, int line, const char *what)
 {
-    tree_check_violated(&f->check, property, 0, "line %d: %s", line, what);
+    mcast_check_violated(&f->check, property, 0, "line %d: %s", line, what);
 }
 
 uint64_t forest_now(const struct forest *f)
@@ -43,8 +43,8 @@ static uint32_t reply_bytes(uint64_t seq)
 static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t max)
 {
     struct forest_replica *p = ctx;
-    tree_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank),
-                       &p->ledger.state, d);
+    mcast_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank),
+                        &p->counter.state, d);
     CHECK(reply_bytes(d->seq) <= max);
     memset(reply, (int)(d->seq & 0xff), reply_bytes(d->seq));
     return reply_bytes(d->seq);
@@ -55,10 +55,10 @@ static int machine_load_close(void *ctx, bool whole)
     struct forest_replica *p = ctx;
     if (!whole)
         return 0;
-    if (!ledger_load_end(&p->ledger))
+    if (!counter_machine_load_end(&p->counter))
         forest_violated(p->forest, "snapshot bytes", __LINE__, "not what was saved");
-    tree_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
-                      &p->ledger.state);
+    mcast_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
+                       &p->counter.state);
     return 0;
 }
 
@@ -67,16 +67,16 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
     const struct forest_replica *p = ctx;
     (void)effective;
     if (p->forest->opt.raw_clients == 0)
-        part_check_entry(&p->forest->part, p->group, e);
+        participation_entry(&p->forest->part, p->group, e);
 }
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .state = {.save_open = ledger_save_open,
-              .save_next = ledger_save_next,
-              .save_close = ledger_save_close,
-              .load_open = ledger_load_open,
-              .load_next = ledger_load_next,
+    .state = {.save_open = counter_machine_save_open,
+              .save_next = counter_machine_save_next,
+              .save_close = counter_machine_save_close,
+              .load_open = counter_machine_load_open,
+              .load_next = counter_machine_load_next,
               .load_close = machine_load_close},
 };
 
@@ -203,7 +203,7 @@ static void client_done(void *ctx, uint64_t seq, bool refused)
     struct forest_client *c = ctx;
     if (refused)
         forest_violated(c->forest, "accepted", __LINE__, "a good message was refused");
-    tree_check_done(&c->forest->check, forest_sender(c->forest, c->place), seq);
+    mcast_check_done(&c->forest->check, forest_sender(c->forest, c->place), seq);
 }
 
 static void client_reply(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,
@@ -269,7 +269,7 @@ bool forest_cast(struct forest *f, uint32_t client, uint8_t mask, uint32_t bytes
 {
     unsigned char body[FOREST_BODY_MAX];
     uint32_t sender = forest_sender(f, client);
-    tree_check_fill(f->check.seed, sender, f->check.casts[sender], body, bytes);
+    mcast_check_fill(f->check.seed, sender, f->check.casts[sender], body, bytes);
     return forest_cast_bytes(f, client, mask, body, bytes);
 }
 
@@ -288,7 +288,7 @@ bool forest_cast_bytes(struct forest *f, uint32_t client, uint8_t mask, const vo
     if (caster_cast(c->caster, (struct dst_set){list, count}, body, bytes, &got) != 0)
         return false;
     CHECK(got == seq);
-    tree_check_cast(&f->check, sender, seq, mask, body, bytes);
+    mcast_check_cast(&f->check, sender, seq, mask, body, bytes);
     caster_flush(c->caster);
     return true;
 }
@@ -376,7 +376,7 @@ bool forest_even(const struct forest *f)
             struct log_stats s = forest_stats(f, g, q);
             if (p->tree && !p->held &&
                 (s.behind || s.state == LOG_JOINING ||
-                 p->ledger.state.count != f->check.group[g].count))
+                 p->counter.state.count != f->check.group[g].count))
                 return false;
         }
     for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)
@@ -473,7 +473,7 @@ void forest_raw_send(struct forest *f, uint32_t client, uint16_t group, const vo
 static void landing(void *ctx, const struct sim_landing *l)
 {
     struct forest *f = ctx;
-    tree_check_landing(&f->check, l);
+    mcast_check_landing(&f->check, l);
 }
 
 struct forest *forest_open(const struct forest_options *options)
@@ -511,11 +511,11 @@ struct forest *forest_open(const struct forest_options *options)
     f->sim = sim_open(&so, &e);
     CHECK(f->sim != NULL);
     sim_on_landing(f->sim, landing, f);
-    tree_check_init(&f->check, &f->result, o->seed);
-    f->part = (struct part_check){
+    mcast_check_init(&f->check, &f->result, o->seed);
+    f->part = (struct participation){
         .check = &f->check, .protocol = o->protocol, .overlay = f->overlay, .clients = o->clients};
     if (o->raw_clients == 0)
-        sim_on_put(f->sim, part_check_put, &f->part);
+        sim_on_put(f->sim, participation_put, &f->part);
     for (uint16_t g = 0; g < o->groups; g++) {
         f->group[g].replicas = o->replicas;
         for (uint32_t q = 0; q < o->replicas; q++)
@@ -536,7 +536,7 @@ struct forest *forest_open_led(const struct forest_options *options)
 
 const char *forest_close(struct forest *f)
 {
-    tree_check_order(&f->check);
+    mcast_check_order(&f->check);
     const char *property = f->result.property;
     if (property != NULL)
         printf("# violation of '%s' at %.3f us, seed %llu: %s\n", property,
@@ -550,7 +550,7 @@ const char *forest_close(struct forest *f)
     }
     sim_close(f->sim);
     overlay_close(f->overlay);
-    tree_check_fini(&f->check);
+    mcast_check_fini(&f->check);
     free(f);
     return property;
 }

@@ -13,9 +13,9 @@
 #include "mcast/caster.h"
 #include "mcast/message.h"
 #include "mcast/replica.h"
-#include "mem/sim.h"
-#include "sim/part_check.h"
-#include "sim/tree_check.h"
+#include "mem/sim/sim.h"
+#include "sim/mcast_check.h"
+#include "sim/participation.h"
 
 #define US UINT64_C(1000)
 #define FOREST_TICK_NS UINT64_C(500)
@@ -30,7 +30,7 @@ enum { FOREST_REPLICAS_MAX = 7, FOREST_BODY_MAX = 300, FOREST_REPLY_MAX = 40 };
 struct forest;
 
 struct forest_replica {
-    struct ledger ledger; /* first: the machine's ctx */
+    struct counter_machine counter; /* first: the machine's ctx */
     struct forest *forest;
     uint16_t group;
     uint32_t rank;
@@ -66,8 +66,8 @@ struct forest {
     struct forest_options opt;
     struct sim *sim;
     struct run_result result;
-    struct tree_check check;
-    struct part_check part; /* while no test writes for a client */
+    struct mcast_check check;
+    struct participation part; /* while no test writes for a client */
     struct overlay *overlay;
     struct mcast_group group[TREE_GROUPS_MAX];
     struct mcast_sizes sizes;

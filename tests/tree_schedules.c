@@ -217,8 +217,8 @@ const char *tree_decided_and_untold(uint32_t n)
     cut_down(f, AT_A, 0, true);
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     post_once(f, AT_ROOT, 0);
-    FOREST_SETUP(f, f->replica[AT_ROOT][0].ledger.state.count == 2 &&
-                        f->replica[AT_ROOT][1].ledger.state.count == 1);
+    FOREST_SETUP(f, f->replica[AT_ROOT][0].counter.state.count == 2 &&
+                        f->replica[AT_ROOT][1].counter.state.count == 1);
     FOREST_SETUP(f, commit_at(f, AT_ROOT, 1, 0) < guard_at(f, AT_ROOT, 1, 0));
     forest_crash(f, AT_ROOT, 0, false);
     forest_cut_off(f, forest_node(f, AT_ROOT, 0), true);
@@ -226,7 +226,7 @@ const char *tree_decided_and_untold(uint32_t n)
     FOREST_SETUP(f, forest_cast(f, 1, ROOT | A, BODY));
     FOREST_WAIT(f, forest_even(f) && delivered_in(f, AT_A) == 3, FOREST_LONG_NS);
     for (uint32_t q = 1; q < n; q++)
-        FOREST_MUST(f, f->replica[AT_ROOT][q].ledger.state.count == 3);
+        FOREST_MUST(f, f->replica[AT_ROOT][q].counter.state.count == 3);
     return all_delivered(f);
 }
 
@@ -243,8 +243,8 @@ const char *tree_failed_take_over(uint32_t messages)
     for (uint32_t i = 0; i < messages; i++)
         FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     post_once(f, AT_ROOT, 0);
-    FOREST_SETUP(f, f->replica[AT_ROOT][0].ledger.state.count == 1 + messages);
-    FOREST_SETUP(f, f->replica[AT_ROOT][1].ledger.state.count == 1);
+    FOREST_SETUP(f, f->replica[AT_ROOT][0].counter.state.count == 1 + messages);
+    FOREST_SETUP(f, f->replica[AT_ROOT][1].counter.state.count == 1);
     forest_crash(f, AT_ROOT, 0, false);
     forest_cut_off(f, forest_node(f, AT_ROOT, 0), true);
 
@@ -255,8 +255,8 @@ const char *tree_failed_take_over(uint32_t messages)
     f->replica[AT_ROOT][1].held = false; /* it hears that it is deposed */
     FOREST_WAIT(f,
                 forest_stats(f, AT_ROOT, 2).state == LOG_LEADER &&
-                    f->replica[AT_ROOT][2].ledger.state.count == 1 + messages &&
-                    f->replica[AT_ROOT][1].ledger.state.count == 1 + messages,
+                    f->replica[AT_ROOT][2].counter.state.count == 1 + messages &&
+                    f->replica[AT_ROOT][1].counter.state.count == 1 + messages,
                 FOREST_LONG_NS);
     FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).state == LOG_FOLLOWER);
     FOREST_SETUP(f, delivered_in(f, AT_A) == 1);
@@ -301,7 +301,7 @@ const char *tree_old_leader_writes_a_candidate(void)
     forest_stop(f, AT_ROOT, 2, false);
     FOREST_WAIT(f, forest_leader(f, AT_ROOT) == 1, FOREST_LONG_NS);
     FOREST_SETUP(f, forest_cast(f, 1, ROOT | A, BODY));
-    FOREST_WAIT(f, f->replica[AT_ROOT][1].ledger.state.count >= 2, FOREST_LONG_NS);
+    FOREST_WAIT(f, f->replica[AT_ROOT][1].counter.state.count >= 2, FOREST_LONG_NS);
     forest_lie(f, AT_ROOT, 1, 0, false);
     forest_stop(f, AT_ROOT, 0, false);
     return all_delivered(f);
@@ -760,9 +760,9 @@ const char *tree_leaders_die_at(uint32_t parent, uint32_t child)
     cut_down(f, AT_A, 0, parent < 2);
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     forest_run(f, 20 * US);
-    FOREST_SETUP(f, f->replica[AT_ROOT][0].ledger.state.count == (parent > 0 ? 2 : 1));
-    FOREST_SETUP(f, f->replica[AT_A][0].ledger.state.count == (parent > 1 && child > 0 ? 2 : 1));
-    FOREST_SETUP(f, f->replica[AT_A][1].ledger.state.count == (parent > 1 && child > 1 ? 2 : 1));
+    FOREST_SETUP(f, f->replica[AT_ROOT][0].counter.state.count == (parent > 0 ? 2 : 1));
+    FOREST_SETUP(f, f->replica[AT_A][0].counter.state.count == (parent > 1 && child > 0 ? 2 : 1));
+    FOREST_SETUP(f, f->replica[AT_A][1].counter.state.count == (parent > 1 && child > 1 ? 2 : 1));
     for (uint16_t g = 0; g < 2; g++) {
         forest_crash(f, g, 0, false);
         forest_cut_off(f, forest_node(f, g, 0), true);

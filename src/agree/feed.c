@@ -4,7 +4,7 @@
 #include "agree/log.h"
 #include "base/minmax.h"
 #include "base/planted.h"
-#include "mem/ring.h"
+#include "mem/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>

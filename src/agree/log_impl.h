@@ -10,7 +10,7 @@
 #include "agree/oracle.h"
 #include "base/minmax.h"
 #include "base/planted.h"
-#include "mem/ring.h"
+#include "mem/wrap.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include "api/kept.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "check/trace.h"
 #include "host/event.h"
+#include "trace/trace.h"
 
 #include <sched.h>
 #include <stdio.h>

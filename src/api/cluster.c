@@ -1,6 +1,6 @@
 #include "api/api.h"
 
-#include "check/trace.h"
+#include "trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "api/machine.h"
 #include "api/watch.h"
 #include "base/clock.h"
-#include "check/trace.h"
 #include "host/host.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/say.h"
-#include "mem/ofi.h"
-#include "mem/shm.h"
+#include "mem/ofi/ofi.h"
+#include "mem/shm/shm.h"
 
 #include <errno.h>
 #include <fcntl.h>

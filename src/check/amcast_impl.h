@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "check/amcast.h"
-#include "check/intern.h"
+#include "trace/intern.h"
 
 #define NONE UINT32_MAX
 

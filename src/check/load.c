@@ -1,7 +1,7 @@
 #include "check/load.h"
 
-#include "check/intern.h"
-#include "check/trace.h"
+#include "trace/intern.h"
+#include "trace/trace.h"
 
 #include <dirent.h>
 #include <errno.h>

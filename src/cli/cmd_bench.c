@@ -1,12 +1,12 @@
 /* tram bench: how fast the protocols are on this machine, beside what the machine itself can do.
  *
- * Options and output; the measurements are in bench_log.c and bench_tree.c, the comparison of many in
- * bench_compare.c, and all that in virtual time in bench_model.c. */
+ * Options and output; the measurements are in bench/log.c and bench/mcast.c, the comparison of many in
+ * bench/compare.c, and all that in virtual time in bench/model_bench.c. */
 #include "agree/entry.h"
 #include "agree/log.h"
+#include "bench/model_bench.h"
+#include "bench/transport.h"
 #include "cli/args.h"
-#include "cli/bench_ground.h"
-#include "cli/bench_model.h"
 #include "cli/cmd.h"
 
 #include <stdio.h>
@@ -483,7 +483,7 @@ int cmd_bench(int argc, char **argv)
         {"--check-model", NULL,
          "the model of shared memory beside shared memory itself; alone, or with --compare",
          .flag = &o.check_model},
-        /* How bench_tree.c starts us as a host. */
+        /* How bench/mcast.c starts us as a host. */
         {"--serve-cluster", "NAME", NULL, .text = &a->serve, .needs = "a name"},
         {"--serve-host", "N", NULL, .number32 = &a->serve_host, .max = BENCH_HOSTS_MAX - 1},
         {"--serve-dir", "DIR", NULL, .text = &a->serve_dir, .needs = "a directory"},

@@ -7,7 +7,7 @@
 #include "cli/demo.h"
 #include "conf/cluster.h"
 #include "mcast/overlay.h"
-#include "mem/shm.h"
+#include "mem/shm/shm.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -4,7 +4,7 @@
 #include "cli/conf.h"
 #include "conf/value.h"
 #include "mcast/overlay.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 
 #include <errno.h>
 #include <fcntl.h>

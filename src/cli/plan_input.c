@@ -1,7 +1,7 @@
 #include "cli/plan_input.h"
 
-#include "check/trace.h"
 #include "conf/value.h"
+#include "trace/trace.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
 #ifndef CLI_PLAN_INPUT_H
 #define CLI_PLAN_INPUT_H
 
-#include "check/intern.h"
 #include "mcast/plan.h"
+#include "trace/intern.h"
 
 #include <stdio.h>
 

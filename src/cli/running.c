@@ -6,7 +6,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/namesake.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 
 #include <fcntl.h>
 #include <netdb.h>

@@ -16,7 +16,7 @@ enum {
 
 void host_init(struct host *h, const struct host_options *o)
 {
-    *h = (struct host){.opt = *o, .crowd = {.mem = o->mem}};
+    *h = (struct host){.opt = *o, .yield = {.mem = o->mem}};
     h->opt.spin_ns = o->spin_ns ? o->spin_ns : 50000;
     h->opt.active_ns = o->active_ns ? o->active_ns : 1000000;
     h->worked_ns = h->here_ns = clock_now_ns();
@@ -220,7 +220,7 @@ int host_step(struct host *h)
             return 0;
         }
         bool spin = h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns;
-        if (spin && (!yield || crowd_yield(&h->crowd, now)))
+        if (spin && (!yield || yield_now(&h->yield, now)))
             return 0;
     }
     h->slept_out = false;

@@ -9,8 +9,8 @@
 
 #include "agree/log.h"
 #include "base/say.h"
-#include "host/crowd.h"
 #include "host/event.h"
+#include "host/yield.h"
 #include "mcast/replica.h"
 #include "mem/mem.h"
 
@@ -62,7 +62,7 @@ struct host {
     _Atomic bool woken;               /* host_wake was called since the last sleep */
     bool slept_out;                   /* it slept until its time, and nobody woke it */
     uint64_t idle_rounds;
-    struct crowd crowd;
+    struct yield yield;
     struct log_budget budget; /* for the options of its logs */
     uint32_t turn;            /* rounds so far */
     uint64_t sleeps;

@@ -5,7 +5,7 @@
 #include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/message.h"
-#include "mem/ring.h"
+#include "mem/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/snap.h"
-#include "mem/ring.h"
+#include "mem/wrap.h"
 
 #include <stdlib.h>
 

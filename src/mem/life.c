@@ -1,7 +1,7 @@
 #include "mem/life.h"
 
 #include "base/clock.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -74,7 +74,7 @@ struct mem_lane {
     struct mem_lane_spec spec;
     /* The owner's view of its own lane; NULL for a node that is not the owner, and, for the owner,
      * until the lane is there (on shm: until its writer has connected). Both change only
-     * inside poll. What goes over the ring's end goes on at its beginning (mem/ring.h). Only
+     * inside poll. What goes over the ring's end goes on at its beginning (mem/wrap.h). Only
      * aligned words under a guard may be read plainly. */
     _Atomic uint64_t *ctl;
     unsigned char *ring;

@@ -11,7 +11,7 @@
 #define SIM_AIM_H
 
 #include "base/rng.h"
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 
 enum aim_step {
     AIM_RECOVER,  /* raise, read, verify: becoming leader */

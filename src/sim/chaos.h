@@ -7,7 +7,7 @@
 #define SIM_CHAOS_H
 
 #include "base/rng.h"
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 
 #include <stdio.h>
 

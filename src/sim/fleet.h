@@ -12,7 +12,7 @@
 
 #include "host/host.h"
 #include "mcast/mcast.h"
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 #include "sim/aim.h"
 #include "sim/chaos.h"
 #include "sim/fiber.h"

@@ -2,7 +2,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
-#include "mem/ring.h"
+#include "mem/wrap.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -125,7 +125,7 @@ static void check_new(struct log_check *c, uint32_t rank, const struct entry *e)
     c->source_end[e->source] = e->srcpos + frame_size(e->bytes);
 }
 
-void check_message(struct log_check *c, uint32_t rank, struct ledger_state *s,
+void check_message(struct log_check *c, uint32_t rank, struct counter_machine_state *s,
                    const struct entry *e)
 {
     s->hash = hash_mix(s->hash, entry_hash(e));
@@ -146,7 +146,7 @@ void check_message(struct log_check *c, uint32_t rank, struct ledger_state *s,
     c->history[c->history_count++] = s->hash;
 }
 
-void check_loaded(struct log_check *c, uint32_t rank, const struct ledger_state *s)
+void check_loaded(struct log_check *c, uint32_t rank, const struct counter_machine_state *s)
 {
     if (s->count > c->history_count || (s->count > 0 && c->history[s->count - 1] != s->hash))
         check_violated(c, "state equality", 0,

@@ -6,7 +6,7 @@
 #define SIM_LOG_CHECK_H
 
 #include "agree/entry.h"
-#include "sim/ledger.h"
+#include "sim/counter_machine.h"
 #include "sim/run.h"
 
 enum { CHECK_SOURCES_MAX = 8, CHECK_REPLICAS_MAX = 9, CHECK_PAYLOAD_MAX = 4096 };
@@ -39,10 +39,11 @@ void check_forge(uint32_t source, uint64_t guess, unsigned char *out, uint32_t b
 void check_entry(struct log_check *, uint32_t rank, const struct entry *);
 
 /* Integrity, no duplicate, no gap; state equality: replica applies a message to its state. */
-void check_message(struct log_check *, uint32_t rank, struct ledger_state *, const struct entry *);
+void check_message(struct log_check *, uint32_t rank, struct counter_machine_state *,
+                   const struct entry *);
 
 /* A state that came by snapshot is one of the history. */
-void check_loaded(struct log_check *, uint32_t rank, const struct ledger_state *);
+void check_loaded(struct log_check *, uint32_t rank, const struct counter_machine_state *);
 
 /* A source was told that its stream is taken up to pos. */
 void check_ack(struct log_check *, uint32_t source, uint64_t pos);

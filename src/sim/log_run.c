@@ -25,7 +25,7 @@ enum {
 struct run;
 
 struct place {
-    struct ledger ledger; /* first: the machine's ctx */
+    struct counter_machine counter; /* first: the machine's ctx */
     struct run *run;
     uint32_t rank;
     uint64_t steps;
@@ -71,7 +71,7 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 static void machine_apply(void *ctx, const struct entry *e)
 {
     struct place *p = ctx;
-    check_message(&p->run->check, p->rank, &p->ledger.state, e);
+    check_message(&p->run->check, p->rank, &p->counter.state, e);
     chaos_trace(&p->run->fleet.chaos, "r%u applies %llu: source %u at %llu, %u bytes, ballot %llu",
                 p->rank, (unsigned long long)e->pos, e->source, (unsigned long long)e->srcpos,
                 e->bytes, (unsigned long long)e->ballot);
@@ -82,23 +82,23 @@ static int machine_load_close(void *ctx, bool whole)
     struct place *p = ctx;
     if (!whole)
         return 0;
-    if (!ledger_load_end(&p->ledger))
+    if (!counter_machine_load_end(&p->counter))
         check_violated(&p->run->check, "snapshot bytes", 0,
                        "replica %u got other bytes than were saved", p->rank);
-    check_loaded(&p->run->check, p->rank, &p->ledger.state);
+    check_loaded(&p->run->check, p->rank, &p->counter.state);
     chaos_trace(&p->run->fleet.chaos, "r%u has loaded a snapshot of %llu messages", p->rank,
-                (unsigned long long)p->ledger.state.count);
+                (unsigned long long)p->counter.state.count);
     return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .observe = machine_observe,
-    .state = {.save_open = ledger_save_open,
-              .save_next = ledger_save_next,
-              .save_close = ledger_save_close,
-              .load_open = ledger_load_open,
-              .load_next = ledger_load_next,
+    .state = {.save_open = counter_machine_save_open,
+              .save_next = counter_machine_save_next,
+              .save_close = counter_machine_save_close,
+              .load_open = counter_machine_load_open,
+              .load_next = counter_machine_load_next,
               .load_close = machine_load_close},
 };
 
@@ -110,8 +110,8 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     struct place *p = &r->place[m->rank];
     struct log *log;
     struct log_options o = r->log_opt;
-    p->ledger =
-        (struct ledger){.pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized};
+    p->counter = (struct counter_machine){
+        .pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized};
     o.mem = m->host->mem;
     o.rank = m->rank;
     o.ctx = p;
@@ -168,7 +168,7 @@ static void compare_taken(struct run *r, const struct fleet_member *m)
 static uint64_t place_spent(struct fleet_member *m)
 {
     struct run *r = m->host->fleet->ctx;
-    struct ledger *l = &r->place[m->rank].ledger;
+    struct counter_machine *l = &r->place[m->rank].counter;
     uint64_t spent_ns = l->spent_ns;
     l->spent_ns = 0;
     return spent_ns;
@@ -383,7 +383,7 @@ static bool all_delivered(const void *ctx)
     for (uint32_t q = 0; q < r->group.replicas; q++) {
         const struct fleet_member *m = fleet_member(&r->fleet, q, 0);
         if (m->unit.of &&
-            (fleet_unfit(m) || r->place[q].ledger.state.count != r->check.history_count))
+            (fleet_unfit(m) || r->place[q].counter.state.count != r->check.history_count))
             return false;
     }
     return true;
@@ -392,7 +392,7 @@ static bool all_delivered(const void *ctx)
 static uint64_t delivered(const struct fleet_member *m)
 {
     const struct run *r = m->host->fleet->ctx;
-    return r->place[m->rank].ledger.state.count;
+    return r->place[m->rank].counter.state.count;
 }
 
 static void stuck(void *ctx)

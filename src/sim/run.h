@@ -6,8 +6,8 @@
 #ifndef SIM_RUN_H
 #define SIM_RUN_H
 
+#include "sim/counter_machine.h"
 #include "sim/fleet.h"
-#include "sim/ledger.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ void run_draw_memory(const struct run_options *, struct fleet *, struct sim_opti
 
 /* What the machines of a run are like, drawn from the seed alone, so that other draws of it are as they are without. */
 struct run_state {
-    struct ledger_costs costs;
+    struct counter_machine_costs costs;
     bool unsized;           /* saves without saying how much */
     bool large;             /* states of many rings */
     uint64_t backlog_rings; /* that a leader may keep, in log rings; 0: as many as it wants */

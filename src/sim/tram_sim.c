@@ -4,7 +4,7 @@
 #include "api/api.h"
 #include "api/machine.h"
 #include "sim/fleet.h"
-#include "sim/witness.h"
+#include "sim/state_compare.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ struct tram_sim {
     struct fleet fleet;
     struct process *process;
     struct client *client;
-    struct witness *witness;
+    struct state_compare *compare;
     struct at *at; /* still to come */
     uint64_t news; /* rises with all that may make it idle */
     bool running;
@@ -79,9 +79,9 @@ static uint64_t now(const struct tram_sim *s)
     return sim_now(s->fleet.sim);
 }
 
-static struct witness_who who(const struct place *r)
+static struct state_compare_who who(const struct place *r)
 {
-    return (struct witness_who){
+    return (struct state_compare_who){
         .group = r->at->group, .host = r->at->host->node, .life = r->at->host->mem->incarnation};
 }
 
@@ -101,7 +101,7 @@ static void show_state(struct place *r, uint64_t count, bool loaded)
     if (r->sim->opt.replies_only)
         return;
     if (api_save_whole(&r->machine, &data, &bytes))
-        witness_state(r->sim->witness, who(r), count, loaded, data, bytes, now(r->sim));
+        state_compare_state(r->sim->compare, who(r), count, loaded, data, bytes, now(r->sim));
     free(data);
 }
 
@@ -114,7 +114,7 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
                 r->at->name, d->client, d->life, d->seq, d->number, bytes);
     if (r->machine.failure)
         return bytes;
-    witness_deliver(s->witness, who(r), d, reply, bytes, now(s));
+    state_compare_deliver(s->compare, who(r), d, reply, bytes, now(s));
     if ((d->number + 1) % s->opt.compare_every == 0)
         show_state(r, d->number + 1, false);
     s->news++;
@@ -159,7 +159,7 @@ static int on_load_close(void *ctx, bool whole)
     if (!whole)
         return rc;
     chaos_trace(&s->fleet.chaos, "%s has loaded %" PRIu64 " messages", r->at->name, count);
-    witness_start(s->witness, who(r), count, now(s));
+    state_compare_start(s->compare, who(r), count, now(s));
     if (!r->machine.failure)
         show_state(r, count, true);
     s->news++;
@@ -232,7 +232,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     m->unit = host_unit_replica(r->replica);
     /* A later life has no state before it has loaded one. */
     if (m->host->mem->incarnation == 0) {
-        witness_start(s->witness, who(r), 0, now(s));
+        state_compare_start(s->compare, who(r), 0, now(s));
         show_state(r, 0, false);
     }
     return 0;
@@ -280,8 +280,8 @@ static void client_close(struct fleet_node *n)
     struct client *c = client_at(n);
     if (c->client == NULL)
         return;
-    witness_client_gone(c->sim->witness, tram_client_place(c->client), tram_client_life(c->client),
-                        tram_client_outstanding(c->client) > 0);
+    state_compare_client_gone(c->sim->compare, tram_client_place(c->client),
+                              tram_client_life(c->client), tram_client_outstanding(c->client) > 0);
     api_client_end(c->client);
     c->client = NULL;
     c->sim->news++;
@@ -317,7 +317,7 @@ static bool group_is_level(const struct tram_sim *s, uint16_t group)
         const struct fleet_member *m = fleet_member(&s->fleet, g->nodes[q], group);
         running++;
         if (fleet_unfit(m) ||
-            replica_delivered(place_at(m)->replica) != witness_delivered(s->witness, group))
+            replica_delivered(place_at(m)->replica) != state_compare_delivered(s->compare, group))
             return false;
     }
     if (running <= g->replicas / 2)
@@ -335,7 +335,7 @@ static bool is_idle(const struct tram_sim *s)
     for (uint32_t i = 0; i < s->fleet.clients; i++)
         if (s->client[i].client && tram_client_outstanding(s->client[i].client) > 0)
             return false;
-    if (witness_halfway(s->witness) > 0)
+    if (state_compare_halfway(s->compare) > 0)
         return false;
     for (uint16_t g = 0; g < s->fleet.groups; g++)
         if (!group_is_level(s, g))
@@ -538,8 +538,8 @@ static void world_cast(void *ctx, uint64_t seq, struct dst_set dst)
     const struct client *c = ctx;
     struct tram_sim *s = c->sim;
     chaos_trace(&s->fleet.chaos, "%s casts %" PRIu64 " to %u groups", c->at->name, seq, dst.count);
-    witness_cast(s->witness, tram_client_place(c->client), tram_client_life(c->client), seq, dst,
-                 now(s));
+    state_compare_cast(s->compare, tram_client_place(c->client), tram_client_life(c->client), seq,
+                       dst, now(s));
     fleet_wake(c->at);
     s->news++;
 }
@@ -549,8 +549,8 @@ static void world_done(void *ctx, uint64_t seq)
     const struct client *c = ctx;
     struct tram_sim *s = c->sim;
     chaos_trace(&s->fleet.chaos, "%s has all answers to %" PRIu64, c->at->name, seq);
-    witness_done(s->witness, tram_client_place(c->client), tram_client_life(c->client), seq,
-                 now(s));
+    state_compare_done(s->compare, tram_client_place(c->client), tram_client_life(c->client), seq,
+                       now(s));
     s->news++;
 }
 
@@ -771,9 +771,9 @@ int tram_sim_check(struct tram_sim *s, struct tram_sim_finding *finding, struct 
     struct tram_sim_finding f;
     for (uint32_t h = 0; h < s->fleet.hosts; h++)
         for (uint32_t i = 0; i < s->fleet.node[h].members; i++)
-            witness_down(s->witness, s->fleet.node[h].member[i].group, h, !runs(s, h));
+            state_compare_down(s->compare, s->fleet.node[h].member[i].group, h, !runs(s, h));
     bool quiesced = s->fleet.chaos.calm && is_idle(s);
-    if (witness_verify(s->witness, quiesced, now(s), &f))
+    if (state_compare_verify(s->compare, quiesced, now(s), &f))
         return TRAM_OK;
     if (finding)
         *finding = f;
@@ -870,7 +870,7 @@ static int nodes_make(struct tram_sim *s, struct err *e)
         s->client[i] = (struct client){.sim = s, .at = n};
         snprintf(n->name, sizeof(n->name), "client-%u", i);
     }
-    s->witness = witness_open(conf, s->opt.compare_every);
+    s->compare = state_compare_open(conf, s->opt.compare_every);
     return 0;
 }
 
@@ -918,6 +918,6 @@ void tram_sim_close(struct tram_sim *s)
         free(s->process[h].place);
     free(s->process);
     free(s->client);
-    witness_close(s->witness);
+    state_compare_close(s->compare);
     free(s);
 }

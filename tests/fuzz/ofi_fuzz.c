@@ -3,7 +3,7 @@
  * messages one after the other. */
 #include "../ofi_fixture.h"
 #include "base/say.h"
-#include "mem/ofi_impl.h"
+#include "mem/ofi/impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -7,7 +7,7 @@
  * swap: the last group delivers two neighbouring messages in the wrong order, at all its replicas. */
 #include "base/clock.h"
 #include "base/rng.h"
-#include "check/trace.h"
+#include "trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/hist.h"
 #include "host/host.h"
-#include "mem/shm.h"
+#include "mem/shm/shm.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "check/load.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 #include "rig_impl.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  *
  * OWNER and USER are the addresses of the two, DIR is a directory that both see. TRAM_TEST_PROVIDER is tcp or verbs. */
 #include "../mem_race.h"
-#include "mem/ofi.h"
+#include "mem/ofi/ofi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 
 #include "agree/lanes.h"
 #include "agree/log.h"
-#include "mem/ring.h"
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
+#include "mem/wrap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -484,7 +484,7 @@ static void log__unknown_entries_are_no_ops(void **state)
     for (uint32_t q = 1; q < 3; q++) {
         GROUP_MUST(g, "applied", group_stats(g, q).applied == r.tail);
         GROUP_MUST(g, "no-ops", g->replica[q].noops == 8 && group_stats(g, q).noops == 8);
-        GROUP_MUST(g, "no-ops", g->replica[q].ledger.state.count == 0);
+        GROUP_MUST(g, "no-ops", g->replica[q].counter.state.count == 0);
         GROUP_MUST(g, "no-ops", log_source_taken(g->replica[q].log, 0) == 0);
     }
     GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);

@@ -1,7 +1,7 @@
 #include "check/amcast.h"
 
 #include "base/rng.h"
-#include "check/intern.h"
+#include "trace/intern.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

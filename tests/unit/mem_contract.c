@@ -3,8 +3,8 @@
  * in its own file. */
 #include "../mem_race.h"
 #include "../ofi_fixture.h"
-#include "mem/shm.h"
-#include "mem/sim.h"
+#include "mem/shm/shm.h"
+#include "mem/sim/sim.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

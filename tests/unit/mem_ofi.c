@@ -1,10 +1,10 @@
 /* What the libfabric backend has beyond the contract (mem_contract.c): who may connect, lives, places, links
  * that take nothing, and traps of the provider. All nodes are in this thread, over tcp on 127.0.0.1. */
-#include "../hush.h"
 #include "../ofi_fixture.h"
+#include "../stderr_capture.h"
 #include "base/rng.h"
 #include "base/say.h"
-#include "mem/ofi_impl.h"
+#include "mem/ofi/impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -109,11 +109,11 @@ static void wait_connected(struct mem *a, struct mem *b)
     WAIT_FOR(ofi_connected(a, b->self) && ofi_connected(b, a->self));
 }
 
-static bool has_said(const struct hush *h, const char *what)
+static bool has_said(const struct stderr_capture *h, const char *what)
 {
     static char said[16384];
 
-    hush_text(h, said, sizeof said);
+    stderr_capture_text(h, said, sizeof said);
     return strstr(said, what) != NULL;
 }
 
@@ -153,14 +153,14 @@ static void expect_says(const char *text, const char *says)
 static void expect_apart(const struct ofi_options *other, const char *reason)
 {
     char said[4096], here[128], there[128];
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     struct mem *a = open_node(0), *b = open_with(other);
 
     snprintf(here, sizeof here, "h0: a connection from 127.0.0.1 was refused: %s", reason);
     snprintf(there, sizeof there, "it refuses us: %s", reason);
     WAIT_FOR(has_said(&h, here) && has_said(&h, there));
     poll_for(50);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     assert_false(ofi_connected(a, 1));
     assert_false(ofi_connected(b, 0));
 }
@@ -197,7 +197,7 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     char said[4096];
 
     (void)state;
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     facts_of(&o, facts, "262144");
     struct mem *a = open_with(&o);
     facts_of(&o, facts, "131072");
@@ -209,7 +209,7 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     assert_false(ofi_connected(a, 1) || ofi_connected(b, 0));
     close_now(b);
     close_now(a);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     /* A client, to a host in another process. */
     pid_t kid = fork();
     if (kid == 0) {
@@ -223,9 +223,9 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     }
     facts_of(&o, facts, "131072");
     o.self = OFI_ANY;
-    h = hush_begin();
+    h = stderr_capture_begin();
     assert_int_equal(ofi_open_node(&o, &c, &e), ERR_REFUSED);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     expect_says(e.text, "log_bytes is 262144 there and 131072 here");
     /* And with the same it is let in. */
     facts_of(&o, facts, "262144");
@@ -245,14 +245,14 @@ static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
     (void)state;
     char said[4096];
     hosts[0].address = "no-such-host.invalid";
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     struct mem *b = open_with(&o);
     o.self = 2;
     struct mem *c = open_with(&o);
     wait_connected(b, c);
     assert_true(has_said(&h, "h0 (no-such-host.invalid"));
     assert_true(has_said(&h, "its address is not known"));
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
 }
 
 static void ofi__another_cluster_is_refused(void **state)
@@ -277,7 +277,7 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
 
     (void)state;
     open_node(0);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     pid_t host = fork();
     if (host == 0) { /* someone has to poll while we open */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -296,7 +296,7 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
     e.text[0] = 0;
     assert_int_equal(ofi_open_node(&o, &m, &e), ERR_TIMEOUT);
     expect_says(e.text, "refused"); /* by the kernel */
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
 }
 
 enum { PAGE_WORDS = 40000 };
@@ -333,7 +333,7 @@ static void ofi__who_has_the_key_may_look(void **state)
     (void)state;
     for (int i = 0; i < PAGE_WORDS; i++)
         page[0][i] = page[1][i] = (uint64_t)i * 0x9e3779b97f4a7c15u;
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     pid_t kid = fork();
     if (kid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -361,7 +361,7 @@ static void ofi__who_has_the_key_may_look(void **state)
     mem_close(m);
     kill(kid, SIGKILL);
     waitpid(kid, &status, 0);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     expect_says(said, "wrong cluster key");
 }
 
@@ -453,14 +453,14 @@ static void ofi__a_hello_that_is_none_is_refused(void **state)
 
     (void)state;
     struct ofi *a = (struct ofi *)open_node(0), *b = (struct ofi *)open_node(1);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     b->auth.key[0] ^= 1; /* signs wrongly from here on */
     struct link *up = b->peers[0]->link;
     if (up)
         link_close(up, false, "for the test");
     WAIT_FOR(has_said(&h, "wrong cluster key"));
     poll_for(1200);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     assert_null(a->peers[1]->link);
     /* Once, however often it tries. */
     const char *first = strstr(said, "a connection from 127.0.0.1 was refused");
@@ -512,7 +512,7 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
     wait_connected(a, b);
     close_now(b);
     second_state(dir, sizeof dir, "h1", 0); /* it is lost */
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     b = open_with(&o);
     assert_int_equal(b->incarnation, 0);
     WAIT_FOR(ofi_failure(b));
@@ -520,7 +520,7 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
     assert_false(ofi_connected(a, 1));
     assert_null(ofi_failure(a));
     close_now(b);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     expect_says(said, "an old incarnation");
     snprintf(path, sizeof path, "%s/h1.life", dir);
     int fd = open(path, O_RDONLY);
@@ -547,10 +547,10 @@ static void ofi__a_twin_is_refused(void **state)
     second_state(dir, sizeof dir, "h1", 0);
     o.state = dir;
     hosts[1].port = ofi_fixture_port();
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     struct mem *twin = open_with(&o);
     WAIT_FOR(ofi_failure(twin));
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     expect_says(ofi_failure(twin), "another process is this node");
     assert_true(ofi_connected(a, 1));
     assert_null(ofi_failure(b));
@@ -668,11 +668,11 @@ static void ofi__a_killed_host_is_known_to_be_dead(void **state)
     WAIT_FOR(ofi_connected(a, 1));
     assert_false(mem_dead(a, 1));
     char said[1024];
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     kill(kid, SIGKILL);
     waitpid(kid, &status, 0);
     WAIT_FOR(mem_dead(a, 1));
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
 
     expect_says(said, "h0: h1 (127.0.0.1:");
     expect_says(said, "the connection has ended");
@@ -690,14 +690,14 @@ static void ofi__who_is_back_is_told_to_others(void **state)
     wait_connected(a, c);
     wait_connected(b, c);
     struct peer *missed = ((struct ofi *)(void *)c)->peers[0];
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     close_now(a);
     WAIT_FOR(mem_dead(b, 0) && !missed->link && !missed->dialing);
     missed->dial_ns = UINT64_MAX;
     a = open_node(0);
     wait_connected(a, b);
     wait_connected(a, c);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
 }
 
 /* ---- what lands ---- */
@@ -723,7 +723,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         second_state(dir, sizeof dir, "h1", old->incarnation + 1);
         o.state = dir;
         hosts[1].port = ofi_fixture_port();
-        struct hush h = hush_begin();
+        struct stderr_capture h = stderr_capture_begin();
         struct mem *young = open_with(&o);
         assert_int_equal(young->incarnation, old->incarnation + 1);
         region(young);
@@ -752,7 +752,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         close_now(young);
         close_now(old);
         close_now(a);
-        hush_end(&h, said, sizeof said);
+        stderr_capture_end(&h, said, sizeof said);
         second_state_remove(dir, "h1");
         /* A host with two files is more than the next round could make sense of. */
         ofi_fixture_forget(&fixture);
@@ -817,7 +817,7 @@ static bool raise_past_a_stuck_leader(bool even)
     bool room = stuck->stage_bytes - (stuck->stage_head - stuck->stage_tail) >= 64;
     mem_set1(leader, &f, out, 0, 2); /* on its way already */
     mem_mark(leader, &f, 2);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     mem_raise(c, &op, 0, REGION, 5);
     uint64_t word = 0;
     for (uint64_t until = clock_now_ns() + 5000000000u;
@@ -827,7 +827,7 @@ static bool raise_past_a_stuck_leader(bool even)
     }
     assert_int_equal(op.status, MEM_DONE);
     assert_null(o->peers[1]->link);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     expect_says(said, "it takes nothing, and has to be told of another promise");
     mem_read_ctl(c, &op, read_by_c, 0, 1, &word);
     for (uint64_t until = clock_now_ns() + 5000000000u;
@@ -837,9 +837,9 @@ static bool raise_past_a_stuck_leader(bool even)
     }
     assert_int_equal(op.status, MEM_DONE);
     /* Now the old leader goes on. */
-    h = hush_begin();
+    h = stderr_capture_begin();
     WAIT_FOR(f.status != MEM_DONE);
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     assert_int_equal(f.done, 1);
     assert_int_not_equal(f.status, MEM_DONE);
     assert_int_equal(word, 1);
@@ -1059,12 +1059,12 @@ static void ofi__sizes_that_differ_are_told_on_both_sides(void **state)
     region(a);
     theirs.ring_bytes = 131072;
     wait_connected(a, b);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     assert_int_equal(mem_lanes_open(a, &mine, 1, &owner_side, &e), 0);
     assert_int_equal(mem_lanes_open(b, &theirs, 1, &writer_side, &e), 0);
     WAIT_FOR(has_said(&h, "ring of 65536 bytes here at h0, 4 words and 131072 bytes at h1"));
     WAIT_FOR(has_said(&h, "ring of 131072 bytes here at h1, 4 words and 65536 bytes at h0"));
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     mem_flow_open(b, &f, 0, REGION, 0);
     mem_set1(b, &f, writer_side, 0, 1);
     assert_int_equal(f.status, MEM_LOST);
@@ -1197,7 +1197,7 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
 {
     (void)state;
     struct ofi *a = (struct ofi *)open_node(0);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     char said[4096];
     pid_t kid = fork();
     if (kid == 0) { /* gets life 0, and stays; its host then knows of life 1 */
@@ -1217,7 +1217,7 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
     int status;
     for (pid_t gone = 0; gone == 0; gone = waitpid(kid, &status, WNOHANG))
         poll_all();
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     assert_int_equal(status, 0);
 }
 
@@ -1230,7 +1230,7 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
 
     (void)state;
     assert_int_equal(pipe2(ready, O_CLOEXEC | O_NONBLOCK), 0);
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     pid_t kid = fork(); /* before there is a listening socket that it would keep */
     if (kid == 0) {
         struct err e = {""};
@@ -1267,7 +1267,7 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
     int status;
     for (pid_t gone = 0; gone == 0; gone = waitpid(kid, &status, WNOHANG))
         poll_all();
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     close(ready[0]);
     close(ready[1]);
     assert_int_equal(status, 0);

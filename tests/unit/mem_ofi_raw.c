@@ -1,6 +1,6 @@
 /* Two processes that write into each other's memory by nothing but the provider. */
 #include "../ofi_fixture.h"
-#include "mem/ofi_raw.h"
+#include "mem/ofi/raw.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* The form of messages, and the proof of the cluster's key, byte by byte. */
-#include "mem/ofi_wire.h"
+#include "mem/ofi/wire.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -419,7 +419,7 @@ static void shm__sizes_that_differ_never_connect_and_are_told_on_both_sides(void
     open_all(2);
     mine.kind = theirs.kind = 70;
     theirs.ring_bytes = 2 * RING;
-    struct hush h = hush_begin();
+    struct stderr_capture h = stderr_capture_begin();
     assert_int_equal(mem_lanes_open(nodes[1].mem, &mine, 1, &owner_side, &e), 0);
     assert_int_equal(mem_lanes_open(nodes[0].mem, &theirs, 1, &writer_side, &e), 0);
     for (int i = 0; i < 200; i++) {
@@ -427,7 +427,7 @@ static void shm__sizes_that_differ_never_connect_and_are_told_on_both_sides(void
         mem_poll(nodes[1].mem);
         nap(1000000);
     }
-    hush_end(&h, said, sizeof said);
+    stderr_capture_end(&h, said, sizeof said);
     assert_null(owner_side->ctl);
     const char *first = strstr(said, "ring of 65536 bytes");
     assert_non_null(first);

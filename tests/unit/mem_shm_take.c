@@ -17,20 +17,20 @@ enum {
 };
 
 static struct node host;
-static struct hush hushed;
+static struct stderr_capture hushed;
 static char said[1 << 16];
 
 static int setup(void **state)
 {
     cluster_setup(state);
     host = host_open(0);
-    hushed = hush_begin();
+    hushed = stderr_capture_begin();
     return 0;
 }
 
 static int teardown(void **state)
 {
-    hush_end(&hushed, said, sizeof said);
+    stderr_capture_end(&hushed, said, sizeof said);
     shm_close_node(host.mem);
     return cluster_teardown(state);
 }

@@ -1,4 +1,4 @@
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 
 #include "base/clock.h"
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-#include "mem/sim.h"
+#include "mem/sim/sim.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,260 @@
+/* The replicated log of one group: one thread polls all its hosts, the other is its one client. */
+#include "agree/feed.h"
+#include "base/clock.h"
+#include "bench/transport.h"
+#include "host/host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REGION = 1, LOG_BYTES_DEFAULT = 1 << 20 };
+
+struct bench {
+    struct bench_rig rig;
+    struct bench_args args;
+    struct mem *mem[LOG_REPLICAS_MAX];
+    struct log *log[LOG_REPLICAS_MAX];
+    struct host *host[LOG_REPLICAS_MAX];
+    struct bench_machine machine[LOG_REPLICAS_MAX];
+    struct mem *client_mem;
+    struct feed *feed;
+    unsigned char *payload;
+};
+
+static void machine_apply(void *ctx, const struct entry *e)
+{
+    struct bench_machine *m = ctx;
+    uint64_t word = 0;
+    memcpy(&word, e->payload, e->bytes < 8 ? e->bytes : 8);
+    m->messages++;
+    m->sum += word;
+}
+
+static const struct log_machine machine_ops = {
+    .apply = machine_apply,
+    .state = {.save_open = bench_save_open,
+              .save_next = bench_save_next,
+              .save_close = bench_save_close,
+              .load_open = bench_load_open,
+              .load_next = bench_load_next,
+              .load_close = bench_load_close},
+};
+
+/* ---- opening ---- */
+
+static int bench_open(struct bench *b, struct err *e)
+{
+    uint32_t n = b->args.replicas;
+    char cluster[64], names[LOG_REPLICAS_MAX][16];
+    struct shm_node hosts[LOG_REPLICAS_MAX];
+    uint32_t nodes[LOG_REPLICAS_MAX], client = n;
+    ground_name(cluster, sizeof(cluster));
+    for (uint32_t q = 0; q < n; q++) {
+        snprintf(names[q], sizeof(names[q]), "h%u", q + 1);
+        hosts[q] = (struct shm_node){.name = names[q], .node = q, .role = SHM_HOST};
+        nodes[q] = q;
+    }
+    struct shm_options so = {
+        .cluster = cluster, .hosts = hosts, .hosts_count = n, .say = say_stderr(SAY_WARN)};
+    struct log_options lo = {
+        .region = REGION,
+        .nodes = nodes,
+        .replicas = n,
+        .source_nodes = &client,
+        .sources = 1,
+        .source_bytes = b->args.log_bytes / 4,
+        .log_bytes = b->args.log_bytes,
+        .payload_max = b->args.payload < 64 ? 64 : b->args.payload,
+        .machine = &machine_ops,
+    };
+    for (uint32_t q = 0; q < n; q++) {
+        so.self = hosts[q];
+        int rc = shm_open_node(&so, &b->mem[q], e);
+        if (rc != 0)
+            return rc;
+        lo.mem = b->mem[q];
+        lo.rank = q;
+        lo.ctx = &b->machine[q];
+        rc = log_open(&lo, &b->log[q], e);
+        if (rc != 0)
+            return rc;
+        b->host[q] = calloc(1, sizeof(*b->host[q]));
+        if (b->host[q] == NULL)
+            return err_set(e, ERR_NOMEM, "bench: no memory");
+        struct host_options ho = {.mem = b->mem[q], .wait = HOST_SPIN};
+        host_init(b->host[q], &ho);
+        host_add(b->host[q], b->log[q]);
+    }
+    so.self = (struct shm_node){.name = "client", .node = client, .role = SHM_CLIENT};
+    int rc = shm_open_node(&so, &b->client_mem, e);
+    if (rc != 0)
+        return rc;
+    struct feed_options fo = {
+        .mem = b->client_mem,
+        .region = REGION,
+        .nodes = nodes,
+        .replicas = n,
+        .source = 0,
+        .source_bytes = lo.source_bytes,
+        .payload_max = lo.payload_max,
+    };
+    return feed_open(&fo, &b->feed, e);
+}
+
+static void bench_close(struct bench *b)
+{
+    feed_close(b->feed);
+    if (b->client_mem)
+        mem_close(b->client_mem);
+    for (uint32_t q = 0; q < b->args.replicas; q++) {
+        log_close(b->log[q]);
+        free(b->host[q]);
+        if (b->mem[q])
+            mem_close(b->mem[q]);
+    }
+}
+
+/* ---- measuring ---- */
+
+static void serve_round(void *ctx, uint64_t now_ns)
+{
+    struct bench *b = ctx;
+    for (uint32_t q = 0; q < b->args.replicas; q++)
+        host_turn(b->host[q], now_ns);
+}
+
+static struct log_stats leader_stats(struct bench *b)
+{
+    struct log_stats s, leader = {0};
+    rig_enter(&b->rig, BENCH_LINE);
+    for (uint32_t q = 0; q < b->args.replicas; q++) {
+        log_stats(b->log[q], &s);
+        if (s.state == LOG_LEADER)
+            leader = s;
+    }
+    rig_enter(&b->rig, BENCH_SERVE);
+    return leader;
+}
+
+/* Sends one message and waits for it; false if nothing happens for seconds. */
+static bool send_one(struct bench *b, uint64_t deadline_ns)
+{
+    uint64_t end;
+    if (feed_send(b->feed, b->payload, b->args.payload, &end) != 0)
+        return false;
+    feed_flush(b->feed);
+    for (uint32_t spins = 0; feed_taken(b->feed) < end; spins++)
+        if (spins % 4096 == 4095) {
+            uint64_t now = clock_now_ns();
+            mem_poll(b->client_mem);
+            feed_step(b->feed, now);
+            if (now > deadline_ns)
+                return false;
+        }
+    return true;
+}
+
+static int measure_latency(void *ctx, struct hist *latency, uint64_t turn_ns)
+{
+    struct bench *b = ctx;
+    uint64_t end = clock_now_ns() + turn_ns;
+    uint64_t give_up = end + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+    for (uint64_t now = clock_now_ns(); now < end;) {
+        if (!send_one(b, give_up))
+            return ERR_TIMEOUT;
+        uint64_t then = clock_now_ns();
+        hist_add(latency, then - now);
+        now = clock_now_ns();
+    }
+    return 0;
+}
+
+static void measure_throughput(struct bench *b, struct bench_figures *f)
+{
+    uint64_t size = frame_size(b->args.payload);
+    uint64_t first = feed_taken(b->feed), end;
+    uint64_t start = clock_now_ns();
+    uint64_t stop = start + b->args.seconds * UINT64_C(1000000000), now = start;
+    while (now < stop) {
+        int sent = 0;
+        while (sent < 64 && feed_send(b->feed, b->payload, b->args.payload, &end) == 0)
+            sent++;
+        if (sent > 0)
+            feed_flush(b->feed);
+        now = clock_now_ns();
+        if (sent == 0)
+            feed_step(b->feed, now);
+    }
+    f->messages = (feed_taken(b->feed) - first) / size;
+    f->seconds = (double)(now - start) / 1e9;
+}
+
+static int measure(struct bench *b, struct bench_figures *f)
+{
+    int rc = ERR_OK;
+    for (int i = 0; i < 1000 && rc == 0; i++) {
+        mem_poll(b->client_mem);
+        /* Each has that long: where others want the cores, a thousand take longer. */
+        uint64_t give_up = clock_now_ns() + BENCH_STARTS_WITHIN_S * UINT64_C(1000000000);
+        rc = send_one(b, give_up) ? ERR_OK : ERR_TIMEOUT;
+    }
+    if (rc == 0)
+        rc = rig_measure_turns(&b->rig, f, b->args.seconds * UINT64_C(1000000000) / BENCH_TURNS,
+                               measure_latency, b);
+    if (rc != 0)
+        return rc;
+    struct log_stats before = leader_stats(b);
+    measure_throughput(b, f);
+    struct log_stats after = leader_stats(b);
+    if (after.batches > before.batches)
+        f->batch =
+            (double)(after.messages - before.messages) / (double)(after.batches - before.batches);
+    return 0;
+}
+
+/* What a replica says that cannot go on; "" if none does. */
+static const char *why_stuck(struct bench *b)
+{
+    const char *why = NULL;
+    rig_enter(&b->rig, BENCH_LINE);
+    for (uint32_t q = 0; q < b->args.replicas && why == NULL; q++)
+        why = log_broken(b->log[q]);
+    return why ? why : "";
+}
+
+int bench_log(const struct bench_args *a, struct bench_figures *f, struct err *e)
+{
+    struct bench *b = aligned_alloc(128, sizeof(*b));
+    if (b == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    memset(b, 0, sizeof(*b));
+    b->args = *a;
+    if (b->args.log_bytes == 0)
+        b->args.log_bytes = LOG_BYTES_DEFAULT;
+    while (entry_size(a->payload) > b->args.log_bytes / 16)
+        b->args.log_bytes *= 2;
+    b->rig.round = serve_round;
+    b->rig.ctx = b;
+    b->payload = malloc(a->payload + 8);
+    int rc = b->payload ? bench_open(b, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (rc == 0) {
+        memset(b->payload, 0x5a, a->payload);
+        rc = rig_cores(&b->rig, e);
+    }
+    if (rc == 0)
+        rc = rig_start(&b->rig, e);
+    if (rc == 0) {
+        rc = measure(b, f);
+        if (rc != 0) {
+            const char *why = why_stuck(b);
+            err_set(e, rc, "the group did not answer within %d s%s%s", BENCH_STARTS_WITHIN_S,
+                    why[0] ? ": " : "", why);
+        }
+        rig_stop(&b->rig);
+    }
+    bench_close(b);
+    free(b->payload);
+    free(b);
+    return rc;
+}

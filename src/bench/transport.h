@@ -1,0 +1,67 @@
+/* What the nodes of a measurement stand on: shared memory, or a network on one address of this machine.
+ *
+ * Beside a network there is a *wire*: a process of its own with which the caller exchanges bare writes
+ * of the provider, between measurements, to know what the network can do at best. */
+#ifndef BENCH_TRANSPORT_H
+#define BENCH_TRANSPORT_H
+
+#include "bench/bench.h"
+#include "mem/ofi/ofi.h"
+#include "mem/shm/shm.h"
+
+#include <sys/types.h>
+
+struct bench_ground {
+    enum bench_transport transport;
+    uint32_t hosts, clients;
+    bool made; /* the directory is ours */
+    char cluster[64];
+    char dir[64]; /* network: the hosts' lives, the key and the ports */
+    char names[BENCH_HOSTS_MAX][16];
+    struct shm_node shm[BENCH_HOSTS_MAX];
+    struct ofi_host ofi[BENCH_HOSTS_MAX];
+    uint16_t wire_port;
+    unsigned char key[OFI_KEY_BYTES];
+};
+
+/* A name that no other run has had. Its directory outlives a run that is killed, and says to the next of that name that
+ * memory was lost: its hosts would wait for ever to be taken back. A process id alone comes again. */
+void ground_name(char *out, size_t bytes);
+
+/* Of the run that we are, or with args.serve of the one that has started us. */
+int ground_open(struct bench_ground *, const struct bench_args *, struct err *);
+void ground_close(struct bench_ground *);
+
+int ground_host(struct bench_ground *, uint32_t host, struct mem **, struct err *);
+
+/* Over a network the hosts must be polled meanwhile. */
+int ground_client(struct bench_ground *, uint32_t slot, struct mem **, struct err *);
+
+/* A process of this program. It ends when the descriptor is closed, which is its standard input. */
+struct bench_child {
+    pid_t pid;
+    int stop;
+};
+
+/* `core`: it runs there alone; -1: anywhere. */
+int child_start(struct bench_child *, const char *const argv[], int core, struct err *);
+void child_stop(struct bench_child *);
+
+struct bench_wire {
+    struct bench_child child;
+    struct ofi_raw *raw;
+    uint64_t value; /* last written */
+    uint64_t writes, writes_ns;
+};
+
+int wire_open(struct bench_wire *, const struct bench_ground *, const struct bench_args *, int core,
+              struct err *);
+void wire_close(struct bench_wire *);
+
+/* Some round trips into the histogram, and some writes in a row. False: the connection has failed. */
+bool wire_measure(struct bench_wire *, struct hist *trips);
+
+/* The other side, in the child: until its standard input is closed. */
+int wire_serve(const struct bench_args *, struct err *);
+
+#endif

@@ -1,0 +1,564 @@
+/* What links say to each other: the proof, places of clients, lanes, promises, raises. */
+#include "base/say.h"
+#include "mem/ofi/impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- proving ---- */
+
+/* The accepting side begins. */
+bool link_prove(struct link *l)
+{
+    struct ofi *o = l->node;
+
+    ofi_prove_make(&o->auth, &l->hello, o->mem.incarnation, o->birth, &l->prove);
+    return link_send(l, OFI_PROVE, &l->prove.head + 1, 1);
+}
+
+bool link_refuse(struct link *l, enum ofi_reason reason, uint32_t life)
+{
+    struct ofi_refuse r = {.reason = reason, .life = life};
+
+    if (l->peer)
+        ofi_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
+                     ofi_reason_text(reason), l->life, life);
+    l->state = LINK_REFUSED;
+    return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+}
+
+static struct places *own_place(struct ofi *, uint32_t node, uint32_t *index);
+
+/* A host that comes back is tried by each of those who miss it at a time of its own. All that are connected to us
+ * hear of it from the first who is connected again. */
+static void spread_news(struct link *l)
+{
+    struct ofi_news news = {.node = l->peer->node};
+
+    for (struct link *other = l->node->links; other; other = other->next)
+        if (other != l && other->state == LINK_UP)
+            link_send(other, OFI_NEWS, &news, 1);
+}
+
+/* A host that has lost its file does not know which lives of its clients' places it has given. */
+static bool places_tell(struct link *l)
+{
+    struct ofi *o = l->node;
+    struct ofi_news news[OFI_NEWS_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t place = l->peer->node; place < o->clients; place += o->hosts_count) {
+        const struct peer *p = peer_at(o, o->hosts_count + place);
+        if (!p || p->lives == 0)
+            continue;
+        news[count++] = (struct ofi_news){.node = p->node, .life = (uint32_t)(p->lives - 1)};
+        if (count == OFI_NEWS_MAX && !link_send(l, OFI_NEWS, news, count))
+            return false;
+        count %= OFI_NEWS_MAX;
+    }
+    return count == 0 || link_send(l, OFI_NEWS, news, count);
+}
+
+static bool on_news(struct link *l, const struct ofi_news *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index;
+        if (!l->peer->host)
+            return false;
+        if (item[i].node >= o->hosts_count) {
+            if (!o->host || !own_place(o, item[i].node, &index) || item[i].life >= o->lives_max)
+                return false;
+            places_seen(&o->places, index, item[i].life);
+            continue;
+        }
+        struct peer *p = o->peers[item[i].node];
+        p->dial_wait_ns = DIAL_NS_MIN;
+        p->dial_ns = o->now_ns;
+    }
+    return true;
+}
+
+/* A client comes back to the host that has given it its place. */
+static bool place_kept(struct link *l, uint32_t *given)
+{
+    uint32_t index;
+    struct places *places = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
+
+    return !places || places_return(places, index, l->life, l->birth, given);
+}
+
+/* Has another process been this node, in this life or a later one? */
+static enum ofi_reason outlived(const struct link *l)
+{
+    const struct peer *p = l->peer;
+
+    if (p->lives > (uint64_t)l->life + 1)
+        return OFI_REASON_LIFE;
+    return p->lives == (uint64_t)l->life + 1 && p->birth != l->birth ? OFI_REASON_TWIN
+                                                                     : OFI_WELCOME;
+}
+
+/* A client meets a host that is younger than the one it knew. If most are, the cluster has been stopped and begun anew. */
+static void note_begun_anew(struct ofi *o, struct peer *p)
+{
+    uint32_t anew = 0;
+
+    if (o->host || !p->host)
+        return;
+    p->anew = true;
+    for (uint32_t i = 0; i < o->hosts_count; i++)
+        anew += o->peers[i]->anew;
+    if (2 * anew > o->hosts_count)
+        ofi_fail(o, "all hosts of the cluster have been stopped since this client was opened; open "
+                    "a new client");
+}
+
+bool link_up(struct link *l)
+{
+    struct peer *p = l->peer;
+    uint32_t given;
+
+    enum ofi_reason old = outlived(l);
+    if (old) {
+        note_begun_anew(l->node, p);
+        return link_refuse(l, old, (uint32_t)(p->lives - 1));
+    }
+    if (!p->host && !place_kept(l, &given))
+        return link_refuse(l, OFI_REASON_LIFE, given);
+    /* What an earlier connection has under way must not land behind what comes over this one. */
+    if (p->link)
+        link_close(p->link, false, "it has connected again");
+    bool back = p->lives > 0;
+    p->lives = (uint64_t)l->life + 1;
+    p->birth = l->birth;
+    p->link = l;
+    if (p->dialing == l)
+        p->dialing = NULL;
+    p->gone = p->left = p->anew = false;
+    if (!p->host)
+        ofi_lanes_reborn(l->node, p->node, l->life);
+    l->state = LINK_UP;
+    l->up_ns = l->node->now_ns;
+    l->node->links_pending--;
+    say_info(&l->node->say, "%s: %s: connected%s, life %u", l->node->name, p->name,
+             back ? " again" : "", l->life);
+    if (p->host && l->node->host) {
+        spread_news(l);
+        if (!places_tell(l))
+            return false;
+    }
+    /* The pulse says that our first wants were before it. */
+    return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
+}
+
+/* ---- cluster files ---- */
+
+static const struct ofi_fact *fact_of(const struct ofi *o, const char *key)
+{
+    for (uint32_t i = 0; i < o->facts_count; i++)
+        if (strcmp(o->facts[i].key, key) == 0)
+            return &o->facts[i];
+    return NULL;
+}
+
+static void say_differs(struct link *l, const struct ofi_fact *theirs, const char *ours)
+{
+    struct ofi *o = l->node;
+
+    if (l->peer)
+        ofi_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
+                     theirs->key, theirs->value, ours);
+    else
+        say_warn(&o->say,
+                 "%s: a client is refused: its cluster file differs: %s is %s there and %s here",
+                 o->name, theirs->key, theirs->value, ours);
+}
+
+/* Both sides have the key, so this is no stranger, but somebody whose file was not brought along. */
+static bool on_facts(struct link *l, const struct ofi_fact *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    if (!l->proven)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!memchr(item[i].key, 0, sizeof item[i].key) ||
+            !memchr(item[i].value, 0, sizeof item[i].value))
+            return false;
+        const struct ofi_fact *own = fact_of(o, item[i].key);
+        if (o->facts_count == 0 || o->looks || (own && strcmp(own->value, item[i].value) == 0))
+            continue;
+        struct ofi_refuse r = {.reason = OFI_REASON_FILE};
+        say_differs(l, &item[i], own ? own->value : "not");
+        o->refused = true;
+        if (l->state == LINK_UP) /* a client that had its place before */
+            return false;
+        l->state = LINK_REFUSED;
+        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+    }
+    return true;
+}
+
+/* The other side has the key. */
+static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
+{
+    struct ofi *o = l->node;
+
+    l->proven = true;
+    if (o->facts_count > 0 && !o->looks && !link_send(l, OFI_FACTS, o->facts, o->facts_count))
+        return false;
+    l->life = life;
+    l->birth = birth;
+    if (!l->peer) {
+        l->state = LINK_PLACING; /* it will ask */
+        return true;
+    }
+    if (o->looks) {
+        l->state = LINK_PLACING;
+        return link_send(l, OFI_LOOK, NULL, 1);
+    }
+    if (o->mem.self == OFI_ANY) {
+        struct ofi_place want = {.node = o->want_place};
+        l->state = LINK_PLACING;
+        return link_send(l, OFI_PLACE_WANT, &want.head + 1, 1);
+    }
+    if (!o->host)
+        return link_send(l, OFI_FIRST, o->first, o->hosts_count) && link_up(l);
+    if (!l->peer->host) {
+        l->state = LINK_PLACING;
+        return true;
+    }
+    if (outlived(l))
+        return link_up(l);
+    l->state = LINK_MEETING;
+    return ofi_roll_send(l);
+}
+
+static bool on_prove(struct link *l, const struct ofi_prove *p)
+{
+    struct ofi *o = l->node;
+    struct ofi_proven proven;
+
+    if (!l->dialed || l->state != LINK_PROVING)
+        return false;
+    if (!ofi_prove_check(&o->auth, &l->hello, p)) {
+        ofi_peer_say(o, l->peer, true, "who listens there does not have the cluster's key");
+        return false;
+    }
+    ofi_proven_make(&o->auth, &l->hello, p, o->birth, &proven);
+    return link_send(l, OFI_PROVEN, &proven.head + 1, 1) && link_proven(l, p->life, p->birth);
+}
+
+static bool on_proven(struct link *l, const struct ofi_proven *p)
+{
+    if (l->dialed || l->state != LINK_PROVING ||
+        !ofi_proven_check(&l->node->auth, &l->hello, &l->prove, p))
+        return false;
+    return link_proven(l, l->hello.life, p->birth);
+}
+
+/* ---- refused ---- */
+
+void ofi_fail(struct ofi *o, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (o->failure[0])
+        return;
+    va_start(ap, fmt);
+    vsnprintf(o->failure, sizeof o->failure, fmt, ap);
+    va_end(ap);
+    say_error(&o->say, "%s: %s", o->name, o->failure);
+}
+
+static void fail_for_good(struct link *l, const struct ofi_refuse *r)
+{
+    struct ofi *o = l->node;
+
+    if (o->failure[0] || r->life < o->mem.incarnation)
+        return;
+    /* A host whose count was lost: the next start is the life after the one that is remembered. */
+    if (o->host && r->life < UINT32_MAX) {
+        roll_suspect(&o->roll, l->peer->node);
+        life_set(&o->life, r->life + 1);
+    }
+    const char *then = !o->host ? "; open a new client"
+                       : r->reason == OFI_REASON_TWIN
+                           ? "; stop the other one"
+                           : "; start this host again, and it is taken back";
+    ofi_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name,
+             o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason), r->life, then);
+}
+
+static bool on_refuse(struct link *l, const struct ofi_refuse *r)
+{
+    struct ofi *o = l->node;
+
+    if (!l->proven || !l->peer)
+        return false;
+    /* Of a host's life hosts know, and no client: one that has outlived the cluster must not end it. */
+    bool knows = !o->host || l->peer->host;
+    if (knows && (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN))
+        fail_for_good(l, r);
+    l->peer->full = r->reason == OFI_REASON_FULL;
+    o->refused |= !l->peer->full;
+    if (r->reason != OFI_REASON_FILE) /* which we have said, with what differs */
+        ofi_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
+                     ofi_reason_text((enum ofi_reason)r->reason));
+    l->peer->dial_wait_ns = DIAL_NS_MAX;
+    if (l->state != LINK_UP)
+        l->state = LINK_REFUSED;
+    link_close(l, true, ofi_reason_text((enum ofi_reason)r->reason));
+    return true;
+}
+
+/* ---- places ---- */
+
+/* Each host gives every so-manieth place, and knows of these alone who has them. */
+static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
+{
+    uint32_t place = node - o->hosts_count;
+
+    if (node < o->hosts_count || place >= o->clients || place % o->hosts_count != o->mem.self)
+        return NULL;
+    *index = place / o->hosts_count;
+    return &o->places;
+}
+
+bool ofi_gives(struct ofi *o, uint32_t node)
+{
+    uint32_t index;
+
+    return own_place(o, node, &index);
+}
+
+void ofi_place_freed(struct link *l, bool ended)
+{
+    uint32_t index;
+    struct ofi *o = l->node;
+    /* Whoever leaves ends its links itself, with the file of places closed: its clients live on, and keep theirs. */
+    struct places *p = o->host && !o->leaving ? own_place(o, l->peer->node, &index) : NULL;
+
+    if (p)
+        places_leave(p, index, l->birth, ended, l->node->now_ns);
+}
+
+static bool on_place_want(struct link *l, uint32_t wanted)
+{
+    struct ofi *o = l->node;
+    uint32_t index = UINT32_MAX;
+    char name[32];
+
+    if (!o->host || l->state != LINK_PLACING)
+        return false;
+    if (wanted == OFI_ANY)
+        index = places_any(&o->places, o->now_ns);
+    else
+        index =
+            own_place(o, wanted, &index) ? places_this(&o->places, index, o->now_ns) : PLACES_NONE;
+    if (index == PLACES_NONE) {
+        struct ofi_refuse r = {.reason = OFI_REASON_FULL};
+        l->state = LINK_REFUSED;
+        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+    }
+    uint32_t node = o->hosts_count + index * o->hosts_count + o->mem.self;
+    snprintf(name, sizeof name, "client-%u", node - o->hosts_count);
+    l->peer = peer_at(o, node) ? peer_at(o, node) : ofi_peer_add(o, node, name);
+    if (!l->peer)
+        return false;
+    struct ofi_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
+    l->life = given.life;
+    if (life_place(&o->life, index)->life >= o->lives_max)
+        say_warn(&o->say,
+                 "%s: the place of %s has now had %u processes; it is not given again until the "
+                 "cluster begins anew",
+                 o->name, name, o->lives_max);
+    l->first = o->roll.first[o->mem.self];
+    return link_send(l, OFI_FIRST, o->roll.first, o->hosts_count) &&
+           link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
+}
+
+/* To a client, of the host that gives it its place; and of one that has its place, to a host that it may not have met
+ * before: that one cannot tell by the life of the place whether it was given before the cluster began anew. */
+static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    if (count != o->hosts_count)
+        return false;
+    if (!o->host) {
+        if (!l->proven || l->peer->node != o->giver)
+            return false;
+        memcpy(o->first, first, count * sizeof *first);
+        return true;
+    }
+    if (l->state != LINK_PLACING || !l->peer)
+        return false;
+    l->first = first[o->mem.self];
+    return roll_outdated(&o->roll, first) ? link_refuse(l, OFI_REASON_LIFE, l->life) : link_up(l);
+}
+
+/* We hold memory from now on: clients of an earlier cluster that are connected already come again, and are refused. */
+void ofi_clients_judge(struct ofi *o)
+{
+    for (struct link *l = o->links; l; l = l->next) {
+        bool client = l->state == LINK_UP && !l->peer->host;
+        if (!client || l->first >= o->roll.ended[o->mem.self])
+            continue;
+        ofi_place_freed(l, true);
+        link_fault(l, -FI_ECONNABORTED);
+    }
+}
+
+static bool on_place(struct link *l, const struct ofi_place *p)
+{
+    struct ofi *o = l->node;
+
+    if (o->mem.self != OFI_ANY || !l->dialed || l->state != LINK_PLACING)
+        return false;
+    if (p->node < o->hosts_count || p->node >= o->hosts_count + o->clients)
+        return false;
+    o->mem.self = p->node;
+    o->mem.incarnation = p->life;
+    snprintf(o->name, sizeof o->name, "client-%u", p->node - o->hosts_count);
+    return link_up(l);
+}
+
+/* ---- promises and raises ---- */
+
+static struct promise *promise_get(struct link *l, uint32_t region)
+{
+    for (uint32_t i = 0; i < l->promises; i++)
+        if (l->promise[i].region == region)
+            return &l->promise[i];
+    if (l->promises == l->promises_room) {
+        uint32_t room = l->promises_room ? 2 * l->promises_room : 16;
+        struct promise *more =
+            room > OFI_REGIONS_MAX ? NULL : realloc(l->promise, room * sizeof(*more));
+        if (!more)
+            return NULL;
+        l->promise = more;
+        l->promises_room = room;
+    }
+    l->promise[l->promises] = (struct promise){.region = region};
+    return &l->promise[l->promises++];
+}
+
+static bool on_promised(struct link *l, const struct ofi_promised *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct promise *p = l->peer->host ? promise_get(l, item[i].region) : NULL;
+        if (!p)
+            return false;
+        p->value = item[i].value;
+        p->key = item[i].key;
+        p->address = item[i].address;
+        ofi_flows_deny(l, p);
+    }
+    return true;
+}
+
+static bool on_raise(struct link *l, const struct ofi_raise *item, uint32_t count)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct region *r = l->peer->host ? ofi_region_find(o, item[i].region) : NULL;
+        struct ofi_raise lost = {.region = item[i].region, .status = MEM_LOST, .id = item[i].id};
+        if (r && item[i].ballot != MEM_CLOSED)
+            ofi_region_raise(
+                o, r, item[i].ballot,
+                &(struct answer){.link_id = l->id, .id = item[i].id, .ballot = item[i].ballot});
+        else if (!link_send(l, OFI_RAISED, &lost, 1))
+            return false;
+        if (l->state == LINK_CLOSED)
+            break;
+    }
+    return true;
+}
+
+static bool on_raised(struct link *l, const struct ofi_raise *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct mem_op *op = l->ops;
+        while (op && op_impl(op)->id != item[i].id)
+            op = op_impl(op)->next;
+        if (!op || item[i].status == MEM_PENDING || item[i].status > MEM_LOST)
+            return false;
+        op->value = item[i].ballot;
+        ofi_op_finish(l, op, (enum mem_status)item[i].status);
+    }
+    return true;
+}
+
+/* ---- all ---- */
+
+/* Of a link that is up. */
+static bool on_message(struct link *l, const struct ofi_head *h)
+{
+    const void *items = ofi_items(h);
+
+    switch (h->kind) {
+    case OFI_WANT:
+        return ofi_lanes_wanted(l, items, h->count);
+    case OFI_AT:
+        return ofi_lanes_answered(l, items, h->count);
+    case OFI_PROMISED:
+        return on_promised(l, items, h->count);
+    case OFI_RAISE:
+        return on_raise(l, items, h->count);
+    case OFI_RAISED:
+        return on_raised(l, items, h->count);
+    case OFI_PULSE:
+        l->ready = true;
+        return true;
+    case OFI_NEWS:
+        return on_news(l, items, h->count);
+    case OFI_BELL:
+        return true;
+    case OFI_LEAVE:
+        l->peer->left = true; /* it closes; we may have to tell it that we leave, too */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False: what no one of us sends, at least not now. */
+bool ofi_peer_message(struct link *l, const struct ofi_head *h)
+{
+    const void *whole = h;
+
+    if (l->state == LINK_REFUSED)
+        return true; /* it has not heard yet */
+    if (l->state == LINK_DIALING)
+        l->state = LINK_PROVING; /* that we are connected is still in the event queue */
+    switch (h->kind) {
+    case OFI_PROVE:
+        return on_prove(l, whole);
+    case OFI_PROVEN:
+        return on_proven(l, whole);
+    case OFI_REFUSE:
+        return on_refuse(l, whole);
+    case OFI_PLACE_WANT:
+        return on_place_want(l, ((const struct ofi_place *)whole)->node);
+    case OFI_PLACE:
+        return on_place(l, whole);
+    case OFI_FACTS:
+        return on_facts(l, ofi_items(h), h->count);
+    case OFI_FIRST:
+        return on_first(l, ofi_items(h), h->count);
+    case OFI_ROLL:
+        return ofi_roll_take(l, ofi_items(h), h->count);
+    case OFI_LOOK:
+        return ofi_page_send(l);
+    case OFI_PAGE:
+        return ofi_page_take(l, ofi_items(h), h->count);
+    default:
+        return l->state == LINK_UP && on_message(l, h);
+    }
+}

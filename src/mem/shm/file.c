@@ -1,0 +1,406 @@
+#include "base/clock.h"
+#include "mem/shm/impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The cluster's directory holds, per node,
+ *     NAME.sock   where it listens
+ *     NAME.lock   locked by the node's process for life; a page:
+ *                 0     text for people: "lives 3 pid 4711"
+ *                 2048  count of losses of its memory, 8 bytes; all peers map it
+ *                 2056  what it is, 8 bytes: its enum shm_role plus one
+ * The directory itself is locked (flock) around joining and leaving, never for long.
+ *
+ * The last host to leave in order removes all of it, whoever else is there. Only hosts hold memory that counts, so
+ * with the last of them the cluster is over. Clients that live on cannot reach the next cluster of that
+ * name, which has another directory; they see that theirs is gone, and say so. A client, or a host that could not open,
+ * leaves the files of hosts that have lived: after kills these keep a host from voting as if it were new. */
+
+enum { DIRECTORY_WAIT_MS = 5000, LISTEN_BACKLOG = 1024 };
+
+int directory_lock(struct shm *s, struct err *e)
+{
+    struct timespec ms = {.tv_nsec = 1000000};
+
+    /* Bounded: the holder may have been stopped just there. */
+    for (int i = 0; i < DIRECTORY_WAIT_MS; i++) {
+        if (flock(s->dir_fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return err_sys(e, "lock %s", s->dir);
+        nanosleep(&ms, NULL);
+    }
+    return err_set(e, ERR_TIMEOUT, "lock %s: another process has held it for %d ms", s->dir,
+                   DIRECTORY_WAIT_MS);
+}
+
+void directory_unlock(struct shm *s)
+{
+    flock(s->dir_fd, LOCK_UN);
+}
+
+int shm_directory_of(const char *dir, const char *cluster, char *out, size_t bytes, struct err *e)
+{
+    if (!dir)
+        dir = getenv("XDG_RUNTIME_DIR");
+    if (!dir || !*dir)
+        dir = "/dev/shm";
+    int length = snprintf(out, bytes, "%s/tramway-%u-%s", dir, geteuid(), cluster);
+    /* sun_path has 108 bytes; the socket is reached through the descriptor of the directory, so
+     * only our own buffer limits the path. */
+    if (length >= (int)bytes)
+        return err_set(e, ERR_TOOBIG, "runtime directory %s: its name is longer than %zu bytes",
+                       dir, bytes - 1);
+    return 0;
+}
+
+const char *shm_directory(struct mem *m)
+{
+    return shm_of(m)->dir;
+}
+
+/* Opens the directory, makes it if it is not there, and locks it. */
+int directory_open(struct shm *s, const char *dir, struct err *e)
+{
+    int named = shm_directory_of(dir, s->cluster, s->dir, sizeof s->dir, e);
+    if (named != 0)
+        return named;
+    for (int tries = 0; tries < 100; tries++) {
+        struct stat here, there;
+
+        if (mkdir(s->dir, 0700) < 0 && errno != EEXIST)
+            return err_sys(e, "make directory %s, where runtime_dir or XDG_RUNTIME_DIR says",
+                           s->dir);
+        s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (s->dir_fd < 0 && errno == ENOENT)
+            continue; /* the last one out has just removed it */
+        if (s->dir_fd < 0)
+            return err_sys(e, "open directory %s", s->dir);
+        if (fstat(s->dir_fd, &here) < 0)
+            return err_sys(e, "look at directory %s", s->dir);
+        if (here.st_uid != geteuid() || (here.st_mode & 077))
+            return err_set(e, ERR_REFUSED,
+                           "directory %s: owned by uid %u with mode %o; it must be ours (uid %u) "
+                           "and closed to others (mode 700)",
+                           s->dir, here.st_uid, here.st_mode & 0777, geteuid());
+        int rc = directory_lock(s, e);
+        if (rc < 0)
+            return rc;
+        if (stat(s->dir, &there) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
+            return 0;
+        close(s->dir_fd); /* removed while we waited */
+        s->dir_fd = -1;
+    }
+    return err_set(e, ERR_AGAIN, "directory %s comes and goes", s->dir);
+}
+
+static void lock_name(char *out, size_t room, const char *name)
+{
+    snprintf(out, room, "%s.lock", name);
+}
+
+static int lock_open(struct shm *s, const char *file)
+{
+    return openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Open-file-description locks: unlike flock they can be asked about without being taken. */
+static bool is_locked(int fd)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
+bool node_alive(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+
+    lock_name(file, sizeof file, name);
+    int fd = lock_open(s, file);
+    if (fd < 0)
+        return false;
+    bool locked = is_locked(fd);
+    close(fd);
+    return locked;
+}
+
+static uint32_t lives_read(int fd)
+{
+    char text[128] = "";
+    unsigned lives = 0;
+
+    return pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "lives %u", &lives) == 1 ? lives
+                                                                                            : 0;
+}
+
+uint32_t node_lives(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+
+    lock_name(file, sizeof file, name);
+    int fd = lock_open(s, file);
+    if (fd < 0)
+        return 0;
+    uint32_t lives = lives_read(fd);
+    close(fd);
+    return lives;
+}
+
+static bool lives_write(struct shm *s, uint32_t lives)
+{
+    char text[64];
+
+    /* Fixed width: never shorter than what it replaces, so a crash leaves one or the other. */
+    snprintf(text, sizeof text, "lives %10u pid %10d\n", lives, (int)getpid());
+    return pwrite(s->lock_fd, text, strlen(text), 0) == (ssize_t)strlen(text);
+}
+
+/* Locks the node's file and counts its lives. The directory is locked. */
+int node_lock(struct shm *s, struct err *e)
+{
+    char file[SHM_NAME_BYTES + 8], text[128] = "";
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    unsigned lives = 0;
+    int pid = 0;
+
+    lock_name(file, sizeof file, s->self->name);
+    s->lock_fd = openat(s->dir_fd, file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0)
+        return err_sys(e, "open %s/%s", s->dir, file);
+    ssize_t got = pread(s->lock_fd, text, sizeof text - 1, 0);
+    if (got < 0)
+        return err_sys(e, "read %s/%s", s->dir, file);
+    int read = sscanf(text, "lives %u pid %d", &lives, &pid);
+    if (fcntl(s->lock_fd, F_OFD_SETLK, &l) < 0) {
+        if (errno == EAGAIN || errno == EACCES)
+            return err_set(e, ERR_EXISTS, "%s %s of cluster %s is already running, as process %d",
+                           s->self->role == SHM_HOST ? "host" : "client", s->self->name, s->cluster,
+                           pid);
+        return err_sys(e, "lock %s/%s", s->dir, file);
+    }
+    /* A file made by a process that died before it wrote its line is empty or all zero. */
+    if (read != 2 && text[0] != 0)
+        return err_set(e, ERR_CORRUPT,
+                       "%s/%s: expected \"lives N pid N\"; if no process of the cluster runs, "
+                       "remove the directory",
+                       s->dir, file);
+    int rc = posix_fallocate(s->lock_fd, 0, SHM_LOCK_BYTES);
+    if (rc) {
+        errno = rc;
+        return err_sys(e, "extend %s/%s to %d bytes", s->dir, file, SHM_LOCK_BYTES);
+    }
+    char *page = mmap(NULL, SHM_LOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, s->lock_fd, 0);
+    if (page == MAP_FAILED)
+        return err_sys(e, "map %s/%s", s->dir, file);
+    s->losses = (_Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
+    *(_Atomic uint64_t *)(page + SHM_LOCK_ROLE_AT) = s->self->role + UINT64_C(1);
+    s->mem.incarnation = lives;
+    s->lived = true;
+    if (!lives_write(s, lives + 1))
+        return err_sys(e, "write %s/%s", s->dir, file);
+    return 0;
+}
+
+const _Atomic uint64_t *losses_map(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+    struct stat st;
+
+    lock_name(file, sizeof file, name);
+    int fd = openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL;
+    char *page = MAP_FAILED;
+    if (fstat(fd, &st) == 0 && st.st_size >= SHM_LOCK_BYTES)
+        page = mmap(NULL, SHM_LOCK_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    return page == MAP_FAILED ? NULL : (const _Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* What the lock files say, but ours if we have let go of it. */
+struct files_seen {
+    bool host_alive, client_alive;
+    bool host_lived; /* there is the file of a host that has lived, dead or alive */
+};
+
+static void see_file(struct shm *s, const char *file, struct files_seen *seen)
+{
+    uint64_t role = 0;
+    int fd = lock_open(s, file);
+
+    if (fd < 0)
+        return;
+    if (pread(fd, &role, sizeof role, SHM_LOCK_ROLE_AT) != sizeof role)
+        role = 0;
+    /* Who has not said what it is could be a host. */
+    bool host = role != SHM_CLIENT + UINT64_C(1), locked = is_locked(fd);
+    seen->host_alive |= host && locked;
+    seen->client_alive |= !host && locked;
+    seen->host_lived |= host && lives_read(fd) > 0;
+    close(fd);
+}
+
+static struct files_seen see_files(struct shm *s, DIR *d)
+{
+    struct files_seen seen = {false};
+
+    /* Nearly always a host is alive, and there may be thousands of files. */
+    for (uint32_t i = 0; i < s->hosts_count && !seen.host_alive; i++)
+        if (s->hosts[i] != s->self && node_alive(s, s->hosts[i]->name))
+            seen.host_alive = true;
+    rewinddir(d);
+    for (struct dirent *f; !seen.host_alive && (f = readdir(d));)
+        if (ends_with(f->d_name, ".lock"))
+            see_file(s, f->d_name, &seen);
+    return seen;
+}
+
+static bool is_over(const struct shm *s, const struct files_seen *seen)
+{
+    if (seen->host_alive)
+        return false;
+    if (s->self->role == SHM_HOST && s->opened)
+        return true;
+    return !seen->client_alive && !seen->host_lived;
+}
+
+/* The files of hosts go last: who is killed in between leaves no client that takes the next life 0 of a
+ * host for the one it knew. */
+static void remove_files(struct shm *s, DIR *d, bool of_hosts)
+{
+    rewinddir(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        char name[sizeof f->d_name];
+        bool lock = ends_with(f->d_name, ".lock");
+        if (!lock && !ends_with(f->d_name, ".sock") && !ends_with(f->d_name, ".page"))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strlen(f->d_name) - 5, f->d_name);
+        bool host = false;
+        for (uint32_t i = 0; i < s->hosts_count; i++)
+            host |= strcmp(s->hosts[i]->name, name) == 0;
+        if (host == of_hosts)
+            unlinkat(s->dir_fd, f->d_name, 0);
+    }
+}
+
+/* Everything goes if the cluster is over. The directory is locked. */
+static void directory_clear(struct shm *s)
+{
+    /* By its path it might be another one by now: the next cluster's. */
+    int fd = openat(s->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    struct files_seen seen = see_files(s, d);
+    if (is_over(s, &seen)) {
+        remove_files(s, d, false);
+        remove_files(s, d, true);
+        rmdir(s->dir); /* stays if somebody has put other things into it */
+    }
+    closedir(d);
+}
+
+static bool is_removed(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
+bool cluster_is_over(const struct shm *s)
+{
+    return is_removed(s->lock_fd);
+}
+
+void directory_leave(struct shm *s)
+{
+    char file[SHM_NAME_BYTES + 8];
+
+    if (s->losses)
+        munmap((char *)(uintptr_t)s->losses - SHM_LOCK_LOSSES_AT, SHM_LOCK_BYTES);
+    if (s->dir_fd < 0)
+        return;
+    bool locked = directory_lock(s, NULL) == 0;
+    /* What has our names in there may be somebody's who came after the end. */
+    bool ours = s->lock_fd >= 0 && !is_removed(s->lock_fd);
+    snprintf(file, sizeof file, "%s.sock", s->self->name);
+    if (s->joined && ours)
+        unlinkat(s->dir_fd, file, 0);
+    /* A life that could not open, and whose memory nobody knows, was none: else the next one would have
+     * to be taken back for having lost what never counted. */
+    if (s->lived && !s->given)
+        lives_write(s, s->mem.incarnation);
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    if (locked && ours)
+        directory_clear(s);
+    close(s->dir_fd);
+}
+
+static void socket_address(struct shm *s, struct sockaddr_un *a, const char *name)
+{
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    /* Through the open directory: short, whatever the path, and never another directory. */
+    snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d/%s.sock", s->dir_fd, name);
+}
+
+/* Binds the node's socket. The node's lock is ours, so a socket that is there is a dead one's. */
+int listen_open(struct shm *s, struct err *e)
+{
+    struct sockaddr_un a;
+    char file[SHM_NAME_BYTES + 8];
+
+    snprintf(file, sizeof file, "%s.sock", s->self->name);
+    if (unlinkat(s->dir_fd, file, 0) < 0 && errno != ENOENT)
+        return err_sys(e, "remove the stale socket %s/%s", s->dir, file);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_sys(e, "socket for %s", s->self->name);
+    socket_address(s, &a, s->self->name);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
+        int rc = err_sys(e, "listen on %s/%s", s->dir, file);
+        close(fd);
+        return rc;
+    }
+    return fd;
+}
+
+/* A connected socket, or -1 if the node does not listen. */
+int peer_connect(struct shm *s, const char *name)
+{
+    struct sockaddr_un a;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    socket_address(s, &a, name);
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}

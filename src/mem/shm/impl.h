@@ -1,0 +1,473 @@
+/* The inside of the shared-memory backend. Private to this folder.
+ *
+ * Two threads: the *poller* (the caller's thread, everything in mem.h) and the *helper* (sockets,
+ * pidfds). The helper maps what arrives and puts it in the inbox; only the poller's `poll` adopts
+ * it, so nothing the poller uses ever changes under it. `lock` guards the inbox, what is held for
+ * others, and the own items; the hot path never takes it.
+ *
+ * Outlets. What a node writes goes into an outlet: one for all hosts, and at a host one more for each
+ * client, which gets nothing else. An outlet is a few segments, and a segment holds parts, one for
+ * each lanes_open, in the order in which they were made. A segment has room to spare, twice as much in
+ * each as in the one before, so that any number of parts takes few descriptors and mappings.
+ *
+ * Versions. A version (life + 1) << 32 | parts names how much of an outlet exists, is held or is
+ * adopted; it only rises. A new life of a host begins with part 0 holding a copy of every lane of the
+ * lives before, so whoever has version v of a host has everything older. What clients write or are
+ * written begins blank in every life, and is held for nobody.
+ *
+ * The three rules that make a restart safe:
+ *  - a write of w to q counts only after q's process has mapped the segment it is in, and before it
+ *    says so to w, q notes w's version in gen[w] of its grant memory. Whoever raises or reads at q
+ *    looks at gen[] after its fence, and waits until it has adopted those versions itself. So a
+ *    write that was or will be reported done is in memory that the reader looks at.
+ *  - a node whose memory is gone counts its losses in its lock file, which all peers have mapped, before it
+ *    opens new memory. Flows, raises and reads compare, so nothing completes on memory that its
+ *    owner has given up, however late a peer hears of it.
+ *  - a new life that could not find all it had written says so (`broken`) in its segments; a
+ *    host that counts on older content than that refuses them. */
+#ifndef MEM_SHM_IMPL_H
+#define MEM_SHM_IMPL_H
+
+#include "mem/shm/shm.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+enum {
+    SHM_REGIONS_MAX = 2048,  /* regions of one node: 1,024 groups, and an edge below each */
+    SHM_REGION_SLOTS = 4096, /* of the table of regions, a power of two */
+    SHM_LANES_MAX = 1 << 20, /* lanes in one part */
+    SHM_PARTS_MAX = 1 << 20, /* of an outlet */
+    SHM_SEGMENTS_MAX = 32,
+    SHM_LANE_ALIGN = 128, /* two cache lines: the hardware fetches them in pairs */
+    SHM_LOCK_BYTES = 4096,
+    SHM_LOCK_LOSSES_AT = 2048,       /* offset in the lock file of the count of losses */
+    SHM_LOCK_ROLE_AT = 2056,         /* and of what the node is */
+    SHM_RINGS_MAX = 64,              /* bells put off; more are rung at once */
+    SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
+};
+
+#define SHM_SEGMENT_MAGIC 0x31676573646d7274u /* "trmdseg1" */
+#define SHM_GRANT_MAGIC 0x31746e72676d7274u
+#define SHM_LIFE_MAGIC 0x316566696c6d7274u
+#define SHM_BELL_MAGIC 0x316c6c65626d7274u
+
+static inline uint64_t version_of(uint32_t incarnation, uint32_t parts)
+{
+    return (uint64_t)(incarnation + 1) << 32 | parts;
+}
+
+/* The life a version belongs to, plus one. */
+static inline uint64_t version_life(uint64_t version)
+{
+    return version >> 32;
+}
+
+/* A segment: [head][part][part]...[nothing yet]. A part: [head][lane directory][control words of all
+ * lanes][rings], all of it SHM_LANE_ALIGN aligned. One writer, sealed against all others and against any
+ * change of its size. It is that large from the start, but only what parts take has pages. A part never
+ * changes its shape after it was handed out. */
+struct segment_head {
+    uint64_t magic;
+    uint64_t bytes; /* of the whole, whatever is used of it */
+    uint32_t node;
+    uint32_t incarnation;
+    uint32_t index;
+    uint32_t first;  /* parts in the segments before this one */
+    uint32_t broken; /* life + 1 since which the content is whole; 0: since ever */
+    uint32_t unused[23];
+};
+struct part_head {
+    uint64_t bytes;
+    uint32_t lanes;
+    uint32_t unused[29];
+};
+struct segment_lane {
+    struct mem_lane_spec spec;
+    uint64_t ctl_at;  /* offset in the segment */
+    uint64_t ring_at; /* the same; 0 if there is no ring */
+    uint64_t unused[3];
+};
+_Static_assert(sizeof(struct segment_head) == SHM_LANE_ALIGN, "the first part is aligned");
+_Static_assert(sizeof(struct part_head) == SHM_LANE_ALIGN, "its directory is aligned");
+_Static_assert(sizeof(struct segment_lane) == 64, "one cache line");
+
+/* Grant memory of a host: writable by every host. promised: raised by all. gen: the owner's helper
+ * (its own entry: its poller). carried: the node it is about, while it restarts. */
+struct grant_region {
+    _Atomic uint64_t promised;
+    _Atomic uint64_t key; /* the region's number plus one; 0: free. Published after `promised` */
+    uint64_t unused[6];
+};
+struct grant {
+    uint64_t magic;
+    uint64_t node;
+    uint64_t losses; /* which memory of this node it is */
+    uint64_t unused[5];
+    _Atomic uint64_t gen_changes; /* rises after any change of gen */
+    uint64_t unused3[7];
+    _Atomic uint64_t gen[SHM_HOSTS_MAX];     /* version of that host whose writes may count here */
+    _Atomic uint64_t carried[SHM_HOSTS_MAX]; /* life + 1 of that host into which they were copied */
+    /* By hash of the number, then the next free one; half of them stay free. */
+    struct grant_region region[SHM_REGION_SLOTS];
+};
+_Static_assert(sizeof(struct grant_region) == 64, "one cache line per promised word");
+_Static_assert(offsetof(struct grant, region) % 64 == 0, "promised words on their own lines");
+
+/* Life memory of a host: a robust mutex per peer, held from the first poll to the end. The kernel
+ * wakes one waiter per word, hence one word each. Written by the owner (and the kernel, when the
+ * owner dies). */
+union life_slot {
+    _Atomic uint32_t word; /* the futex: first field of a glibc mutex, checked when it is locked */
+    pthread_mutex_t mutex;
+    uint64_t line[8];
+};
+struct life {
+    uint64_t magic;
+    _Atomic uint32_t started; /* the mutexes are held, or were */
+    uint32_t unused[13];
+    union life_slot slot[SHM_HOSTS_MAX];
+};
+_Static_assert(sizeof(union life_slot) == 64, "one cache line per slot");
+
+struct bell {
+    uint64_t magic;
+    _Atomic uint32_t word; /* 0: awake, 1: dozing or asleep; own node sets 1, anyone clears it */
+};
+
+/* A mapped segment: an own one, writable, or somebody else's. */
+struct segment {
+    struct segment *next; /* the one before it */
+    uint32_t incarnation;
+    uint32_t index;
+    uint32_t broken;
+    uint32_t first;     /* parts before its own */
+    uint32_t parts;     /* in it, as far as known here */
+    unsigned char *at;  /* the whole */
+    size_t bytes, used; /* used: up to where parts go on */
+    int fd;             /* to hand on; -1: not kept */
+};
+
+struct peer;
+struct part;
+
+enum item_kind {
+    ITEM_BELL,
+    ITEM_LIFE,
+    ITEM_GRANT,
+    ITEM_SEGMENT,
+    ITEM_READY,
+    ITEM_MAPPED, /* a client has mapped more of what we write to it */
+    ITEM_GONE,   /* a client has died: its memory is let go */
+    ITEM_KINDS
+};
+
+/* Something that arrived, on its way to the poller. */
+struct item {
+    struct item *next;
+    enum item_kind kind;
+    struct peer *peer;
+    uint32_t incarnation;
+    void *at;
+    struct part *part;
+    const _Atomic uint64_t *losses_now;
+};
+
+/* A part as it is to be attached. */
+struct part {
+    struct item item; /* in which it travels; first, so that it is freed with that */
+    struct part *next;
+    struct segment *segment;
+    uint32_t number; /* of the part in its outlet, from 0 */
+    uint32_t lanes;
+    struct segment_lane dir[]; /* a copy: a peer cannot change what was checked */
+};
+
+/* What this node writes for one audience. */
+struct outlet {
+    struct segment *segments; /* the last one made first */
+    uint32_t count;           /* of segments */
+    uint32_t parts;           /* in all of them */
+    struct peer *client;      /* whom it is for; NULL: all hosts */
+};
+
+struct lane {
+    struct mem_lane pub;    /* first, so that a handle is this */
+    struct lane *of_writer; /* the next one with the same writer */
+    bool opened;            /* by our caller; else only found in somebody's segment */
+    bool mismatch;          /* owner and writer disagree about sizes */
+    bool offered;           /* is among those that mem_offer tells of */
+    struct lane *offer;     /* the next of these */
+    /* For the writer. */
+    _Atomic uint64_t *wctl;
+    unsigned char *wring;
+    uint64_t version; /* of the outlet, that has the lane */
+    /* For readers: own or adopted memory; NULL while there is none. */
+    const _Atomic uint64_t *rctl;
+    const unsigned char *rring;
+    uint32_t found_words, found_bytes; /* its sizes there */
+};
+
+struct peer {
+    uint32_t node;
+    enum shm_role role;
+    char name[SHM_NAME_BYTES];
+
+    /* Poller's. */
+    struct bell *bell;
+    struct life *life;
+    uint32_t life_incarnation;
+    struct grant *grant;
+    const _Atomic uint64_t *losses_now; /* in its lock file */
+    uint64_t version;                   /* adopted */
+    uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
+    struct segment *segments;           /* adopted, of one life */
+    struct lane *lanes; /* that it writes, as far as they were opened or found here */
+    uint32_t broken;    /* as these say */
+    struct outlet out;  /* of a client: what we write to it */
+    bool ready;
+    bool ring_later; /* it is among those whose bell was put off */
+    bool over_told;  /* sleep has returned once because of its end */
+
+    /* Helper's, read by the poller. */
+    _Atomic uint64_t acked;          /* own version that it has mapped */
+    _Atomic uint64_t wanted;         /* version of it that the poller waits for */
+    _Atomic uint32_t lives_over;     /* lives known to have ended */
+    _Atomic uint32_t fetch_failures; /* times that wanted was not to be had */
+
+    /* Under lock. */
+    uint32_t incarnation; /* of its last hello, plus one; 0: never */
+    bool answered;        /* it has sent all it has */
+    int pidfd;
+    int grant_fd;
+    uint64_t grant_losses;
+    struct grant *grant_seen; /* the mapping on its way to the poller, or there */
+    const _Atomic uint64_t *losses_map;
+    uint64_t held_version;
+    struct segment *held[SHM_SEGMENTS_MAX]; /* by index; the poller has them too, and frees them */
+    uint32_t held_count;
+    bool out_news;          /* `out` has more than was sent */
+    struct peer *next_news; /* of those with news */
+
+    /* Helper's alone. */
+    uint64_t connect_at_ns, connect_wait_ns;
+    uint64_t fetch_until_ns, fetch_next_ns;
+    struct connection *connection[SHM_CONNECTIONS_OF_PEER_MAX];
+    uint32_t connections;
+    bool called; /* a connection to it is under way */
+};
+
+/* Something small of the own memory that peers are given. */
+struct own_item {
+    enum item_kind kind;
+    int fd;
+};
+
+struct complaint {
+    uint32_t to;
+    struct mem_lane_spec mine, theirs;
+};
+
+struct helper;
+struct connection;
+
+struct shm {
+    struct mem mem; /* first */
+    struct say say; /* its line is called by the poller and by the helper */
+    /* Hot: the poller's. */
+    _Atomic uint32_t inbox_count; /* rises with every arrival */
+    uint32_t inbox_seen;
+    bool alive_locked;        /* the robust mutexes are held by this thread */
+    struct mem_flow *pending; /* flows with an unfinished mark */
+    struct mem_op *ops;       /* unfinished raises and reads */
+    struct peer *self;
+    struct peer *ring[SHM_RINGS_MAX]; /* whose bells are to be rung with the next poll */
+    uint32_t rings;
+    struct peer *_Atomic peers[SHM_NODES_MAX];
+    struct lane **lanes; /* hash table by key, lanes_size a power of two */
+    uint32_t lanes_count, lanes_size;
+    struct lane *offers, **offers_tail;
+    struct outlet out; /* to hosts */
+    bool waitv_missing;
+    struct shm_loop *loop; /* NULL: nobody has asked for a descriptor */
+
+    /* Set at open. */
+    char cluster[SHM_NAME_BYTES];
+    char dir[256]; /* the cluster's directory */
+    int dir_fd;
+    int lock_fd;
+    _Atomic uint64_t *losses; /* own, in the lock file; written once, at open */
+    uint64_t answer_timeout_ns;
+    struct peer *hosts[SHM_HOSTS_MAX];
+    uint32_t hosts_count;
+    struct grant *grant; /* own */
+    bool kept;           /* own memory of the life before was found */
+    uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
+    uint32_t regions;    /* of the own grant */
+    bool region_opened[SHM_REGION_SLOTS]; /* in this life */
+    size_t memory_sure;                   /* bytes that the machine can surely still give */
+    bool helper_runs;
+    bool joined;       /* lock and socket are ours */
+    bool opened;       /* shm_open_node has returned it */
+    _Atomic bool over; /* of a client: the cluster it was opened at is over; set by the helper */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* something arrived or was acknowledged */
+    struct item *inbox, **inbox_tail;
+    struct own_item own[ITEM_KINDS];
+    uint32_t own_count;
+    bool own_news;     /* there is more for everybody */
+    struct peer *news; /* clients for whom there is */
+    bool grant_ready;  /* gens may be written, so arrivals may be acknowledged */
+    struct segment
+        *past[SHM_SEGMENTS_MAX]; /* own, of the life before, mapped read-only; by index */
+    uint32_t past_count;
+    struct part *past_parts, **past_parts_tail;
+    uint64_t past_version;
+    uint32_t past_broken;
+    bool past_closed;   /* it was decided what became of them; what comes later is not taken */
+    bool past_unmapped; /* before that, something could not be mapped for want of memory */
+    bool lived;         /* this life is counted in the lock file */
+    bool given;         /* a peer was sent memory of this life, */
+    bool withheld;      /* or will not be: we leave */
+    int past_grant_fd;
+    uint64_t past_losses;
+    struct complaint complaint[16];
+    uint32_t complaints;
+    struct helper *helper;
+};
+
+/* Does memory of `node` that counts at the owner of g miss in segments that say `broken`? */
+static inline bool content_missing(struct grant *g, uint32_t node, uint32_t broken)
+{
+    uint64_t gen = atomic_load(&g->gen[node]);
+
+    return gen && version_life(gen) < broken && atomic_load(&g->carried[node]) < broken;
+}
+
+static inline struct shm *shm_of(struct mem *m)
+{
+    return (struct shm *)m;
+}
+
+static inline struct peer *peer_of(struct shm *s, uint32_t node)
+{
+    if (node >= SHM_NODES_MAX)
+        return NULL;
+    return atomic_load_explicit(&s->peers[node], memory_order_acquire);
+}
+
+/* The full fence: orders all earlier writes before all later reads. A locked add to the stack
+ * costs a third of mfence (substrate measurements). */
+static inline void full_fence(void)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ __volatile__("lock; addl $0,-64(%%rsp)" ::: "memory", "cc");
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* segment.c: making, checking and mapping of memfds. */
+
+/* A sealed-size memfd of zeroed memory, all pages there, mapped writable. */
+void *memory_new(struct shm *, const char *what, size_t bytes, int *fd_out, struct err *);
+/* Maps a peer's memfd after checking its size and seals. NULL: malformed, or, with errno ENOMEM, there is
+ * no memory; the same goes for the others that map. */
+void *memory_map(int fd, size_t bytes, int prot, int seals);
+/* What stands behind a failed mmap, for a person. */
+const char *map_failure(void);
+/* The outlet that lanes to this owner are in. */
+struct outlet *outlet_of(struct shm *, struct peer *owner);
+uint64_t outlet_version(const struct shm *, const struct outlet *);
+/* Makes a part with these lanes and has it handed out. To carry: they are all those of the past parts, in
+ * order, and their content is copied. The caller frees it. */
+struct part *part_new(struct shm *, struct outlet *, const struct mem_lane_spec *, uint32_t count,
+                      bool carry, struct err *);
+/* Maps a segment that `writer` made; no parts yet. */
+struct segment *segment_map(int fd, uint32_t writer);
+/* The next part of a mapped segment, for `owner`. */
+struct part *part_next(struct segment *, uint32_t writer, uint32_t owner);
+void segment_free(struct segment *);
+void outlet_free(struct outlet *);
+
+/* lanes.c: lane handles and adoption. */
+int shm_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count,
+                   struct mem_lane **out, struct err *);
+bool shm_offer(struct mem *, struct mem_lane_spec *);
+void lanes_free(struct shm *);
+/* Copies all lanes of the life before into part 0 of this one. The helper no longer touches the past. */
+int carry_lanes(struct shm *, struct err *);
+/* From now on own writes may count in everything that was published. */
+void own_version_counts(struct shm *);
+int shm_adopt(struct shm *);
+/* DONE if everything that may count at the owner has been adopted; PENDING if it has been asked
+ * for; LOST if what was adopted in its place is not whole. */
+enum mem_status gens_adopted(struct shm *, struct peer *owner, struct peer **missing);
+
+/* file.c: directory, lock files, socket path. */
+int directory_open(struct shm *, const char *dir, struct err *);
+int directory_lock(struct shm *, struct err *);
+void directory_unlock(struct shm *);
+int node_lock(struct shm *, struct err *);
+bool node_alive(struct shm *, const char *name);
+/* How many lives the node has had, as its lock file says; 0: it has none. */
+uint32_t node_lives(struct shm *, const char *name);
+/* A peer's count of losses, mapped; NULL if it has no lock file. */
+const _Atomic uint64_t *losses_map(struct shm *, const char *name);
+/* Removes what only the living need; everything, if the cluster is over. */
+void directory_leave(struct shm *);
+/* Has our lock file been removed? By the last host that left, or by hand. */
+bool cluster_is_over(const struct shm *);
+int listen_open(struct shm *, struct err *);
+int peer_connect(struct shm *, const char *name);
+
+/* open.c */
+/* The lock is held. */
+struct peer *peer_add(struct shm *, uint32_t node, const char *name, enum shm_role);
+/* The peer with this number; a client that nobody has heard of yet gets its name when it comes. */
+struct peer *peer_expect(struct shm *, uint32_t node);
+
+/* take.c */
+void past_drop(struct shm *); /* what is known of the own life before */
+
+/* help.c: the helper thread. */
+int helper_start(struct shm *, int listen_fd, struct err *); /* listen_fd -1: does not */
+void helper_wake(struct shm *);
+void helper_stop(struct shm *); /* its connections stay open until helper_free */
+void helper_free(struct shm *);
+
+/* shm.c */
+extern const struct mem_ops shm_ops;
+
+/* wait.c */
+void alive_lock(struct shm *);
+bool alive_unlock(struct shm *);
+bool life_over(const struct shm *, const struct peer *);
+void bell_ring(struct bell *);
+void shm_bell(struct mem *, uint32_t node);
+void shm_bell_later(struct mem *, uint32_t node);
+void rings_do(struct shm *); /* rings what was put off; the caller has fenced */
+void rings_flush(struct shm *);
+
+/* What a sleeper waits for: its bell, and the lives of the others. */
+struct shm_waiters {
+    struct futex_waitv v[FUTEX_WAITV_MAX];
+    unsigned count;
+    bool no_waitv; /* this kernel has no futex_waitv */
+};
+
+/* By the poller, after doze; false: there is something to do. Sleeping on them may be another thread's. */
+bool waiters_collect(struct shm *, struct shm_waiters *);
+void waiters_sleep(struct shm_waiters *, struct bell *, const struct timespec *until);
+
+void shm_wake(struct mem *);
+
+/* loop.c */
+int shm_loop_open(struct mem *, int epoll_fd, struct err *);
+bool shm_loop_arm(struct mem *, uint64_t *until_ns);
+void shm_loop_disarm(struct mem *);
+void shm_loop_close(struct shm *);
+
+#endif

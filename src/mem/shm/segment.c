@@ -1,0 +1,437 @@
+#include "mem/shm/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    ROOM_HOST = 64 << 20, /* of the first segment; the next ones have twice as much each */
+    ROOM_CLIENT = 4 << 20,
+};
+
+static const int segment_seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static size_t number_in(const char *path, const char *format)
+{
+    FILE *f = fopen(path, "re");
+    char line[128];
+    size_t n = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, format, &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* memfds are charged page by page, and asking for more than there is wakes the out-of-memory killer
+ * instead of failing. Looking it up takes as long as a small part, so it is not done for each. */
+static int check_memory(struct shm *s, const char *what, size_t bytes, struct err *e)
+{
+    if (bytes > s->memory_sure) {
+        size_t kib = number_in("/proc/meminfo", "MemAvailable: %zu kB");
+        if (!kib)
+            return 0; /* it does not say */
+        if (bytes > kib * 1024)
+            return err_set(e, ERR_NOMEM,
+                           "%s: %zu bytes of shared memory wanted, the machine has %zu", what,
+                           bytes, kib * 1024);
+        s->memory_sure = kib * 1024 / 16 > bytes ? kib * 1024 / 16 : bytes;
+    }
+    s->memory_sure -= bytes;
+    return 0;
+}
+
+/* Beyond this size of a file the kernel sends a signal that ends the process. */
+static size_t file_limit(void)
+{
+    struct rlimit l;
+
+    return getrlimit(RLIMIT_FSIZE, &l) < 0 || l.rlim_cur == RLIM_INFINITY ? SIZE_MAX : l.rlim_cur;
+}
+
+static int memfd_of(const char *what, size_t bytes, struct err *e)
+{
+    char name[128];
+
+    if (bytes > file_limit())
+        return err_set(e, ERR_NOMEM,
+                       "%s: %zu bytes of shared memory wanted, the process may have %zu in a file "
+                       "(see ulimit -f)",
+                       what, bytes, file_limit());
+    snprintf(name, sizeof name, "tramway-%s", what);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return err_set(e, ERR_SYSTEM,
+                       "%s: no descriptor left for shared memory: %s; raise ulimit -n", what,
+                       strerror(errno));
+    if (fd < 0)
+        return err_sys(e, "%s: create shared memory", what);
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    int rc = err_sys(e, "%s: %zu bytes of shared memory", what, bytes);
+    close(fd);
+    return rc;
+}
+
+/* Pages for this range, so that no later store can fault for want of one. */
+static int fill(struct shm *s, const char *what, int fd, size_t from, size_t end, struct err *e)
+{
+    int rc = check_memory(s, what, end - from, e);
+
+    if (rc < 0)
+        return rc;
+    do
+        rc = fallocate(fd, 0, (off_t)from, (off_t)(end - from));
+    while (rc < 0 && errno == EINTR);
+    return rc == 0 ? 0 : err_sys(e, "%s: %zu bytes of shared memory wanted", what, end - from);
+}
+
+const char *map_failure(void)
+{
+    if (errno != ENOMEM)
+        return strerror(errno);
+    /* The kernel has one code for all of this; the number of mappings is the limit that is met. */
+    size_t most = number_in("/proc/sys/vm/max_map_count", "%zu"), maps = 0;
+    FILE *f = fopen("/proc/self/maps", "re");
+    for (int c; f && (c = getc(f)) != EOF;)
+        maps += c == '\n';
+    if (f)
+        fclose(f);
+    return most && maps + 16 >= most
+               ? "the process has as many mappings as vm.max_map_count allows; raise it with sysctl"
+               : "no address space (see ulimit -v)";
+}
+
+static void *map_whole(const char *what, int fd, size_t bytes, struct err *e)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at != MAP_FAILED)
+        return at;
+    err_set(e, ERR_NOMEM, "%s: map %zu bytes: %s", what, bytes, map_failure());
+    return NULL;
+}
+
+void *memory_new(struct shm *s, const char *what, size_t bytes, int *fd_out, struct err *e)
+{
+    bytes = round_up(bytes, MEM_PAGE_BYTES);
+    int fd = memfd_of(what, bytes, e);
+    if (fd < 0)
+        return NULL;
+    void *at = fill(s, what, fd, 0, bytes, e) < 0 ? NULL : map_whole(what, fd, bytes, e);
+    if (!at)
+        close(fd);
+    else
+        *fd_out = fd;
+    return at;
+}
+
+void *memory_map(int fd, size_t bytes, int prot, int seals)
+{
+    struct stat st;
+    int has = fcntl(fd, F_GET_SEALS);
+
+    bytes = round_up(bytes, MEM_PAGE_BYTES);
+    /* Without F_SEAL_SHRINK the sender could cut the file and have us killed by SIGBUS. */
+    if (has < 0 || (has & seals) != seals || fstat(fd, &st) < 0 || (size_t)st.st_size != bytes) {
+        errno = EINVAL;
+        return NULL;
+    }
+    void *at = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void segment_free(struct segment *g)
+{
+    if (!g)
+        return;
+    if (g->at)
+        munmap(g->at, g->bytes);
+    if (g->fd >= 0)
+        close(g->fd);
+    free(g);
+}
+
+void outlet_free(struct outlet *o)
+{
+    while (o->segments) {
+        struct segment *g = o->segments;
+        o->segments = g->next;
+        segment_free(g);
+    }
+}
+
+/* In place from the start, for nobody wants page faults in the first lap. Kernels that do not know the
+ * advice give them. */
+static void populate(const struct segment *g, size_t from, size_t end, int advice)
+{
+    from = from / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
+    madvise(g->at + from, round_up(end, MEM_PAGE_BYTES) - from, advice);
+}
+
+/* ---- own ---- */
+
+struct outlet *outlet_of(struct shm *s, struct peer *owner)
+{
+    return s->self->role == SHM_HOST && owner->role == SHM_CLIENT ? &owner->out : &s->out;
+}
+
+uint64_t outlet_version(const struct shm *s, const struct outlet *o)
+{
+    return version_of(s->mem.incarnation, o->parts);
+}
+
+/* A new segment of the outlet, in which a part of so many bytes fits. Nobody knows of it yet. */
+static struct segment *segment_new(struct shm *s, const struct outlet *o, const char *what,
+                                   size_t part_bytes, struct err *e)
+{
+    size_t first = o == &s->out && s->self->role == SHM_HOST ? ROOM_HOST : ROOM_CLIENT;
+    size_t least = round_up(sizeof(struct segment_head) + part_bytes, MEM_PAGE_BYTES);
+    size_t bytes = first << o->count, limit = file_limit();
+
+    if (bytes > limit)
+        bytes = limit / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
+    if (bytes < least)
+        bytes = least;
+    if (o->count == SHM_SEGMENTS_MAX) {
+        err_set(e, ERR_TOOBIG, "%s: more than %d segments", what, SHM_SEGMENTS_MAX);
+        return NULL;
+    }
+    struct segment *g = calloc(1, sizeof *g);
+    if (!g) {
+        err_set(e, ERR_NOMEM, "%s: no memory", what);
+        return NULL;
+    }
+    *g = (struct segment){.incarnation = s->mem.incarnation,
+                          .index = o->count,
+                          .broken = s->broken,
+                          .first = o->parts,
+                          .bytes = bytes,
+                          .used = sizeof(struct segment_head),
+                          .fd = memfd_of(what, bytes, e)};
+    if (g->fd < 0 || fill(s, what, g->fd, 0, MEM_PAGE_BYTES, e) < 0 ||
+        !(g->at = map_whole(what, g->fd, bytes, e)))
+        goto fail;
+    *(struct segment_head *)g->at = (struct segment_head){
+        .magic = SHM_SEGMENT_MAGIC,
+        .bytes = bytes,
+        .node = s->mem.self,
+        .incarnation = g->incarnation,
+        .index = g->index,
+        .first = g->first,
+        .broken = g->broken,
+    };
+    /* From here on the kernel lets nobody else write, by whatever way: see tests/proc. */
+    if (fcntl(g->fd, F_ADD_SEALS, segment_seals) < 0) {
+        err_sys(e, "%s: seal", what);
+        goto fail;
+    }
+    return g;
+fail:
+    segment_free(g);
+    return NULL;
+}
+
+/* Fills in the directory for lanes from offset `at` on and returns where they end. */
+static size_t lay_out(struct part *p, const struct mem_lane_spec *specs, size_t at)
+{
+    at += sizeof(struct part_head) + round_up(p->lanes * sizeof *p->dir, SHM_LANE_ALIGN);
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        p->dir[i] = (struct segment_lane){.spec = specs[i], .ctl_at = at};
+        at = round_up(at + specs[i].ctl_words * 8ul, SHM_LANE_ALIGN);
+    }
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        p->dir[i].ring_at = specs[i].ring_bytes ? at : 0;
+        at += specs[i].ring_bytes;
+    }
+    return at;
+}
+
+/* Copies what the life before had in the lanes. Its process is dead: nothing changes under us. */
+static void copy_past(const struct shm *s, const struct segment *g, const struct part *p)
+{
+    const struct segment_lane *to = p->dir;
+
+    for (const struct part *past = s->past_parts; past; past = past->next)
+        for (uint32_t i = 0; i < past->lanes; i++, to++) {
+            const struct segment_lane *from = &past->dir[i];
+            const uint64_t *words = (const uint64_t *)(past->segment->at + from->ctl_at);
+            uint64_t used = 0;
+            for (uint32_t k = 0; k < to->spec.ctl_words; k++)
+                used |= words[k];
+            memcpy(g->at + to->ctl_at, words, to->spec.ctl_words * 8ul);
+            /* Without a word that speaks of it nothing in a ring counts, and most lanes are of those who
+             * never led. */
+            if (used && to->spec.ring_bytes)
+                memcpy(g->at + to->ring_at, past->segment->at + from->ring_at, to->spec.ring_bytes);
+        }
+}
+
+/* Everything is in place: from here on it is handed out. */
+static void publish(struct shm *s, struct outlet *o, struct segment *g, size_t used)
+{
+    pthread_mutex_lock(&s->lock);
+    if (o->segments != g) {
+        g->next = o->segments;
+        o->segments = g;
+        o->count++;
+    }
+    g->used = used;
+    g->parts++;
+    o->parts++;
+    if (o == &s->out) {
+        s->own_news = true;
+    } else if (!o->client->out_news) {
+        o->client->out_news = true;
+        o->client->next_news = s->news;
+        s->news = o->client;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (o == &s->out) {
+        s->self->version = outlet_version(s, o);
+        atomic_store_explicit(&s->self->acked, s->self->version, memory_order_release);
+    }
+    helper_wake(s);
+}
+
+struct part *part_new(struct shm *s, struct outlet *o, const struct mem_lane_spec *specs,
+                      uint32_t count, bool carry, struct err *e)
+{
+    char what[96];
+    snprintf(what, sizeof what, "lanes of %s", s->self->name);
+    struct part *p = calloc(1, sizeof *p + count * sizeof *p->dir);
+    struct segment *g = o->segments, *fresh = NULL;
+    if (!p) {
+        err_set(e, ERR_NOMEM, "%s: no memory for %u lanes", what, count);
+        return NULL;
+    }
+    p->lanes = count;
+    p->number = o->parts;
+    size_t bytes = lay_out(p, specs, 0);
+    if (count > SHM_LANES_MAX || o->parts == SHM_PARTS_MAX) {
+        err_set(e, ERR_TOOBIG, "%s: %u lanes in one go, %u goes before; at most %d and %d", what,
+                count, o->parts, SHM_LANES_MAX, SHM_PARTS_MAX);
+        goto fail;
+    }
+    if (!g || bytes > g->bytes - g->used) {
+        g = fresh = segment_new(s, o, what, bytes, e);
+        if (!g)
+            goto fail;
+    }
+    size_t end = lay_out(p, specs, g->used);
+    /* The page in which this part begins is there: the part before ends in it. */
+    size_t from = round_up(g->used, MEM_PAGE_BYTES), pages_end = round_up(end, MEM_PAGE_BYTES);
+    if (pages_end > from && fill(s, what, g->fd, from, pages_end, e) < 0)
+        goto fail;
+    populate(g, g->used, end, MADV_POPULATE_WRITE);
+    *(struct part_head *)(g->at + g->used) = (struct part_head){.bytes = bytes, .lanes = count};
+    memcpy(g->at + g->used + sizeof(struct part_head), p->dir, count * sizeof *p->dir);
+    p->segment = g;
+    if (carry)
+        copy_past(s, g, p);
+    publish(s, o, g, end);
+    return p;
+fail:
+    segment_free(fresh);
+    free(p);
+    return NULL;
+}
+
+/* ---- others' ---- */
+
+struct segment *segment_map(int fd, uint32_t writer)
+{
+    struct segment_head head;
+
+    if (pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != SHM_SEGMENT_MAGIC ||
+        head.node != writer || head.index >= SHM_SEGMENTS_MAX || head.first >= SHM_PARTS_MAX ||
+        head.bytes % MEM_PAGE_BYTES) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct segment *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    *g = (struct segment){.incarnation = head.incarnation,
+                          .index = head.index,
+                          .broken = head.broken,
+                          .first = head.first,
+                          .bytes = head.bytes,
+                          .used = sizeof head,
+                          .fd = -1};
+    g->at = memory_map(fd, g->bytes, PROT_READ, segment_seals);
+    if (g->at)
+        return g;
+    int saved = errno;
+    free(g);
+    errno = saved;
+    return NULL;
+}
+
+/* Is this a directory that a correct writer could have made, of a part that ends at `end`? */
+static bool directory_sane(const struct part *p, uint32_t writer, uint64_t begin, uint64_t end)
+{
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        const struct segment_lane *l = &p->dir[i];
+        uint64_t ctl_bytes = l->spec.ctl_words * 8ul;
+        uint32_t ring = l->spec.ring_bytes;
+
+        if (l->spec.writer != writer || l->spec.ctl_words == 0)
+            return false;
+        if (l->ctl_at % 8 || l->ctl_at < begin || l->ctl_at > end || ctl_bytes > end - l->ctl_at)
+            return false;
+        if (!ring)
+            continue;
+        if (ring < MEM_PAGE_BYTES || (ring & (ring - 1)) || l->ring_at % 8 || l->ring_at < begin ||
+            l->ring_at > end || ring > end - l->ring_at)
+            return false;
+    }
+    return true;
+}
+
+struct part *part_next(struct segment *g, uint32_t writer, uint32_t owner)
+{
+    struct part_head head;
+    uint64_t room = g->bytes - g->used, at = g->used + sizeof head;
+
+    errno = EINVAL;
+    if (room < sizeof head)
+        return NULL;
+    memcpy(&head, g->at + g->used, sizeof head);
+    if (head.bytes > room || head.bytes < sizeof head || head.bytes % SHM_LANE_ALIGN ||
+        head.lanes > SHM_LANES_MAX ||
+        head.lanes * sizeof(struct segment_lane) > head.bytes - sizeof head)
+        return NULL;
+    struct part *p = calloc(1, sizeof *p + head.lanes * sizeof *p->dir);
+    if (!p)
+        return NULL;
+    p->segment = g;
+    p->number = g->first + g->parts;
+    p->lanes = head.lanes;
+    memcpy(p->dir, g->at + at, head.lanes * sizeof *p->dir);
+    if (!directory_sane(p, writer, at + head.lanes * sizeof *p->dir, g->used + head.bytes)) {
+        free(p);
+        errno = EINVAL;
+        return NULL;
+    }
+    for (uint32_t i = 0; i < p->lanes; i++)
+        if (p->dir[i].spec.owner == owner && p->dir[i].spec.ring_bytes)
+            populate(g, p->dir[i].ring_at, p->dir[i].ring_at + p->dir[i].spec.ring_bytes,
+                     MADV_POPULATE_READ);
+    g->used += head.bytes;
+    g->parts++;
+    return p;
+}

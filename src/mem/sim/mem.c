@@ -1,0 +1,628 @@
+/* Regions, lanes, what they hold at birth, and the table that mem.h calls. */
+#include "mem/sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES_FIRST = 256, CHUNK_BYTES = 512 };
+
+/* What memory may hold that was somebody's before: noise, and all that a reader might take for an
+ * entry, an absolute position or a length if it looked without a guard. */
+static void fill_garbage(struct sim *w, unsigned char *ring, uint32_t bytes)
+{
+    uint64_t words[CHUNK_BYTES / 8];
+
+    for (uint32_t at = 0; at < bytes; at += CHUNK_BYTES) {
+        uint64_t draw = rng_u64(&w->draws);
+        uint64_t style = draw & 7, x = draw >> 8;
+        uint64_t lap = (x & 3) * bytes; /* positions of this lap or one of the next */
+        for (uint32_t i = 0; i < CHUNK_BYTES / 8; i++) {
+            switch (style) {
+            case 0: /* each word tells its own position */
+                words[i] = lap + at + 8 * i;
+                break;
+            case 1: /* as above, for the position of its 96-byte neighbourhood */
+                words[i] = lap + (at + 8 * i) / 96 * 96;
+                break;
+            case 2: /* small numbers */
+                words[i] = (x >> (i & 31)) & 15;
+                break;
+            case 3: /* multiples of 8 */
+                words[i] = ((x >> (i & 31)) & 127) * 8;
+                break;
+            case 4: /* one word over and over */
+                words[i] = x & 1 ? x : x & 6;
+                break;
+            case 5: /* two small halves, as length and type might be */
+                words[i] = ((x >> (i & 15)) & 255) << 32 | ((x >> (i & 7)) & 31);
+                break;
+            default: /* noise */
+                x = x * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u;
+                words[i] = x ^ x >> 32;
+                break;
+            }
+        }
+        memcpy(ring + at, words, CHUNK_BYTES);
+    }
+}
+
+struct sim_region *sim_region_get(struct sim *w, uint32_t owner, uint32_t region)
+{
+    CHECK(owner < w->opt.nodes_max);
+    struct sim_node *n = &w->nodes[owner];
+
+    for (struct sim_region *r = n->regions; r; r = r->next)
+        if (r->region == region)
+            return r;
+    struct sim_region *r = sim_alloc(w, sizeof *r);
+    r->owner = owner;
+    r->region = region;
+    r->lanes_end = &r->lanes;
+    /* Whoever lost his memory once cannot know that there was nothing in it. */
+    r->promised = n->memory ? MEM_CLOSED : 0;
+    if (w->opt.links.on)
+        r->told = sim_alloc(w, w->opt.nodes_max * sizeof *r->told);
+    *n->regions_end = r;
+    n->regions_end = &r->next;
+    return r;
+}
+
+static void lane_blank(struct sim *w, struct sim_lane *l)
+{
+    for (uint32_t i = 0; i < l->own.spec.ctl_words; i++)
+        atomic_store_explicit(&l->own.ctl[i], 0, memory_order_relaxed);
+    /* The best forgery of a valid entry is one that was valid: often the old bytes stay. */
+    if (l->own.ring && rng_below(&w->draws, 2))
+        fill_garbage(w, l->own.ring, l->own.spec.ring_bytes);
+}
+
+void sim_region_lose(struct sim *w, struct sim_region *r)
+{
+    r->born = false;
+    r->promised = MEM_CLOSED;
+    r->told_ns = 0;
+    for (uint32_t i = 0; r->told && i < w->opt.nodes_max; i++)
+        r->told[i].until_ns = 0;
+    for (struct sim_lane *l = r->lanes; l; l = l->next)
+        lane_blank(w, l);
+}
+
+static bool is_client(const struct sim *w, uint32_t node)
+{
+    return w->opt.clients_from != 0 && node >= w->opt.clients_from;
+}
+
+static bool opened_by_owner(const struct sim_lane *l)
+{
+    const struct sim_handle *h = l->handles;
+
+    while (h && h->node != l->own.spec.owner)
+        h = h->next;
+    return h && h->lane.ctl; /* taken away when a life ends */
+}
+
+/* A lane that a client writes and its owner has not opened is to be told of. */
+static void offer(struct sim *w, struct sim_lane *l)
+{
+    struct sim_node *owner = &w->nodes[l->own.spec.owner];
+
+    if (is_client(w, l->own.spec.writer) && !is_client(w, l->own.spec.owner) && owner->alive &&
+        !opened_by_owner(l)) {
+        l->offered = 0;
+        owner->mem.offered++;
+        if (w->on_touch)
+            w->on_touch(w->on_touch_ctx, owner->mem.self);
+    }
+}
+
+/* The owner's view of a lane, if it has one. */
+static struct mem_lane *owners_view(const struct sim_lane *l)
+{
+    struct sim_handle *h = l->handles;
+
+    while (h && h->node != l->own.spec.owner)
+        h = h->next;
+    return h ? &h->lane : NULL;
+}
+
+/* A client's process has come to the owner's notice: what it writes there is as it was born. */
+static void reborn(struct sim *w, struct sim_lane *l)
+{
+    const struct sim_node *writer = &w->nodes[l->own.spec.writer];
+    struct mem_lane *view = owners_view(l);
+
+    if (!is_client(w, l->own.spec.writer) || l->own.life == writer->mem.incarnation)
+        return;
+    lane_blank(w, l);
+    l->own.life = writer->mem.incarnation;
+    if (view) {
+        view->life = l->own.life;
+        w->nodes[l->own.spec.owner].mem.lanes_moved++;
+    }
+}
+
+void sim_lanes_reborn(struct sim *w, uint32_t writer, uint32_t owner)
+{
+    for (struct sim_region *r = w->nodes[owner].regions; r; r = r->next)
+        for (struct sim_lane *l = r->lanes; l; l = l->next)
+            if (l->own.spec.writer == writer)
+                reborn(w, l);
+}
+
+/* What a client owns may be blank again, what it writes is, and who begins a life is told of all clients. Over
+ * links the owner has the old content until they are connected. */
+void sim_lanes_begin(struct sim *w, uint32_t node)
+{
+    bool blank =
+        w->opt.clients_forgotten && w->nodes[node].lives > 1 && rng_below(&w->draws, 2) != 0;
+
+    w->nodes[node].mem.offered = 0;
+    for (uint32_t n = 0; n < w->opt.nodes_max && w->opt.clients_from != 0; n++)
+        for (struct sim_region *r = w->nodes[n].regions; r; r = r->next)
+            for (struct sim_lane *l = r->lanes; l; l = l->next) {
+                if (blank && l->own.spec.writer == node && is_client(w, n))
+                    lane_blank(w, l);
+                if (l->own.spec.writer == node && !w->opt.links.on)
+                    reborn(w, l);
+                if (n == node)
+                    offer(w, l);
+            }
+}
+
+static uint64_t lane_hash(const struct mem_lane_spec *s)
+{
+    return hash_mix((uint64_t)s->owner << 32 | s->writer, (uint64_t)s->region << 32 | s->kind);
+}
+
+static bool same_name(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
+{
+    return a->owner == b->owner && a->writer == b->writer && a->region == b->region &&
+           a->kind == b->kind;
+}
+
+/* Where the lane is in the table, or would be. */
+static uint32_t lane_slot(const struct sim *w, const struct mem_lane_spec *s)
+{
+    uint32_t i = (uint32_t)lane_hash(s) & (w->lanes_size - 1);
+
+    while (w->lanes[i] && !same_name(&w->lanes[i]->own.spec, s))
+        i = (i + 1) & (w->lanes_size - 1);
+    return i;
+}
+
+static struct sim_lane *lane_find(const struct sim *w, const struct mem_lane_spec *s)
+{
+    return w->lanes_size ? w->lanes[lane_slot(w, s)] : NULL;
+}
+
+static void lane_enter(struct sim *w, struct sim_lane *l)
+{
+    if (2 * (w->lanes_len + 1) > w->lanes_size) {
+        struct sim_lane **old = w->lanes;
+        uint32_t old_size = w->lanes_size;
+        w->lanes_size = old_size ? old_size * 2 : LANES_FIRST;
+        w->lanes = calloc(w->lanes_size, sizeof(struct sim_lane *));
+        CHECK(w->lanes);
+        for (uint32_t i = 0; i < old_size; i++)
+            if (old[i])
+                w->lanes[lane_slot(w, &old[i]->own.spec)] = old[i];
+        free(old);
+    }
+    w->lanes[lane_slot(w, &l->own.spec)] = l;
+    w->lanes_len++;
+}
+
+void sim_lanes_free(struct sim *w)
+{
+    for (uint32_t i = 0; i < w->lanes_size; i++)
+        if (w->lanes[i])
+            free(w->lanes[i]->own.ring);
+}
+
+static int check_spec(const struct sim *w, const struct mem_lane_spec *s, struct err *e)
+{
+    uint32_t ring = s->ring_bytes;
+
+    if (s->owner >= w->opt.nodes_max || s->writer >= w->opt.nodes_max)
+        return err_set(e, ERR_INVALID, "open lane %u of node %u, written by %u: nodes end at %u",
+                       s->kind, s->owner, s->writer, w->opt.nodes_max - 1);
+    if (s->ctl_words == 0 || (ring && (ring < MEM_PAGE_BYTES || (ring & (ring - 1)))))
+        return err_set(e, ERR_INVALID,
+                       "open lane %u of node %u: %u control words (at least 1), %u bytes of ring "
+                       "(0, or a power of two of at least %d)",
+                       s->kind, s->owner, s->ctl_words, ring, MEM_PAGE_BYTES);
+    return 0;
+}
+
+static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_lane **out,
+                     struct err *e)
+{
+    unsigned char *ring = NULL;
+
+    if (s->ring_bytes) {
+        ring = malloc(s->ring_bytes);
+        if (!ring)
+            return err_set(e, ERR_NOMEM, "no memory for a simulated ring of %u bytes",
+                           s->ring_bytes);
+        fill_garbage(w, ring, s->ring_bytes);
+    }
+    struct sim_lane *l = sim_alloc(w, sizeof *l);
+    l->own.spec = *s;
+    l->own.ring = ring;
+    l->own.ctl = sim_alloc(w, s->ctl_words * sizeof *l->own.ctl);
+    l->own.impl = l;
+    l->own.life = is_client(w, s->writer) ? w->nodes[s->writer].mem.incarnation : 0;
+    l->opened_ns = UINT64_MAX;
+    l->region = sim_region_get(w, s->owner, s->region);
+    *l->region->lanes_end = l;
+    l->region->lanes_end = &l->next;
+    lane_enter(w, l);
+    *out = l;
+    return 0;
+}
+
+static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t node)
+{
+    struct sim_handle *h = l->handles;
+
+    while (h && h->node != node)
+        h = h->next;
+    if (!h) {
+        h = sim_alloc(w, sizeof *h);
+        h->next = l->handles;
+        l->handles = h;
+        h->node = node;
+        h->lane.spec = l->own.spec;
+        h->lane.impl = l;
+    }
+    if (node == l->own.spec.owner) {
+        h->lane.ctl = l->own.ctl;
+        h->lane.ring = l->own.ring;
+        h->lane.life = l->own.life;
+        if (l->opened_ns == UINT64_MAX)
+            l->opened_ns = w->now_ns + w->opt.delay_ns_max;
+    }
+    return &h->lane;
+}
+
+static struct sim_node *node_of(struct mem *m)
+{
+    struct sim_node *n = (struct sim_node *)m;
+
+    CHECK(n->alive); /* a view ends with its life */
+    return n;
+}
+
+static int op_region_open(struct mem *m, uint32_t region, enum mem_birth *birth, struct err *e)
+{
+    struct sim_node *n = node_of(m);
+    struct sim_region *r = sim_region_get(n->world, m->self, region);
+
+    (void)e;
+    *birth = r->born ? MEM_BIRTH_KEPT : n->memory ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
+    r->born = true;
+    sim_mix(n->world, (uint64_t)region << 32 ^ m->self << 8 ^ *birth);
+    sim_chan_kick_all(n->world, m->self);
+    return 0;
+}
+
+static struct sim_region *own_region(struct mem *m, uint32_t region)
+{
+    struct sim_region *r = sim_region_get(node_of(m)->world, m->self, region);
+
+    CHECK(r->born);
+    return r;
+}
+
+static void called(struct mem *m, struct sim_call call)
+{
+    struct sim *w = node_of(m)->world;
+
+    if (w->on_call)
+        w->on_call(w->on_call_ctx, m->self, &call);
+}
+
+static void op_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
+{
+    struct sim_region *r = own_region(m, region);
+
+    CHECK(r->promised == MEM_CLOSED && ballot != MEM_CLOSED);
+    sim_promise(node_of(m)->world, r, ballot);
+    sim_mix(node_of(m)->world, (uint64_t)region << 32 ^ m->self << 8 ^ ballot);
+    called(m, (struct sim_call){.kind = SIM_CALL_GRANT});
+}
+
+static uint64_t op_promised(struct mem *m, uint32_t region)
+{
+    return own_region(m, region)->promised;
+}
+
+static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
+                         struct mem_lane **out, struct err *e)
+{
+    struct sim *w = node_of(m)->world;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mem_lane_spec *s = &specs[i];
+        int rc = check_spec(w, s, e);
+        if (rc)
+            return rc;
+        struct sim_lane *l = lane_find(w, s);
+        if (!l && (rc = lane_make(w, s, &l, e)))
+            return rc;
+        if (l->own.spec.ctl_words != s->ctl_words || l->own.spec.ring_bytes != s->ring_bytes)
+            return err_set(e, ERR_INVALID,
+                           "open lane %u of node %u, region %u, written by %u: %u control words "
+                           "and %u bytes of ring, but the other side has %u and %u",
+                           s->kind, s->owner, s->region, s->writer, s->ctl_words, s->ring_bytes,
+                           l->own.spec.ctl_words, l->own.spec.ring_bytes);
+        out[i] = lane_handle(w, l, m->self);
+        if (s->writer == m->self)
+            offer(w, l);
+    }
+    return 0;
+}
+
+static bool op_offer(struct mem *m, struct mem_lane_spec *out)
+{
+    struct sim_node *n = node_of(m);
+
+    for (struct sim_region *r = n->regions; r; r = r->next)
+        for (struct sim_lane *l = r->lanes; l; l = l->next) {
+            if (!is_client(n->world, l->own.spec.writer) || l->offered == n->lives ||
+                opened_by_owner(l))
+                continue;
+            l->offered = n->lives;
+            *out = l->own.spec;
+            return true;
+        }
+    m->offered = 0;
+    return false;
+}
+
+static void op_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uint32_t region,
+                         uint64_t ballot)
+{
+    struct sim_node *n = node_of(m);
+    struct sim *w = n->world;
+
+    CHECK(ballot != MEM_CLOSED);
+    /* The caller may open again without a close; *f itself may not be read, it may be anything. */
+    for (uint32_t i = n->flows; i != SIM_NONE; i = w->flows[i].next)
+        if (w->flows[i].user == f) {
+            sim_flow_shut(w, i);
+            break;
+        }
+    uint32_t flow = sim_flow_new(w, m->self, sim_region_get(w, owner, region), ballot);
+    w->flows[flow].user = f;
+    *f = (struct mem_flow){.owner = owner, .region = region, .ballot = ballot, .impl = {flow}};
+    sim_flow_begin(w, flow);
+    sim_mix(w, ballot ^ (uint64_t)owner << 48 ^ (uint64_t)region << 32 ^ m->self);
+}
+
+static uint32_t flow_of(struct mem *m, const struct mem_flow *f)
+{
+    const struct sim *w = node_of(m)->world;
+    uint64_t flow = f->impl[0];
+
+    CHECK(flow < w->flows_len && w->flows[flow].user == f && w->flows[flow].issuer == m->self);
+    return (uint32_t)flow;
+}
+
+static void op_flow_close(struct mem *m, struct mem_flow *f)
+{
+    sim_flow_shut(node_of(m)->world, flow_of(m, f));
+}
+
+/* False: the flow has failed instead. */
+static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
+{
+    struct sim *w = node_of(m)->world;
+    const struct mem_lane_spec *s = &wr->lane->own.spec;
+
+    CHECK(s->writer == m->self && s->owner == f->owner && s->region == f->region);
+    f->status = sim_flow_ready(w, wr->flow, wr->lane);
+    if (f->status != MEM_DONE)
+        return false;
+    if (wr->words)
+        sim_chan_issue(w, sim_chan_at(w, m->self, f->owner), wr);
+    return true;
+}
+
+static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
+                   const void *data, uint32_t bytes)
+{
+    uint32_t ring = lane->spec.ring_bytes;
+
+    if (f->status != MEM_DONE)
+        return;
+    CHECK(ring && pos % 8 == 0 && bytes % 8 == 0 && bytes <= ring);
+    struct sim *w = node_of(m)->world;
+    if (issue(m, f,
+              &(struct sim_write){.kind = SIM_PUT,
+                                  .flow = flow_of(m, f),
+                                  .lane = lane->impl,
+                                  .at = pos & (ring - 1),
+                                  .data = data,
+                                  .words = bytes / 8}) &&
+        w->on_put)
+        w->on_put(w->on_put_ctx, &lane->spec, pos, data, bytes);
+    called(m, (struct sim_call){.kind = SIM_CALL_PUT, .lane = &lane->spec});
+}
+
+static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint32_t word,
+                   const uint64_t *values, uint32_t count)
+{
+    if (f->status != MEM_DONE)
+        return;
+    CHECK(word < lane->spec.ctl_words && count <= lane->spec.ctl_words - word);
+    issue(m, f,
+          &(struct sim_write){.kind = SIM_SET,
+                              .flow = flow_of(m, f),
+                              .lane = lane->impl,
+                              .at = word,
+                              .data = values,
+                              .words = count});
+    called(m, (struct sim_call){.kind = SIM_CALL_SET,
+                                .lane = &lane->spec,
+                                .word = word,
+                                .count = count,
+                                .values = values});
+}
+
+static void op_mark(struct mem *m, struct mem_flow *f, uint64_t tag)
+{
+    if (f->status != MEM_DONE)
+        return;
+    CHECK(tag >= f->marked);
+    f->marked = tag;
+    sim_flow_mark(node_of(m)->world, flow_of(m, f), tag);
+    called(m, (struct sim_call){.kind = SIM_CALL_MARK});
+}
+
+static void op_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                     uint64_t ballot)
+{
+    struct sim *w = node_of(m)->world;
+
+    CHECK(ballot != MEM_CLOSED);
+    sim_op_ask(w, &(struct sim_ask){.kind = SIM_RAISE,
+                                    .user = op,
+                                    .asker = m->self,
+                                    .region = sim_region_get(w, owner, region),
+                                    .ballot = ballot});
+    called(m, (struct sim_call){.kind = SIM_CALL_RAISE});
+}
+
+static void op_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region)
+{
+    struct sim *w = node_of(m)->world;
+
+    sim_op_ask(w, &(struct sim_ask){.kind = SIM_PEEK,
+                                    .user = op,
+                                    .asker = m->self,
+                                    .region = sim_region_get(w, owner, region)});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+}
+
+static void op_read_ctl(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint32_t word,
+                        uint32_t count, uint64_t *out)
+{
+    struct sim_lane *l = lane->impl;
+
+    CHECK(word < lane->spec.ctl_words && count <= lane->spec.ctl_words - word);
+    sim_op_ask(node_of(m)->world, &(struct sim_ask){.kind = SIM_READ_CTL,
+                                                    .user = op,
+                                                    .asker = m->self,
+                                                    .region = l->region,
+                                                    .lane = l,
+                                                    .at = word,
+                                                    .out = out,
+                                                    .words = count});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+}
+
+static void op_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint64_t pos,
+                         void *out, uint32_t bytes)
+{
+    struct sim_lane *l = lane->impl;
+    uint32_t ring = lane->spec.ring_bytes;
+
+    CHECK(ring && pos % 8 == 0 && bytes % 8 == 0 && bytes <= ring);
+    sim_op_ask(node_of(m)->world, &(struct sim_ask){.kind = SIM_READ_RING,
+                                                    .user = op,
+                                                    .asker = m->self,
+                                                    .region = l->region,
+                                                    .lane = l,
+                                                    .at = pos & (ring - 1),
+                                                    .out = out,
+                                                    .words = bytes / 8});
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+}
+
+static int op_poll(struct mem *m)
+{
+    struct sim_node *n = node_of(m);
+    struct sim *w = n->world;
+    int changes = 0;
+
+    while (n->inbox != SIM_NONE) {
+        uint32_t event = n->inbox;
+        struct sim_event ev = w->events[event];
+        n->inbox = ev.next;
+        sim_event_free(w, event);
+        changes +=
+            ev.kind == SIM_EV_REPORT ? sim_report_apply(w, &ev) : sim_op_apply(w, ev.u.index);
+    }
+    return changes;
+}
+
+static bool op_dead(struct mem *m, uint32_t node)
+{
+    struct sim *w = node_of(m)->world;
+    size_t at = (size_t)m->self * w->opt.nodes_max + node;
+
+    CHECK(node < w->opt.nodes_max);
+    if (w->lies[at] != SIM_TRUTH)
+        return w->lies[at] == SIM_SAYS_DEAD;
+    const struct sim_chan *c = sim_chan_at(w, m->self, node);
+    if (w->opt.links.on && node != m->self && c->gone && !sim_way_open(w, c))
+        return true;
+    return !w->nodes[node].alive && w->nodes[node].lives > 0 && w->now_ns >= w->dead_seen_ns[at];
+}
+
+static void op_bell(struct mem *m, uint32_t node)
+{
+    struct sim *w = node_of(m)->world;
+
+    CHECK(node < w->opt.nodes_max);
+    if (w->on_bell)
+        sim_chan_issue(w, sim_chan_at(w, m->self, node),
+                       &(struct sim_write){.kind = SIM_BELL, .flow = SIM_NONE});
+}
+
+const struct mem_ops sim_mem_ops = {
+    .region_open = op_region_open,
+    .region_grant = op_region_grant,
+    .promised = op_promised,
+    .lanes_open = op_lanes_open,
+    .flow_open = op_flow_open,
+    .flow_close = op_flow_close,
+    .put = op_put,
+    .set = op_set,
+    .mark = op_mark,
+    .raise = op_raise,
+    .peek = op_peek,
+    .read_ctl = op_read_ctl,
+    .read_ring = op_read_ring,
+    .poll = op_poll,
+    .dead = op_dead,
+    .offer = op_offer,
+    .bell = op_bell,
+};
+
+const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)
+{
+    const struct sim_lane *l = s->owner < w->opt.nodes_max ? lane_find(w, s) : NULL;
+
+    return l && w->nodes[s->owner].reachable ? &l->own : NULL;
+}
+
+uint64_t sim_waited_ns(const struct sim *w, uint32_t from, uint32_t to)
+{
+    CHECK(from < w->opt.nodes_max && to < w->opt.nodes_max);
+    uint64_t since_ns = sim_chan_waits_since(sim_chan_at(w, from, to));
+
+    return since_ns < w->now_ns ? w->now_ns - since_ns : 0;
+}
+
+uint64_t sim_promised(const struct sim *w, uint32_t owner, uint32_t region)
+{
+    CHECK(owner < w->opt.nodes_max);
+    const struct sim_node *n = &w->nodes[owner];
+
+    for (const struct sim_region *r = n->regions; r; r = r->next)
+        if (r->region == region)
+            return r->promised;
+    return n->memory ? MEM_CLOSED : 0;
+}
