@@ -158,7 +158,7 @@ const char *genuine_high_stamp_of_another(bool from_snapshot)
         forest_start(f, A, follower);
         FOREST_WAIT(f,
                     f->replica[A][follower].counter.state.count == 1 &&
-                        forest_stats(f, A, follower).state != LOG_JOINING,
+                        forest_stats(f, A, follower).role != UNIT_JOINING,
                     FOREST_LONG_NS);
         forest_lead(f, A, follower);
     }
@@ -526,8 +526,8 @@ const char *genuine_group_takes_nothing(uint32_t run)
         forest_run(f, 100 * US);
         forest_start(f, A, follower);
         FOREST_WAIT(f,
-                    forest_led(f) && forest_stats(f, A, follower).snapshots_loaded > 0 &&
-                        forest_stats(f, A, follower).state != LOG_JOINING,
+                    forest_led(f) && forest_stats(f, A, follower).count.snapshots_loaded > 0 &&
+                        forest_stats(f, A, follower).role != UNIT_JOINING,
                     FOREST_LONG_NS);
         forest_lead(f, A, follower);
     }
@@ -567,7 +567,7 @@ const char *genuine_memory_lost_in_turn(uint64_t seed)
                     forest_cast(f, c, (uint8_t)(1 + (tick / 10 + c) % 7), tick % 200);
             forest_tick(f);
         }
-        FOREST_WAIT(f, forest_stats(f, g, q).state != LOG_JOINING && !forest_stats(f, g, q).behind,
+        FOREST_WAIT(f, forest_stats(f, g, q).role != UNIT_JOINING && !forest_stats(f, g, q).behind,
                     FOREST_LONG_NS);
     }
     forest_come_back(f);
@@ -604,9 +604,9 @@ const char *genuine_snapshot_of_what_waits(uint32_t victim)
     forest_start(f, A, victim);
     FOREST_WAIT(f,
                 forest_led(f) && f->replica[A][victim].counter.state.count == 6 &&
-                    forest_stats(f, A, victim).state != LOG_JOINING,
+                    forest_stats(f, A, victim).role != UNIT_JOINING,
                 FOREST_LONG_NS);
-    FOREST_SETUP(f, forest_stats(f, A, victim).snapshots_loaded > 0);
+    FOREST_SETUP(f, forest_stats(f, A, victim).count.snapshots_loaded > 0);
     forest_lead(f, A, victim);
     FOREST_MUST(f, f->check.group[B].count == 0);
     forest_cut(f, A, B, false);

@@ -287,7 +287,7 @@ void group_settle(struct group *g, uint32_t rank)
 /* What stands in the lane that the replica follows, from what it has applied to the commit. */
 static void look_at_lane(struct group *g, uint32_t rank)
 {
-    struct log_stats s = group_stats(g, rank);
+    struct unit_status s = group_stats(g, rank);
     if (s.promised == 0 || s.promised == MEM_CLOSED || s.behind)
         return;
     const struct mem_lane *lane = group_lane(g, rank, (uint32_t)(s.promised % g->n));
@@ -305,7 +305,7 @@ static void compare_taken(struct group *g)
         for (uint32_t b = a + 1; b < g->n; b++) {
             if (g->replica[a].log == NULL || g->replica[b].log == NULL)
                 continue;
-            struct log_stats sa = group_stats(g, a), sb = group_stats(g, b);
+            struct unit_status sa = group_stats(g, a), sb = group_stats(g, b);
             if (sa.behind || sb.behind || sa.applied != sb.applied)
                 continue;
             for (uint32_t c = 0; c < g->clients; c++)
@@ -400,11 +400,11 @@ void group_send(struct group *g, uint32_t client, uint32_t bytes)
 
 /* ---- looking ---- */
 
-struct log_stats group_stats(const struct group *g, uint32_t rank)
+struct unit_status group_stats(const struct group *g, uint32_t rank)
 {
-    struct log_stats s = {0};
+    struct unit_status s = {0};
     if (g->replica[rank].log)
-        log_stats(g->replica[rank].log, &s);
+        log_status(g->replica[rank].log, &s);
     return s;
 }
 
@@ -413,10 +413,10 @@ uint32_t group_leader(const struct group *g)
     uint32_t leader = g->n;
     uint64_t ballot = 0;
     for (uint32_t q = 0; q < g->n; q++) {
-        struct log_stats s = group_stats(g, q);
-        if (g->replica[q].log && s.state == LOG_LEADER && s.ballot > ballot) {
+        struct unit_status s = group_stats(g, q);
+        if (g->replica[q].log && s.role == UNIT_LEADER && s.epoch > ballot) {
             leader = q;
-            ballot = s.ballot;
+            ballot = s.epoch;
         }
     }
     return leader;
@@ -428,8 +428,8 @@ bool group_even(const struct group *g)
         const struct group_replica *p = &g->replica[q];
         if (p->log == NULL || p->held)
             continue;
-        struct log_stats s = group_stats(g, q);
-        if (s.behind || s.state == LOG_JOINING || p->counter.state.count != g->history_count)
+        struct unit_status s = group_stats(g, q);
+        if (s.behind || s.role == UNIT_JOINING || p->counter.state.count != g->history_count)
             return false;
     }
     return true;

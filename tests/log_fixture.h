@@ -126,7 +126,7 @@ void group_send_bytes(struct group *, uint32_t client, const void *payload, uint
 
 /* ---- looking ---- */
 
-struct log_stats group_stats(const struct group *, uint32_t rank);
+struct unit_status group_stats(const struct group *, uint32_t rank);
 /* Rank of the leader of the highest ballot that is up and serves; n if there is none. */
 uint32_t group_leader(const struct group *);
 /* Every replica that is up and not held has applied all that was ever applied, and is no longer

@@ -112,8 +112,8 @@ const char *failed_take_over(uint32_t n)
     group_crash(g, 0, false);
     group_cut_off(g, 0, true);
     take_over(g, 1);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC &&
-                       group_stats(g, 1).tail > group_stats(g, 1).commit);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_SYNC &&
+                       group_stats(g, 1).written > group_stats(g, 1).committed);
     take_over(g, 2);
     release_all(g);
     group_send(g, 0, BYTES);
@@ -136,12 +136,12 @@ const char *old_leader_writes_a_candidate(void)
     group_hold(g, 2, true);
     group_lie(g, 1, 0, true);
     group_post(g, 1);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_CANDIDATE);
     settle_for(g, 1, US);
 
     group_send(g, 0, BYTES);
     post_once(g, 0);
-    GROUP_SETUP(g, group_stats(g, 0).tail > commit_at(g, 2, 0));
+    GROUP_SETUP(g, group_stats(g, 0).written > commit_at(g, 2, 0));
 
     group_cut_off(g, 0, true);
     group_hold(g, 2, false);
@@ -175,7 +175,7 @@ const char *three_candidates(uint64_t seed)
         GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
     }
     for (uint32_t q = 1; q <= 3; q++)
-        candidacies += group_stats(g, q).candidacies;
+        candidacies += group_stats(g, q).count.candidacies;
     GROUP_SETUP(g, candidacies >= 20);
     return group_close(g);
 }
@@ -205,9 +205,9 @@ const char *lost_answer(void)
     struct group *g = serving_of(3, 1);
     group_crash(g, 0, false);
     group_lie(g, 1, 0, true); /* it is the first to know */
-    GROUP_WAIT(g, group_stats(g, 1).state == LOG_CANDIDATE, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 1).role == UNIT_CANDIDATE, GROUP_ELECT_NS);
     group_cut(g, 2, 1, true);
-    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 1).ballot);
+    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 1).epoch);
     group_run(g, GROUP_LOST_NS + 20 * US);
     group_cut(g, 2, 1, false);
     GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);
@@ -222,7 +222,7 @@ static uint32_t count_leaders(const struct group *g)
 {
     uint32_t count = 0;
     for (uint32_t q = 0; q < g->n; q++)
-        count += group_stats(g, q).ballot != 0;
+        count += group_stats(g, q).epoch != 0;
     return count;
 }
 
@@ -245,7 +245,7 @@ const char *duel(uint64_t seed)
                 group_send(g, c, BYTES);
         group_tick(g);
     }
-    GROUP_SETUP(g, group_stats(g, 0).terms > 20 && group_stats(g, 1).terms > 20);
+    GROUP_SETUP(g, group_stats(g, 0).count.terms > 20 && group_stats(g, 1).count.terms > 20);
     group_lie(g, 0, 1, false);
     group_lie(g, 1, 0, false);
     GROUP_WAIT(g, group_leader(g) < 3 && group_delivered(g), 4 * GROUP_ELECT_NS);
@@ -269,15 +269,15 @@ const char *deposed_leader_writes_on(uint64_t seed)
     group_lie(g, 1, 0, true);
     group_post(g, 1);
     group_pass(g, GROUP_WAY_NS + 50);
-    uint64_t ballot = group_stats(g, 1).ballot;
+    uint64_t ballot = group_stats(g, 1).epoch;
     GROUP_SETUP(g, ballot != 0 && sim_promised(g->sim, 0, GROUP_REGION) == ballot);
     group_post(g, 0);
     settle_for(g, 0, US);
 
     settle_for(g, 1, 10 * US);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_SYNC);
     post_once(g, 1);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_LEADER && group_stats(g, 1).ballot == ballot);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_LEADER && group_stats(g, 1).epoch == ballot);
     GROUP_SETUP(g, group_stats(g, 1).applied > group_stats(g, 2).applied);
     GROUP_SETUP(g, commit_at(g, 2, 1) < guard_at(g, 2, 1));
     group_cut_off(g, 1, true);
@@ -303,7 +303,7 @@ const char *sleeping_leader(uint32_t n)
     group_post(g, 0);
     group_pass(g, 4 * GROUP_WAY_NS);
     group_hold(g, 0, true);
-    uint64_t from = group_stats(g, 0).tail;
+    uint64_t from = group_stats(g, 0).written;
     GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
     traffic(g, 0, 60, 200);
     GROUP_SETUP(g, group_stats(g, 1).applied > from + 2 * g->opt.log_bytes);
@@ -331,18 +331,18 @@ const char *forged_entries(void)
         GROUP_SETUP(g, leader < 3);
         if (group_failed(g))
             break;
-        struct log_stats s = group_stats(g, leader);
+        struct unit_status s = group_stats(g, leader);
         const struct group_client *c = &g->client[0];
         uint64_t srcpos =
             c->sent[c->sent_count - 1].pos + frame_size(c->sent[c->sent_count - 1].bytes);
         _Alignas(8) unsigned char payload[FORGED_BYTES];
         for (uint32_t at = 0; at < FORGED_BYTES; at += 8) {
-            uint64_t word = s.tail + sizeof(struct entry) + at + (i & 1 ? lap : 0);
+            uint64_t word = s.written + sizeof(struct entry) + at + (i & 1 ? lap : 0);
             memcpy(payload + at, &word, 8);
         }
         struct entry forged = {
-            .pos = s.tail + entries * size,
-            .ballot = s.ballot,
+            .pos = s.written + entries * size,
+            .ballot = s.epoch,
             .bytes = 8,
             .source = 0,
             .srcpos = srcpos + entries * frame_size(FORGED_BYTES),
@@ -403,7 +403,7 @@ const char *prefixes_recovered(uint32_t left_out, int crash_after)
     if (crash_after >= 0) {
         uint32_t first = left_out == 1 ? 2 : 1;
         group_lie(g, first, 0, true); /* it knows before the others */
-        GROUP_WAIT(g, group_stats(g, first).state >= LOG_SYNC, GROUP_ELECT_NS);
+        GROUP_WAIT(g, group_stats(g, first).role >= UNIT_SYNC, GROUP_ELECT_NS);
         for (int i = 0; i < crash_after; i++)
             group_tick(g);
         group_crash(g, first, false);
@@ -440,10 +440,10 @@ const char *old_entry_decided_late(void)
     hold_others(g, 0);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 2, true);
-    uint64_t place = group_stats(g, 0).tail;
+    uint64_t place = group_stats(g, 0).written;
     group_send(g, 0, BYTES);
     post_once(g, 0);
-    GROUP_SETUP(g, group_stats(g, 0).tail > place && group_stats(g, 0).commit == place);
+    GROUP_SETUP(g, group_stats(g, 0).written > place && group_stats(g, 0).committed == place);
     client_reaches_only(g, 0, g->n);
 
     group_cut_off(g, 0, true);
@@ -487,7 +487,7 @@ const char *message_decided_twice(void)
     client_reaches_only(g, 1, 0);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 2, true);
-    uint64_t place = group_stats(g, 0).tail;
+    uint64_t place = group_stats(g, 0).written;
     /* The sizes are those of what the second leader will put there: its start marker, and m. */
     group_send(g, 1, 0);
     post_once(g, 0);
@@ -497,7 +497,7 @@ const char *message_decided_twice(void)
     post_once(g, 0);
     uint64_t again = place + entry_size(0) + entry_size(BYTES);
     uint64_t srcpos = g->client[0].sent[1].pos;
-    GROUP_SETUP(g, group_stats(g, 0).tail == again + entry_size(BYTES));
+    GROUP_SETUP(g, group_stats(g, 0).written == again + entry_size(BYTES));
 
     group_cut_off(g, 0, true);
     take_over(g, 1);
@@ -537,7 +537,7 @@ const char *run_begins_beyond_commit(void)
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 4, true);
-    uint64_t place = group_stats(g, 0).tail;
+    uint64_t place = group_stats(g, 0).written;
     uint64_t after = place + entry_size(BYTES); /* m1 */
     for (int i = 0; i < 2; i++) {
         group_send(g, 0, BYTES);
@@ -548,12 +548,12 @@ const char *run_begins_beyond_commit(void)
     }
     client_reaches_only(g, 0, g->n);
     settle_for(g, 0, 4 * GROUP_WAY_NS);
-    GROUP_SETUP(g, group_stats(g, 0).applied == after && group_stats(g, 0).tail > after);
+    GROUP_SETUP(g, group_stats(g, 0).applied == after && group_stats(g, 0).written > after);
     GROUP_SETUP(g, guard_at(g, 2, 0) > after && guard_at(g, 3, 0) == after);
     GROUP_SETUP(g, commit_at(g, 2, 0) <= place && commit_at(g, 3, 0) <= place);
 
     group_cut_off(g, 0, true);
-    GROUP_WAIT(g, group_stats(g, 0).state == LOG_FOLLOWER, 4 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).role == UNIT_FOLLOWER, 4 * GROUP_ELECT_NS);
     group_pass(g, 2 * GROUP_LOST_NS);
     group_crash(g, 2, true);
     group_start(g, 2);
@@ -605,7 +605,7 @@ static const char *half_continued(uint32_t stores, uint64_t seed, bool *landed)
     client_reaches_only(g, 0, 2);
     group_cut(g, 1, 0, true);
     group_cut(g, 1, 2, true);
-    uint64_t place = group_stats(g, 1).tail;
+    uint64_t place = group_stats(g, 1).written;
     group_send(g, 1, 0);
     post_once(g, 1);
     group_send(g, 1, BYTES);
@@ -613,7 +613,7 @@ static const char *half_continued(uint32_t stores, uint64_t seed, bool *landed)
     group_send(g, 1, BYTES);
     post_once(g, 1);
     uint64_t decided = place + entry_size(0) + entry_size(BYTES);
-    GROUP_SETUP(g, group_stats(g, 1).tail == decided + entry_size(BYTES));
+    GROUP_SETUP(g, group_stats(g, 1).written == decided + entry_size(BYTES));
     client_reaches_only(g, 1, g->n);
     group_hold(g, 1, true);
 
@@ -635,11 +635,11 @@ static const char *half_continued(uint32_t stores, uint64_t seed, bool *landed)
     group_cut(g, 1, 0, true); /* it leads with 2 alone */
     group_cut(g, 0, 1, true);
     group_hold(g, 1, false);
-    step_until(g, 1, LOG_CANDIDATE);
+    step_until(g, 1, UNIT_CANDIDATE);
     group_pass(g, GROUP_WAY_NS + 100);
     group_settle(g, 2); /* it sees that it is deposed: its row says what it has applied */
-    GROUP_SETUP(g, group_stats(g, 2).state == LOG_FOLLOWER);
-    step_until(g, 1, LOG_SYNC);
+    GROUP_SETUP(g, group_stats(g, 2).role == UNIT_FOLLOWER);
+    step_until(g, 1, UNIT_SYNC);
     const struct mem_lane *lane = group_lane(g, 2, 1);
     for (int i = 0; i < 1000 && mem_word(lane, LOG_START) != decided; i++) {
         GROUP_SETUP(g, mem_word(lane, LOG_RUN) == old_run);
@@ -690,7 +690,7 @@ const char *run_continued_while_read(uint64_t seed)
     client_reaches_only(g, 0, g->n);
     group_cut(g, 1, 0, true);
     group_cut(g, 1, 2, true);
-    uint64_t place = group_stats(g, 1).tail;
+    uint64_t place = group_stats(g, 1).written;
     for (int i = 0; i < 2; i++) {
         group_send(g, 1, 0);
         post_once(g, 1);
@@ -712,15 +712,15 @@ const char *run_continued_while_read(uint64_t seed)
     if (come_about) {
         group_cut(g, 1, 0, true); /* it leads with 2, */
         group_hold(g, 1, false);
-        step_until(g, 1, LOG_SYNC);
+        step_until(g, 1, UNIT_SYNC);
         for (int i = 0; i < 1000 && guard_at(g, 1, 1) != place; i++)
             sim_step(g->sim);
         group_cut(g, 1, 1, true); /* and its stores to its own lane wait behind that of GUARD */
-        GROUP_SETUP(g, mem_word(group_lane(g, 1, 1), LOG_RUN) != group_stats(g, 1).ballot);
+        GROUP_SETUP(g, mem_word(group_lane(g, 1, 1), LOG_RUN) != group_stats(g, 1).epoch);
         group_hold(g, 1, true);
         group_cut(g, 1, 0, false);
         group_hold(g, 0, false);
-        step_until(g, 0, LOG_CANDIDATE);
+        step_until(g, 0, UNIT_CANDIDATE);
         settle_for(g, 0, seed % 50 * 100);
         group_cut(g, 1, 1, false);
         settle_for(g, 0, 20 * US);
@@ -749,7 +749,7 @@ const char *run_renewed_by_a_deposed_leader(uint64_t seed)
     group_hold(g, 0, true);
     client_reaches_only(g, 1, 1);
     group_cut(g, 1, 0, true);
-    uint64_t place = group_stats(g, 1).tail, ballot = group_stats(g, 1).ballot;
+    uint64_t place = group_stats(g, 1).written, ballot = group_stats(g, 1).epoch;
     for (int i = 0; i < 2; i++) {
         group_send(g, 1, 0);
         post_once(g, 1);
@@ -804,7 +804,7 @@ const char *decided_and_forgotten(void)
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 4, true); /* it has no m in its memory */
     group_crash(g, 4, true);
-    uint64_t place = group_stats(g, 0).tail;
+    uint64_t place = group_stats(g, 0).written;
     group_send(g, 0, BYTES);
     post_once(g, 0);
     client_reaches_only(g, 0, g->n);
@@ -858,14 +858,14 @@ const char *left_behind(uint32_t n)
     uint32_t slow = n - 1;
     group_hold(g, slow, true);
     traffic(g, 0, 60, 200);
-    GROUP_MUST(g, "detached", group_stats(g, 0).shed >= 1);
+    GROUP_MUST(g, "detached", group_stats(g, 0).count.shed >= 1);
     group_hold(g, slow, false);
-    for (uint32_t i = 0; i < 300 && !group_failed(g) && group_stats(g, slow).snapshots_loaded == 0;
-         i++) {
+    for (uint32_t i = 0;
+         i < 300 && !group_failed(g) && group_stats(g, slow).count.snapshots_loaded == 0; i++) {
         traffic(g, i & 1, 1, 100);
         group_run(g, 2 * US);
     }
-    GROUP_MUST(g, "snapshot", group_stats(g, slow).snapshots_loaded >= 1);
+    GROUP_MUST(g, "snapshot", group_stats(g, slow).count.snapshots_loaded >= 1);
     traffic(g, 1, 20, 200);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
     return group_close(g);
@@ -899,14 +899,14 @@ const char *hung_minority(uint32_t n, uint32_t hung, uint64_t pause_ns, bool own
         group_hold(g, q, true);
     uint64_t held_up = traffic_held_up(g, 100, pause_ns);
     GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
-    GROUP_MUST(g, "a hang costs once", group_stats(g, 0).shed <= hung);
-    GROUP_MUST(g, "detached", group_stats(g, 0).live == n - hung);
+    GROUP_MUST(g, "a hang costs once", group_stats(g, 0).count.shed <= hung);
+    GROUP_MUST(g, "detached", group_stats(g, 0).attached == n - hung);
     for (uint32_t q = n - hung; q < n; q++)
         GROUP_MUST(g, "detached", group_stats(g, 0).detached_ns[q] != 0);
 
     for (uint32_t q = n - hung; q < n; q++)
         group_hold(g, q, false);
-    GROUP_WAIT(g, group_stats(g, 0).live == n, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).attached == n, GROUP_ELECT_NS);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     for (uint32_t q = n - hung; q < n; q++)
         GROUP_MUST(g, "attached", group_stats(g, 0).detached_ns[q] == 0);
@@ -922,9 +922,9 @@ const char *stalled_follower(uint32_t n, uint32_t messages, uint64_t pause_ns)
     uint64_t begun = group_now(g), held_up = traffic_held_up(g, messages, pause_ns);
     GROUP_MUST(g, "a hang costs little", held_up <= (group_now(g) - begun) / 8);
     GROUP_MUST(g, "a hang costs once",
-               group_stats(g, 0).shed <= 1 + group_stats(g, n - 1).snapshots_loaded);
+               group_stats(g, 0).count.shed <= 1 + group_stats(g, n - 1).count.snapshots_loaded);
     g->replica[n - 1].stalled = false;
-    GROUP_WAIT(g, group_stats(g, 0).live == n, 100 * GROUP_DETACH_NS);
+    GROUP_WAIT(g, group_stats(g, 0).attached == n, 100 * GROUP_DETACH_NS);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     return group_close(g);
 }
@@ -945,7 +945,7 @@ const char *hung_loading(uint32_t n, uint64_t pause_ns)
     uint64_t held_up = traffic_held_up(g, 100, pause_ns);
     GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
     group_hold(g, slow, false);
-    GROUP_WAIT(g, group_stats(g, 0).live == n, 2 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).attached == n, 2 * GROUP_ELECT_NS);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     return group_close(g);
 }
@@ -964,17 +964,17 @@ const char *large_state(uint32_t n, bool keep_memory)
     group_start(g, back);
     uint64_t held_up = 0;
     uint32_t messages = 0;
-    for (; messages < 3000 && !group_failed(g) && group_stats(g, 0).snapshots_sent == 0;
+    for (; messages < 3000 && !group_failed(g) && group_stats(g, 0).count.snapshots_sent == 0;
          messages += 5)
         held_up += traffic_held_up(g, 5, 0);
-    GROUP_MUST(g, "back under load", group_stats(g, back).snapshots_loaded == 1);
+    GROUP_MUST(g, "back under load", group_stats(g, back).count.snapshots_loaded == 1);
     GROUP_MUST(g, "the log has gone on", messages >= 60);
-    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).count.saves == 1);
     GROUP_MUST(g, "nobody waits", held_up <= GROUP_DETACH_NS);
-    GROUP_WAIT(g, group_stats(g, 0).live == n, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).attached == n, GROUP_ELECT_NS);
     traffic(g, 0, 20, 100);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
-    GROUP_MUST(g, "its leader stays", group_leader(g) == 0 && group_stats(g, 0).terms == 1);
+    GROUP_MUST(g, "its leader stays", group_leader(g) == 0 && group_stats(g, 0).count.terms == 1);
     return group_close(g);
 }
 
@@ -987,7 +987,7 @@ const char *interrupted_transfer(bool keep_memory)
     group_crash(g, 2, keep_memory);
     traffic(g, 0, 5, 100);
     group_start(g, 2);
-    GROUP_WAIT(g, group_stats(g, 0).saves == 1, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).count.saves == 1, GROUP_ELECT_NS);
     group_run(g, 20 * US);
     GROUP_SETUP(g, group_stats(g, 2).behind);
     group_cut(g, 0, 2, true);
@@ -995,8 +995,8 @@ const char *interrupted_transfer(bool keep_memory)
     group_cut(g, 0, 2, false);
     traffic(g, 0, 5, 100);
     GROUP_WAIT(g, group_delivered(g), 3 * GROUP_ELECT_NS);
-    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
-    GROUP_MUST(g, "loaded once", group_stats(g, 2).snapshots_loaded == 1);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).count.saves == 1);
+    GROUP_MUST(g, "loaded once", group_stats(g, 2).count.snapshots_loaded == 1);
     return group_close(g);
 }
 
@@ -1009,17 +1009,17 @@ const char *leader_dies_behind_a_state(bool keep_memory)
     group_crash(g, 2, keep_memory);
     group_run(g, 2 * GROUP_HEARTBEAT_NS);
     group_start(g, 2);
-    GROUP_WAIT(g, group_stats(g, 0).saves == 1, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).count.saves == 1, GROUP_ELECT_NS);
     g->replica[2].stalled = true;
     traffic(g, 0, 8, 100);
-    GROUP_WAIT(g, group_stats(g, 2).snapshots_loaded == 1, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 2).count.snapshots_loaded == 1, GROUP_ELECT_NS);
     GROUP_SETUP(g, group_stats(g, 2).behind);
     group_crash(g, 0, true);
     GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
     g->replica[2].stalled = false;
     traffic(g, 0, 5, 100);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
-    GROUP_MUST(g, "loaded once", group_stats(g, 2).snapshots_loaded == 1);
+    GROUP_MUST(g, "loaded once", group_stats(g, 2).count.snapshots_loaded == 1);
     return group_close(g);
 }
 
@@ -1033,10 +1033,11 @@ const char *small_backlog(uint32_t rings)
     traffic(g, 0, 30, 200);
     group_start(g, 2);
     uint32_t sent = 0;
-    for (; sent < 2000 && !group_failed(g) && group_stats(g, 0).snapshots_sent == 0; sent += 10)
+    for (; sent < 2000 && !group_failed(g) && group_stats(g, 0).count.snapshots_sent == 0;
+         sent += 10)
         traffic(g, 0, 10, 200);
-    GROUP_MUST(g, "back under load", group_stats(g, 2).snapshots_loaded == 1);
-    GROUP_MUST(g, "saved once", group_stats(g, 0).saves == 1);
+    GROUP_MUST(g, "back under load", group_stats(g, 2).count.snapshots_loaded == 1);
+    GROUP_MUST(g, "saved once", group_stats(g, 0).count.saves == 1);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     return group_close(g);
 }
@@ -1051,10 +1052,10 @@ const char *hung_leader(uint32_t n, uint64_t pause_ns)
     uint32_t leader = group_leader(g);
     uint64_t held_up = traffic_held_up(g, 100, pause_ns);
     GROUP_MUST(g, "a hang costs once", held_up <= GROUP_DETACH_NS + GROUP_HEARTBEAT_NS);
-    GROUP_MUST(g, "detached", group_stats(g, leader).shed == 1);
-    GROUP_MUST(g, "detached", group_stats(g, leader).live == n - 1);
+    GROUP_MUST(g, "detached", group_stats(g, leader).count.shed == 1);
+    GROUP_MUST(g, "detached", group_stats(g, leader).attached == n - 1);
     group_hold(g, 0, false);
-    GROUP_WAIT(g, group_stats(g, leader).live == n, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, leader).attached == n, GROUP_ELECT_NS);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     return group_close(g);
 }
@@ -1074,7 +1075,7 @@ const char *new_life(bool keep_memory, bool owner_answers)
     group_cut(g, 2, 0, false);
     traffic(g, 1, 20, 100);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
-    GROUP_MUST(g, "snapshot", group_stats(g, 2).snapshots_loaded >= 1);
+    GROUP_MUST(g, "snapshot", group_stats(g, 2).count.snapshots_loaded >= 1);
     group_crash(g, 0, false);
     GROUP_WAIT(g, group_leader(g) < 3, GROUP_ELECT_NS);
     traffic(g, 0, 5, 100);
@@ -1097,9 +1098,9 @@ const char *torn_row_of_a_new_life(void)
     atomic_store(&row->ctl[ROW_FLAGS], ROW_BEHIND);
     group_hold(g, 2, true);
     group_run(g, 2 * GROUP_HEARTBEAT_NS);
-    GROUP_SETUP(g, group_stats(g, 0).saves == 1);
+    GROUP_SETUP(g, group_stats(g, 0).count.saves == 1);
     group_hold(g, 2, false);
-    GROUP_WAIT(g, group_stats(g, 2).snapshots_loaded == 1, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 2).count.snapshots_loaded == 1, GROUP_ELECT_NS);
     group_hold(g, 0, true); /* it does not see that this transfer has ended */
     group_run(g, 2 * GROUP_HEARTBEAT_NS);
     group_hold(g, 0, false);
@@ -1128,12 +1129,12 @@ const char *amnesia(void)
     group_cut(g, 2, 0, false);
     group_cut(g, client_node(g, 0), 0, false);
     group_hold(g, 0, false);
-    GROUP_SETUP(g, group_stats(g, 0).state == LOG_LEADER);
-    uint64_t commit = group_stats(g, 0).commit;
+    GROUP_SETUP(g, group_stats(g, 0).role == UNIT_LEADER);
+    uint64_t commit = group_stats(g, 0).committed;
     group_send(g, 0, BYTES);
     group_run(g, 5 * GROUP_LOST_NS);
-    GROUP_SETUP(g, group_stats(g, 0).tail > commit);
-    GROUP_MUST(g, "no vote from amnesia", group_stats(g, 0).commit == commit);
+    GROUP_SETUP(g, group_stats(g, 0).written > commit);
+    GROUP_MUST(g, "no vote from amnesia", group_stats(g, 0).committed == commit);
     GROUP_MUST(g, "no vote from amnesia", sim_promised(g->sim, 2, GROUP_REGION) == MEM_CLOSED);
 
     heal_all(g);
@@ -1155,7 +1156,7 @@ const char *leader_from_snapshot(void)
     group_crash(g, 2, false);
     traffic(g, 1, 5, 100);
     group_start(g, 2);
-    GROUP_WAIT(g, group_delivered(g) && group_stats(g, 2).snapshots_loaded == 1,
+    GROUP_WAIT(g, group_delivered(g) && group_stats(g, 2).count.snapshots_loaded == 1,
                2 * GROUP_ELECT_NS);
     GROUP_WAIT(g, group_stats(g, 2).applied == group_stats(g, 0).applied, GROUP_ELECT_NS);
     if (group_failed(g))
@@ -1165,7 +1166,7 @@ const char *leader_from_snapshot(void)
         taken[c] = log_source_taken(g->replica[0].log, c);
     group_crash(g, 0, true);
     take_over(g, 2);
-    GROUP_WAIT(g, group_stats(g, 2).state == LOG_LEADER, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 2).role == UNIT_LEADER, GROUP_ELECT_NS);
     for (uint32_t c = 0; c < 2; c++)
         GROUP_MUST(g, "derived state equality", log_source_taken(g->replica[2].log, c) == taken[c]);
     traffic(g, 0, 4, 200);
@@ -1202,7 +1203,7 @@ const char *message_taken_in_vain(void)
     group_cut(g, 0, 2, true);
     group_send(g, 0, BYTES);
     post_once(g, 0);
-    GROUP_SETUP(g, group_stats(g, 0).tail > group_stats(g, 0).commit);
+    GROUP_SETUP(g, group_stats(g, 0).written > group_stats(g, 0).committed);
     group_cut_off(g, 0, true);
     take_over(g, 1);
     group_send(g, 1, BYTES + 64);
@@ -1228,8 +1229,8 @@ const char *deposed_leader_counts_itself(void)
     group_lie(g, 1, 0, true);
     group_post(g, 1);
     settle_for(g, 1, 10 * US);
-    GROUP_SETUP(g, group_stats(g, 1).state == LOG_SYNC);
-    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 0).ballot);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_SYNC);
+    GROUP_SETUP(g, sim_promised(g->sim, 2, GROUP_REGION) == group_stats(g, 0).epoch);
 
     group_send(g, 0, BYTES);
     group_pass(g, 2 * GROUP_WAY_NS);
@@ -1244,7 +1245,7 @@ const char *deposed_leader_counts_itself(void)
     group_hold(g, 0, true);
     group_hold(g, 1, false);
     group_cut(g, 1, 2, false);
-    GROUP_WAIT(g, group_stats(g, 1).state == LOG_LEADER, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 1).role == UNIT_LEADER, GROUP_ELECT_NS);
     group_lie(g, 1, 0, false);
     heal_all(g);
     group_send(g, 1, BYTES);
@@ -1276,11 +1277,11 @@ const char *decided_copy_rewritten(void)
     group_lie(g, 1, 0, false);
     GROUP_SETUP(g,
                 g->replica[2].counter.state.count == 2 && g->replica[0].counter.state.count == 1);
-    GROUP_SETUP(g, group_stats(g, 0).state == LOG_FOLLOWER);
+    GROUP_SETUP(g, group_stats(g, 0).role == UNIT_FOLLOWER);
 
     take_over(g, 0);
     settle_for(g, 0, 4 * US);
-    GROUP_SETUP(g, mem_word(group_lane(g, 2, 0), LOG_RUN) == group_stats(g, 0).ballot);
+    GROUP_SETUP(g, mem_word(group_lane(g, 2, 0), LOG_RUN) == group_stats(g, 0).epoch);
     client_reaches_only(g, 0, g->n);
     group_cut_off(g, 0, true);
     group_crash(g, 0, false);
@@ -1337,7 +1338,7 @@ const char *write_held_up(void)
     group_hold(g, 0, true);
     group_send(g, 0, BYTES);
     post_once(g, 0);
-    GROUP_SETUP(g, group_stats(g, 0).tail > group_stats(g, 0).commit);
+    GROUP_SETUP(g, group_stats(g, 0).written > group_stats(g, 0).committed);
     group_lie(g, 1, 0, true);
     GROUP_WAIT(g, group_leader(g) == 1, GROUP_ELECT_NS);
     group_cut(g, 0, 2, false);
@@ -1359,10 +1360,10 @@ const char *catching_up_in_steps(uint64_t seed)
     group_hold(g, 2, true);
     traffic(g, 0, 13, 200);
     group_run(g, 2 * GROUP_LOST_NS);
-    GROUP_SETUP(g, group_stats(g, 0).live == 2);
+    GROUP_SETUP(g, group_stats(g, 0).attached == 2);
     heal_all(g);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
-    GROUP_SETUP(g, group_stats(g, 2).snapshots_loaded == 0);
+    GROUP_SETUP(g, group_stats(g, 2).count.snapshots_loaded == 0);
     return group_close(g);
 }
 
@@ -1411,7 +1412,7 @@ const char *one_link_cut(uint32_t n, uint32_t other, bool to, bool from)
         group_run(g, GROUP_SUSPECT_NS / 2);
     }
     for (uint32_t q = 0; q < n; q++)
-        GROUP_MUST(g, "stable leader", group_stats(g, q).candidacies == (q == 0));
+        GROUP_MUST(g, "stable leader", group_stats(g, q).count.candidacies == (q == 0));
     heal_all(g);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
     GROUP_MUST(g, "stable leader", group_leader(g) == 0);
@@ -1430,14 +1431,14 @@ const char *leader_alone(uint32_t n)
     hold_others(g, 0);
     group_send(g, 0, BYTES);
     group_run(g, 10 * US);
-    GROUP_SETUP(g, group_stats(g, 0).tail > commit_at(g, n - 1, 0));
+    GROUP_SETUP(g, group_stats(g, 0).written > commit_at(g, n - 1, 0));
     for (uint32_t q = 0; q < f; q++) {
         group_cut_off(g, q, true);
         group_hold(g, q, true);
     }
     for (uint32_t q = f; q < n; q++)
         group_hold(g, q, false);
-    GROUP_WAIT(g, group_stats(g, f).state == LOG_LEADER, GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, f).role == UNIT_LEADER, GROUP_ELECT_NS);
     group_send(g, 1, BYTES);
     group_run(g, 20 * US);
     heal_all(g);

@@ -92,11 +92,11 @@ static inline void take_over(struct group *g, uint32_t rank)
     }
     uint64_t end = group_now(g) + 3 * GROUP_ELECT_NS;
     for (;;) {
-        struct log_stats s = group_stats(g, rank);
-        bool runs = s.ballot > highest;
+        struct unit_status s = group_stats(g, rank);
+        bool runs = s.epoch > highest;
         for (uint32_t q = 0; q < g->n; q++)
             group_lie(g, rank, q, q != rank && !runs);
-        if (group_failed(g) || (runs && s.state >= LOG_SYNC))
+        if (group_failed(g) || (runs && s.role >= UNIT_SYNC))
             break;
         GROUP_SETUP(g, group_now(g) < end);
         group_tick(g);
@@ -144,10 +144,10 @@ static inline void traffic(struct group *g, uint32_t client, uint32_t count, uin
 }
 
 /* Steps the replica alone, told that all others are dead, until it has just come into that state, or a later one. */
-static inline void step_until(struct group *g, uint32_t rank, enum log_state state)
+static inline void step_until(struct group *g, uint32_t rank, enum unit_role state)
 {
     settle_for(g, rank, US); /* it may not know yet that it was deposed */
-    for (int i = 0; i < 10000 && group_stats(g, rank).state < state; i++) {
+    for (int i = 0; i < 10000 && group_stats(g, rank).role < state; i++) {
         for (uint32_t q = 0; q < g->n; q++)
             group_lie(g, rank, q, q != rank);
         group_post(g, rank);
@@ -156,7 +156,7 @@ static inline void step_until(struct group *g, uint32_t rank, enum log_state sta
     }
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, rank, q, false);
-    GROUP_SETUP(g, group_stats(g, rank).state >= state);
+    GROUP_SETUP(g, group_stats(g, rank).role >= state);
 }
 
 #endif

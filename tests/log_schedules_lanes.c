@@ -32,7 +32,7 @@ const char *run_begins_beyond_a_state(uint64_t seed)
     group_crash(g, 2, true);
     group_start(g, 2);
     g->replica[2].stalled = true;
-    GROUP_WAIT(g, group_stats(g, 2).snapshots_loaded == 1 && !group_stats(g, 2).behind,
+    GROUP_WAIT(g, group_stats(g, 2).count.snapshots_loaded == 1 && !group_stats(g, 2).behind,
                GROUP_ELECT_NS);
     GROUP_SETUP(g, group_stats(g, 2).applied < before);
     group_hold(g, 2, true);
@@ -41,7 +41,7 @@ const char *run_begins_beyond_a_state(uint64_t seed)
     group_cut(g, 2, 1, false);
     GROUP_WAIT(g, group_leader(g) == 1, 2 * GROUP_ELECT_NS);
     group_run(g, 5 * US);
-    GROUP_SETUP(g, word_at(g, 2, 1, LOG_RUN) == group_stats(g, 1).ballot);
+    GROUP_SETUP(g, word_at(g, 2, 1, LOG_RUN) == group_stats(g, 1).epoch);
     GROUP_SETUP(g, word_at(g, 2, 1, LOG_COMMIT) > group_stats(g, 2).applied);
 
     g->replica[2].stalled = false;
@@ -70,7 +70,7 @@ const char *only_one_has_applied(uint64_t seed)
         group_run(g, 20 * US);
     }
     group_run(g, 4 * GROUP_DETACH_NS);
-    GROUP_SETUP(g, group_stats(g, 0).state == LOG_LEADER);
+    GROUP_SETUP(g, group_stats(g, 0).role == UNIT_LEADER);
     GROUP_SETUP(g, group_stats(g, 0).applied > group_stats(g, 1).applied + g->opt.log_bytes / 2);
 
     group_crash(g, 0, false);
@@ -88,7 +88,7 @@ static void send_forged(struct group *g, uint64_t pos, uint64_t at, uint32_t byt
     const struct group_client *c = &g->client[0];
     _Alignas(8) unsigned char payload[GROUP_PAYLOAD_MAX] = {0};
     struct entry forged = {.pos = pos,
-                           .ballot = group_stats(g, 0).ballot,
+                           .ballot = group_stats(g, 0).epoch,
                            .bytes = bytes,
                            .source = 0,
                            .srcpos = c->sent[1].pos};
@@ -113,13 +113,13 @@ static void run_alone(struct group *g, uint32_t rank, bool (*until)(const struct
 
 static bool has_recovered(const struct group *g, uint32_t rank)
 {
-    return group_stats(g, rank).state >= LOG_SYNC || group_stats(g, rank).behind;
+    return group_stats(g, rank).role >= UNIT_SYNC || group_stats(g, rank).behind;
 }
 
 /* Until the leader has written so far, in spite of what it would hear. */
 static void write_deaf(struct group *g, uint32_t rank, uint64_t end)
 {
-    for (int i = 0; i < 20 && group_stats(g, rank).tail < end; i++) {
+    for (int i = 0; i < 20 && group_stats(g, rank).written < end; i++) {
         group_pass(g, 2 * GROUP_WAY_NS);
         group_post(g, rank);
     }
@@ -143,8 +143,8 @@ const char *decided_entry_overrun(uint64_t seed)
     group_send(g, 0, FILL);
     group_run(g, 2 * GROUP_LOST_NS);
     group_cut(g, 2, 0, false);
-    GROUP_WAIT(g, group_stats(g, 0).live == 4, GROUP_ELECT_NS);
-    while (!group_failed(g) && group_stats(g, 0).tail + 8 * entry_size(FILL) < over) {
+    GROUP_WAIT(g, group_stats(g, 0).attached == 4, GROUP_ELECT_NS);
+    while (!group_failed(g) && group_stats(g, 0).written + 8 * entry_size(FILL) < over) {
         group_send(g, 0, FILL);
         group_run(g, 5 * US);
     }
@@ -152,14 +152,14 @@ const char *decided_entry_overrun(uint64_t seed)
     GROUP_SETUP(g, group_leader(g) == 0 && group_delivered(g));
     GROUP_SETUP(g, word_at(g, 2, 0, LOG_START) > lacks && word_at(g, 4, 0, LOG_START) <= lacks);
 
-    uint64_t tail = group_stats(g, 0).tail, commit = tail, end = over + entry_size(FIRST);
+    uint64_t tail = group_stats(g, 0).written, commit = tail, end = over + entry_size(FIRST);
     for (uint32_t q = 0; q < g->n; q++)
         group_hold(g, q, q != 3);
     group_cut(g, 3, 4, true);
     run_alone(g, 3, has_recovered);
     group_cut(g, 3, 0, true);
     group_run(g, 4 * US);
-    GROUP_SETUP(g, word_at(g, 2, 3, LOG_GUARD) > commit && group_stats(g, 3).commit == commit);
+    GROUP_SETUP(g, word_at(g, 2, 3, LOG_GUARD) > commit && group_stats(g, 3).committed == commit);
     group_crash(g, 3, false);
 
     for (; tail + sizeof(struct entry) + GROUP_PAYLOAD_MAX < end; tail += entry_size(FILL))
@@ -185,10 +185,10 @@ static void take_over_from(struct group *g, uint32_t rank, uint64_t ballot)
 {
     hold_all_but(g, rank);
     for (int i = 0; i < 1000 && !group_failed(g); i++) {
-        struct log_stats s = group_stats(g, rank);
+        struct unit_status s = group_stats(g, rank);
         for (uint32_t q = 0; q < g->n; q++)
-            group_lie(g, rank, q, q != rank && s.ballot <= ballot);
-        if (s.ballot > ballot && s.state >= LOG_SYNC)
+            group_lie(g, rank, q, q != rank && s.epoch <= ballot);
+        if (s.epoch > ballot && s.role >= UNIT_SYNC)
             break;
         group_tick(g);
     }
@@ -228,7 +228,7 @@ const char *lane_rewritten_while_read(uint64_t seed)
 {
     struct group *g = one_client(5, 1);
     decide_v_and_write_u(g);
-    uint64_t first = group_stats(g, 0).ballot, commit = group_stats(g, 0).commit;
+    uint64_t first = group_stats(g, 0).epoch, commit = group_stats(g, 0).committed;
     GROUP_SETUP(g, g->replica[0].counter.state.count == 2);
     GROUP_SETUP(g, word_at(g, 3, 0, LOG_GUARD) > commit && word_at(g, 3, 0, LOG_COMMIT) < commit);
     GROUP_SETUP(g, word_at(g, 4, 0, LOG_GUARD) == commit);
@@ -243,15 +243,15 @@ const char *lane_rewritten_while_read(uint64_t seed)
     hold_all_but(g, 1);
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, 1, q, q != 1);
-    for (int i = 0; i < 1000 && group_stats(g, 1).state != LOG_CANDIDATE; i++) {
+    for (int i = 0; i < 1000 && group_stats(g, 1).role != UNIT_CANDIDATE; i++) {
         group_post(g, 1);
         group_pass(g, 100);
     }
     settle_for(g, 1, 2000 + seed * 100);
     group_cut(g, 1, 3, true);
-    uint64_t second = group_stats(g, 1).ballot;
+    uint64_t second = group_stats(g, 1).epoch;
     group_settle(g, 0); /* its own memory tells it, before it could tell anybody of v */
-    GROUP_SETUP(g, group_stats(g, 0).state == LOG_FOLLOWER);
+    GROUP_SETUP(g, group_stats(g, 0).role == UNIT_FOLLOWER);
 
     cut_both_ways(g, 0, 2, true);
     cut_both_ways(g, 0, 4, false);
@@ -262,7 +262,7 @@ const char *lane_rewritten_while_read(uint64_t seed)
 
     group_cut(g, 1, 3, false);
     hold_all_but(g, 1);
-    for (int i = 0; i < 20 && group_stats(g, 1).state == LOG_CANDIDATE; i++)
+    for (int i = 0; i < 20 && group_stats(g, 1).role == UNIT_CANDIDATE; i++)
         group_tick(g);
     group_crash(g, 3, false);
     heal_and_end_lies(g);

@@ -17,14 +17,14 @@ static void step_to_candidacy(struct group *g, uint32_t rank)
 {
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, rank, q, q != rank);
-    for (int i = 0; i < 10000 && group_stats(g, rank).state != LOG_CANDIDATE; i++) {
+    for (int i = 0; i < 10000 && group_stats(g, rank).role != UNIT_CANDIDATE; i++) {
         group_pass(g, 100);
         group_settle(g, rank);
         group_post(g, rank);
     }
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, rank, q, false);
-    GROUP_SETUP(g, group_stats(g, rank).state == LOG_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, rank).role == UNIT_CANDIDATE);
 }
 
 static uint64_t promise_at(const struct group *g, uint32_t rank)
@@ -46,8 +46,8 @@ static void fail_candidacies(struct group *g, uint32_t rank, uint64_t count)
 {
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, rank, q, q != rank);
-    GROUP_WAIT(g, group_stats(g, rank).candidacies == count, 10 * GROUP_ELECT_NS);
-    GROUP_WAIT(g, group_stats(g, rank).state == LOG_FOLLOWER, 10 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, rank).count.candidacies == count, 10 * GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, rank).role == UNIT_FOLLOWER, 10 * GROUP_ELECT_NS);
     for (uint32_t q = 0; q < g->n; q++)
         group_lie(g, rank, q, false);
 }
@@ -68,16 +68,16 @@ const char *promise_of_a_past_life(void)
     step_to_candidacy(g, 4);
     group_cut(g, 4, 3, false);
     step_alone(g, 4, 25 * US);
-    uint64_t ballot = group_stats(g, 4).ballot;
-    GROUP_SETUP(g, group_stats(g, 4).state == LOG_CANDIDATE && promise_at(g, 3) == ballot);
+    uint64_t ballot = group_stats(g, 4).epoch;
+    GROUP_SETUP(g, group_stats(g, 4).role == UNIT_CANDIDATE && promise_at(g, 3) == ballot);
 
     group_crash(g, 3, false);
     cut_both_ways(g, 3, 4, true);
     group_start(g, 3);
     for (uint32_t q = 0; q < g->n; q++)
         group_hold(g, q, q == 4);
-    GROUP_WAIT(g, group_stats(g, 0).live == 4 && group_even(g), GROUP_ELECT_NS);
-    GROUP_SETUP(g, group_leader(g) == 0 && promise_at(g, 3) == group_stats(g, 0).ballot);
+    GROUP_WAIT(g, group_stats(g, 0).attached == 4 && group_even(g), GROUP_ELECT_NS);
+    GROUP_SETUP(g, group_leader(g) == 0 && promise_at(g, 3) == group_stats(g, 0).epoch);
 
     uint32_t target = g->history_count + 1;
     group_cut(g, 0, 2, true);
@@ -88,10 +88,10 @@ const char *promise_of_a_past_life(void)
     hold_all_but(g, 4);
     group_cut(g, 4, 2, false);
     cut_both_ways(g, 3, 4, false);
-    GROUP_SETUP(g, group_stats(g, 4).state == LOG_CANDIDATE && group_stats(g, 4).ballot == ballot);
+    GROUP_SETUP(g, group_stats(g, 4).role == UNIT_CANDIDATE && group_stats(g, 4).epoch == ballot);
     step_alone(g, 4, 30 * US);
     GROUP_SETUP(g, promise_at(g, 2) == ballot);              /* it has its quorum, */
-    GROUP_SETUP(g, group_stats(g, 4).state == LOG_FOLLOWER); /* and sees what that is worth */
+    GROUP_SETUP(g, group_stats(g, 4).role == UNIT_FOLLOWER); /* and sees what that is worth */
     everything_is_delivered(g);
     return group_close(g);
 }
@@ -122,7 +122,7 @@ const char *memory_lost_before_it_is_read(void)
     hold_all_but(g, 4);
     cut_both_ways(g, 4, 1, true);
     step_to_candidacy(g, 4);
-    uint64_t ballot = group_stats(g, 4).ballot;
+    uint64_t ballot = group_stats(g, 4).epoch;
     group_pass(g, 2 * GROUP_WAY_NS + 100);
     GROUP_SETUP(g, promise_at(g, 3) == ballot && promise_at(g, 1) != ballot);
     group_crash(g, 3, false);
@@ -130,12 +130,12 @@ const char *memory_lost_before_it_is_read(void)
     group_hold(g, 3, true);
     GROUP_SETUP(g, promise_at(g, 3) == MEM_CLOSED);
     step_alone(g, 4, 20 * US);
-    GROUP_SETUP(g, promise_at(g, 2) == ballot && group_stats(g, 4).ballot == ballot);
+    GROUP_SETUP(g, promise_at(g, 2) == ballot && group_stats(g, 4).epoch == ballot);
 
     /* 1 has v, and is read if it is needed for a quorum, and written over if it is not. */
     cut_both_ways(g, 4, 1, false);
     step_alone(g, 4, 40 * US);
-    GROUP_SETUP(g, group_stats(g, 4).state == LOG_LEADER && group_stats(g, 4).ballot == ballot);
+    GROUP_SETUP(g, group_stats(g, 4).role == UNIT_LEADER && group_stats(g, 4).epoch == ballot);
     everything_is_delivered(g);
     return group_close(g);
 }
@@ -156,29 +156,29 @@ const char *copies_of_a_past_leadership(void)
     for (int i = 0; i < 3; i++)
         group_send(g, 0, GROUP_PAYLOAD_MAX);
     step_alone(g, 0, 10 * US);
-    uint64_t tail = group_stats(g, 0).tail;
+    uint64_t tail = group_stats(g, 0).written;
     GROUP_SETUP(g, mem_word(group_lane(g, 1, 0), LOG_GUARD) == tail &&
-                       group_stats(g, 0).commit < tail);
+                       group_stats(g, 0).committed < tail);
     group_cut_off(g, 0, true);
     group_cut_off(g, 1, true);
 
     hold_all_but(g, 2);
     step_to_candidacy(g, 2);
     step_alone(g, 2, 20 * US);
-    GROUP_SETUP(g, group_stats(g, 2).state == LOG_LEADER && group_stats(g, 2).applied < tail);
+    GROUP_SETUP(g, group_stats(g, 2).role == UNIT_LEADER && group_stats(g, 2).applied < tail);
 
     /* 0 has the promises of 2 and 3, and the way to 3 is cut as soon as it was read. */
     hold_all_but(g, 0);
     cut_both_ways(g, 0, 2, false);
     cut_both_ways(g, 0, 3, false);
-    for (int i = 0; i < 100 && group_stats(g, 0).state != LOG_FOLLOWER; i++)
+    for (int i = 0; i < 100 && group_stats(g, 0).role != UNIT_FOLLOWER; i++)
         step_alone(g, 0, 100);
     step_to_candidacy(g, 0);
-    for (int i = 0; i < 100 && group_stats(g, 0).state == LOG_CANDIDATE; i++) {
+    for (int i = 0; i < 100 && group_stats(g, 0).role == UNIT_CANDIDATE; i++) {
         group_pass(g, 100);
         group_settle(g, 0);
     }
-    GROUP_SETUP(g, group_stats(g, 0).state == LOG_SYNC && group_stats(g, 0).tail < tail);
+    GROUP_SETUP(g, group_stats(g, 0).role == UNIT_SYNC && group_stats(g, 0).written < tail);
     cut_both_ways(g, 0, 3, true);
     step_alone(g, 0, 10 * US);
     group_cut_off(g, 0, true);

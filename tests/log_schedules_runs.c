@@ -56,7 +56,7 @@ static const char *continued_over_stale(uint64_t seed, bool *landed)
     struct group *g =
         serving_under_1(&(struct group_options){.replicas = 3, .clients = 2, .seed = seed});
     client_reaches_only(g, 0, g->n);
-    uint64_t place = group_stats(g, 1).tail;
+    uint64_t place = group_stats(g, 1).written;
     write_in_vain(g, 2);
     decide_start(g, place);
     group_cut(g, 1, 0, false);
@@ -68,8 +68,8 @@ static const char *continued_over_stale(uint64_t seed, bool *landed)
 
     cut_both_ways(g, 1, 2, true);
     group_hold(g, 1, false);
-    step_until(g, 1, LOG_SYNC);
-    uint64_t ballot = group_stats(g, 1).ballot;
+    step_until(g, 1, UNIT_SYNC);
+    uint64_t ballot = group_stats(g, 1).epoch;
     for (int i = 0; i < 1000 && run_at(g, 0, 1) != ballot; i++) {
         if (i % 10 == 0)
             group_settle(g, 1);
@@ -122,7 +122,7 @@ const char *commit_inside_a_stale_entry(void)
     client_reaches_only(g, 0, g->n);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 2, true);
-    uint64_t place = group_stats(g, 0).tail;
+    uint64_t place = group_stats(g, 0).written;
     send_forged(g, place);
     post_once(g, 0);
     GROUP_SETUP(g, guard_at(g, 0, 0) == place + 2 * sizeof(struct entry));
@@ -134,7 +134,7 @@ const char *commit_inside_a_stale_entry(void)
     group_hold(g, 2, false);
     uint64_t decided = place + entry_size(0);
     GROUP_WAIT(g, group_stats(g, 2).applied == decided, GROUP_ELECT_NS);
-    GROUP_SETUP(g, group_stats(g, 1).tail == decided && commit_at(g, 2, 1) == decided);
+    GROUP_SETUP(g, group_stats(g, 1).written == decided && commit_at(g, 2, 1) == decided);
     GROUP_SETUP(g, guard_at(g, 0, 0) > decided && commit_at(g, 0, 0) == place);
     group_cut_off(g, 1, true);
     group_crash(g, 1, true);
@@ -174,7 +174,7 @@ static void restart_from_snapshot(struct group *g)
 /* 0 looks at the lane of 1 after every store, until the run there is the one that 1 leads with. */
 static void look_while_renewed(struct group *g)
 {
-    uint64_t ballot = group_stats(g, 1).ballot;
+    uint64_t ballot = group_stats(g, 1).epoch;
     for (int i = 0; i < 2000 && run_at(g, 0, 1) != ballot && !group_failed(g); i++) {
         if (i % 10 == 0)
             group_settle(g, 1);
@@ -193,7 +193,7 @@ const char *run_renewed_beyond_a_new_life(uint64_t seed)
     struct group *g = serving_under_1(
         &(struct group_options){.replicas = 3, .clients = 2, .seed = seed, .read_gap_ns = 1});
     client_reaches_only(g, 0, g->n);
-    uint64_t place = group_stats(g, 1).tail;
+    uint64_t place = group_stats(g, 1).written;
     uint64_t decided = place + 2 * entry_size(0);
     write_in_vain(g, 2);
     cut_both_ways(g, 1, 2, true);
@@ -219,7 +219,7 @@ const char *run_renewed_beyond_a_new_life(uint64_t seed)
         group_pass(g, 2 * GROUP_LOST_NS); /* its rows to 1 are lost, in some worlds */
         group_cut(g, 0, 1, false);
         group_hold(g, 1, false);
-        step_until(g, 1, LOG_SYNC);
+        step_until(g, 1, UNIT_SYNC);
         look_while_renewed(g);
     }
     g->replica[2].stalled = false;

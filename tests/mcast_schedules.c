@@ -57,7 +57,7 @@ const char *leaders_cut_off(enum mcast_protocol protocol, bool to, bool from)
     FOREST_SETUP(f, forest_cast(f, 0, TO(A) | TO(B), 100));
     FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
     uint32_t a = forest_node(f, A, forest_leader(f, A)), b = forest_node(f, B, forest_leader(f, B));
-    uint64_t terms = forest_stats(f, A, forest_leader(f, A)).terms;
+    uint64_t terms = forest_stats(f, A, forest_leader(f, A)).count.terms;
     sim_cut(f->sim, a, b, to);
     sim_cut(f->sim, b, a, from);
     for (int i = 0; i < 200; i++) {
@@ -65,7 +65,7 @@ const char *leaders_cut_off(enum mcast_protocol protocol, bool to, bool from)
         FOREST_WAIT(f, i % 8 || caster_outstanding(f->client[0].caster) == 0,
                     2 * FOREST_SUSPECT_NS);
     }
-    FOREST_MUST(f, forest_stats(f, A, forest_leader(f, A)).terms == terms);
+    FOREST_MUST(f, forest_stats(f, A, forest_leader(f, A)).count.terms == terms);
     FOREST_MUST(f, forest_node(f, A, forest_leader(f, A)) == a);
     FOREST_MUST(f, forest_node(f, B, forest_leader(f, B)) == b);
     sim_cut(f->sim, a, b, false);

@@ -108,6 +108,8 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
     };
     if (replica_open(&o, &p->tree, &e) != 0)
         forest_violated(f, "opens", __LINE__, e.text);
+    else
+        p->unit = replica_unit(p->tree);
 }
 
 void forest_crash(struct forest *f, uint16_t group, uint32_t rank, bool keep_memory)
@@ -174,11 +176,11 @@ const struct mem_lane *forest_edge_lane(const struct forest *f, uint16_t child, 
     return sim_lane(f->sim, &spec);
 }
 
-struct log_stats forest_stats(const struct forest *f, uint16_t group, uint32_t rank)
+struct unit_status forest_stats(const struct forest *f, uint16_t group, uint32_t rank)
 {
-    struct log_stats s = {0};
+    struct unit_status s = {0};
     if (f->replica[group][rank].tree)
-        log_stats(replica_log(f->replica[group][rank].tree), &s);
+        replica_status(f->replica[group][rank].tree, &s);
     return s;
 }
 
@@ -187,10 +189,10 @@ uint32_t forest_leader(const struct forest *f, uint16_t group)
     uint32_t best = f->opt.replicas;
     uint64_t ballot = 0;
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
-        struct log_stats s = forest_stats(f, group, q);
-        if (f->replica[group][q].tree && s.state == LOG_LEADER && s.ballot > ballot) {
+        struct unit_status s = forest_stats(f, group, q);
+        if (f->replica[group][q].tree && s.role == UNIT_LEADER && s.epoch > ballot) {
             best = q;
-            ballot = s.ballot;
+            ballot = s.epoch;
         }
     }
     return best;
@@ -315,7 +317,7 @@ void forest_post(struct forest *f, uint16_t group, uint32_t rank)
 {
     struct forest_replica *p = &f->replica[group][rank];
     if (p->tree)
-        replica_post(p->tree, forest_now(f));
+        unit_post(&p->unit, forest_now(f));
 }
 
 void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
@@ -327,9 +329,9 @@ void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
     struct mem_lane_spec offer;
     while (mem_offer(p->mem, &offer))
         CHECK(replica_client_open(p->tree, &offer, NULL) == 0);
-    replica_settle(p->tree, forest_now(f));
-    if (log_broken(replica_log(p->tree)))
-        forest_violated(f, "self-check", __LINE__, log_broken(replica_log(p->tree)));
+    unit_settle(&p->unit, forest_now(f));
+    if (p->unit.broken)
+        forest_violated(f, "self-check", __LINE__, p->unit.broken);
 }
 
 void forest_tick(struct forest *f)
@@ -373,9 +375,9 @@ bool forest_even(const struct forest *f)
     for (uint16_t g = 0; g < f->opt.groups; g++)
         for (uint32_t q = 0; q < f->opt.replicas; q++) {
             const struct forest_replica *p = &f->replica[g][q];
-            struct log_stats s = forest_stats(f, g, q);
+            struct unit_status s = forest_stats(f, g, q);
             if (p->tree && !p->held &&
-                (s.behind || s.state == LOG_JOINING ||
+                (s.behind || s.role == UNIT_JOINING ||
                  p->counter.state.count != f->check.group[g].count))
                 return false;
         }
@@ -433,7 +435,7 @@ void forest_lead(struct forest *f, uint16_t group, uint32_t rank)
         f->replica[group][q].held = q != rank;
     if (leader != rank && leader < f->opt.replicas)
         forest_crash(f, group, leader, true);
-    FOREST_WAIT(f, forest_stats(f, group, rank).state >= LOG_SYNC, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, group, rank).role >= UNIT_SYNC, FOREST_LONG_NS);
     forest_hold(f, group, false);
     FOREST_WAIT(f, forest_leader(f, group) == rank, FOREST_LONG_NS);
 }

@@ -36,6 +36,7 @@ struct forest_replica {
     uint32_t rank;
     struct mem *mem; /* NULL while down */
     struct replica *tree;
+    struct unit unit; /* the same */
     bool held;
 };
 
@@ -137,7 +138,7 @@ const struct mem_lane *forest_log_lane(const struct forest *, uint16_t group, ui
                                        uint32_t writer);
 const struct mem_lane *forest_edge_lane(const struct forest *, uint16_t child, uint32_t owner,
                                         uint32_t writer);
-struct log_stats forest_stats(const struct forest *, uint16_t group, uint32_t rank);
+struct unit_status forest_stats(const struct forest *, uint16_t group, uint32_t rank);
 /* Every group has a leader that serves. */
 bool forest_led(const struct forest *);
 /* Every replica that is up and not held has all that its group has, and every message that reached one

@@ -2,6 +2,7 @@
 
 #include "agree/lanes.h"
 #include "mcast/message.h"
+#include "mcast/protocol.h"
 #include "tree_fixture.h"
 
 #include <string.h>
@@ -87,11 +88,11 @@ static void take_over(struct forest *f, uint16_t group, uint32_t rank)
     }
     uint64_t end = forest_now(f) + FOREST_LONG_NS;
     for (;;) {
-        struct log_stats s = forest_stats(f, group, rank);
-        bool runs = s.ballot > highest;
+        struct unit_status s = forest_stats(f, group, rank);
+        bool runs = s.epoch > highest;
         for (uint32_t q = 0; q < f->opt.replicas; q++)
             forest_lie(f, group, rank, q, q != rank && !runs);
-        if (forest_failed(f) || (runs && s.state >= LOG_SYNC))
+        if (forest_failed(f) || (runs && s.role >= UNIT_SYNC))
             break;
         FOREST_SETUP(f, forest_now(f) < end);
         forest_tick(f);
@@ -154,7 +155,7 @@ static const char *all_delivered(struct forest *f)
 static bool another_leads(const struct forest *f, uint32_t n, uint32_t late)
 {
     for (uint32_t q = 1; q < n; q++)
-        if (q != late && forest_stats(f, AT_ROOT, q).state == LOG_LEADER)
+        if (q != late && forest_stats(f, AT_ROOT, q).role == UNIT_LEADER)
             return true;
     return false;
 }
@@ -249,16 +250,16 @@ const char *tree_failed_take_over(uint32_t messages)
     forest_cut_off(f, forest_node(f, AT_ROOT, 0), true);
 
     take_over(f, AT_ROOT, 1);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).tail > forest_stats(f, AT_ROOT, 1).commit);
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).written > forest_stats(f, AT_ROOT, 1).committed);
     settle_for(f, AT_ROOT, 1, 4 * FOREST_WAY_NS);
     take_over(f, AT_ROOT, 2);
     f->replica[AT_ROOT][1].held = false; /* it hears that it is deposed */
     FOREST_WAIT(f,
-                forest_stats(f, AT_ROOT, 2).state == LOG_LEADER &&
+                forest_stats(f, AT_ROOT, 2).role == UNIT_LEADER &&
                     f->replica[AT_ROOT][2].counter.state.count == 1 + messages &&
                     f->replica[AT_ROOT][1].counter.state.count == 1 + messages,
                 FOREST_LONG_NS);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).state == LOG_FOLLOWER);
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).role == UNIT_FOLLOWER);
     FOREST_SETUP(f, delivered_in(f, AT_A) == 1);
     forest_crash(f, AT_ROOT, 2, true);
     forest_cut_off(f, forest_node(f, AT_ROOT, 2), true);
@@ -289,12 +290,12 @@ const char *tree_old_leader_writes_a_candidate(void)
     forest_stop(f, AT_ROOT, 2, true);
     forest_lie(f, AT_ROOT, 1, 0, true);
     forest_post(f, AT_ROOT, 1);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).state == LOG_CANDIDATE);
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).role == UNIT_CANDIDATE);
     settle_for(f, AT_ROOT, 1, US);
 
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     post_once(f, AT_ROOT, 0);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).tail > commit_at(f, AT_ROOT, 2, 0));
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).written > commit_at(f, AT_ROOT, 2, 0));
     forest_run(f, 5 * US); /* the child would take what was handed down */
 
     forest_cut_off(f, forest_node(f, AT_ROOT, 0), true);
@@ -335,7 +336,7 @@ const char *tree_three_candidates(uint64_t seed)
     }
     for (uint16_t g = 0; g < 2; g++)
         for (uint32_t q = 1; q <= 3; q++)
-            candidacies[g] += forest_stats(f, g, q).candidacies;
+            candidacies[g] += forest_stats(f, g, q).count.candidacies;
     FOREST_SETUP(f, candidacies[0] >= 20 && candidacies[1] >= 20);
     return all_delivered(f);
 }
@@ -366,10 +367,10 @@ const char *tree_lost_answer(void)
 {
     struct forest *f = grown_of(3, 1);
     forest_crash(f, AT_ROOT, 0, false);
-    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).state == LOG_CANDIDATE, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).role == UNIT_CANDIDATE, FOREST_LONG_NS);
     cut_inside(f, AT_ROOT, 2, 1, true);
     FOREST_SETUP(f, sim_promised(f->sim, forest_node(f, AT_ROOT, 2), AT_ROOT) ==
-                        forest_stats(f, AT_ROOT, 1).ballot);
+                        forest_stats(f, AT_ROOT, 1).epoch);
     forest_run(f, FOREST_LOST_NS + 20 * US);
     cut_inside(f, AT_ROOT, 2, 1, false);
     FOREST_WAIT(f, forest_led(f), 1000 * US);
@@ -401,8 +402,9 @@ const char *tree_duel(uint64_t seed)
     }
     for (uint16_t g = 0; g < 2; g++) {
         /* The third, which hears the truth, ends it if it comes to lead. */
-        FOREST_SETUP(f, forest_stats(f, g, 2).terms > 0 ||
-                            (forest_stats(f, g, 0).terms > 20 && forest_stats(f, g, 1).terms > 20));
+        FOREST_SETUP(f, forest_stats(f, g, 2).count.terms > 0 ||
+                            (forest_stats(f, g, 0).count.terms > 20 &&
+                             forest_stats(f, g, 1).count.terms > 20));
         forest_lie(f, g, 0, 1, false);
         forest_lie(f, g, 1, 0, false);
     }
@@ -411,7 +413,7 @@ const char *tree_duel(uint64_t seed)
     for (uint16_t g = 0; g < 2; g++) {
         uint32_t leaders = 0;
         for (uint32_t q = 0; q < 3; q++)
-            leaders += forest_stats(f, g, q).ballot != 0;
+            leaders += forest_stats(f, g, q).epoch != 0;
         FOREST_MUST(f, leaders == 1);
     }
     return all_delivered(f);
@@ -440,9 +442,9 @@ const char *tree_sleeping_leader(uint32_t n)
     forest_post(f, AT_ROOT, 0);
     forest_pass(f, 4 * FOREST_WAY_NS); /* the answers are there */
     f->replica[AT_ROOT][0].held = true;
-    uint64_t from = forest_stats(f, AT_ROOT, 0).tail;
+    uint64_t from = forest_stats(f, AT_ROOT, 0).written;
     FOREST_SETUP(f, guard_at(f, AT_ROOT, 1, 0) == from && commit_at(f, AT_ROOT, 1, 0) < from);
-    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).state == LOG_LEADER, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).role == UNIT_LEADER, FOREST_LONG_NS);
     client_reaches_only(f, 0, 0); /* still */
     traffic(f, 1, ROOT | A, 150, ONE);
     FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).applied > from + 2 * f->sizes.log_bytes);
@@ -534,7 +536,7 @@ const char *tree_forged_frames(void)
 static uint32_t rewriting(const struct forest *f, uint16_t group)
 {
     uint32_t q = 0;
-    while (q < f->opt.replicas && forest_stats(f, group, q).state < LOG_SYNC)
+    while (q < f->opt.replicas && forest_stats(f, group, q).role < UNIT_SYNC)
         q++;
     return q;
 }
@@ -601,7 +603,7 @@ const char *tree_message_decided_twice(void)
     client_reaches_only(f, 1, 0);
     cut_inside(f, AT_ROOT, 0, 1, true);
     cut_inside(f, AT_ROOT, 0, 2, true);
-    uint64_t place = forest_stats(f, AT_ROOT, 0).tail;
+    uint64_t place = forest_stats(f, AT_ROOT, 0).written;
     /* As large as what the second leader will put there: its start marker, and m. */
     const uint32_t m_bytes = message_bytes(2, BODY);
     FOREST_SETUP(f, forest_cast(f, 1, ROOT | A, BODY + (uint32_t)entry_size(0)));
@@ -609,7 +611,7 @@ const char *tree_message_decided_twice(void)
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     post_once(f, AT_ROOT, 0);
     uint64_t again = place + entry_size(0) + entry_size(m_bytes);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).tail == again + entry_size(m_bytes));
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).written == again + entry_size(m_bytes));
 
     forest_cut_off(f, forest_node(f, AT_ROOT, 0), true);
     take_over(f, AT_ROOT, 1);
@@ -634,7 +636,7 @@ const char *tree_message_decided_twice(void)
     FOREST_MUST(f, delivered_in(f, AT_ROOT) == 4 && delivered_in(f, AT_A) == 4);
     for (uint32_t q = 0; q < 3; q++)
         FOREST_MUST(
-            f, log_source_taken(replica_log(f->replica[AT_A][q].tree), f->sizes.clients) ==
+            f, log_source_taken(f->replica[AT_A][q].tree->log, f->sizes.clients) ==
                    mem_word(forest_edge_lane(f, AT_A, q, forest_leader(f, AT_ROOT)), SOURCE_GUARD));
     return all_delivered(f);
 }
@@ -866,14 +868,14 @@ const char *tree_left_behind(uint16_t group, uint32_t fate)
     }
     for (uint32_t i = 0; i < 200; i++)
         traffic(f, i % 2, i % 3 ? ROOT | A | B : A | B, 1, 200);
-    FOREST_SETUP(f, fate != 0 || forest_stats(f, group, 0).shed >= 1);
+    FOREST_SETUP(f, fate != 0 || forest_stats(f, group, 0).count.shed >= 1);
     f->replica[group][slow].held = false;
     if (fate != 0)
         forest_start(f, group, slow);
     cut_inside(f, group, slow, 0, false);
-    for (uint32_t i = 0; i < 300 && forest_stats(f, group, slow).snapshots_loaded == 0; i++)
+    for (uint32_t i = 0; i < 300 && forest_stats(f, group, slow).count.snapshots_loaded == 0; i++)
         traffic(f, i % 2, ROOT | A | B, 1, 100);
-    FOREST_MUST(f, forest_stats(f, group, slow).snapshots_loaded >= 1);
+    FOREST_MUST(f, forest_stats(f, group, slow).count.snapshots_loaded >= 1);
     FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
     forest_crash(f, group, 0, true);
     take_over(f, group, slow);
@@ -906,12 +908,12 @@ const char *tree_amnesia(void)
     cut_inside(f, AT_ROOT, 1, 0, true);
     client_reaches_only(f, 0, 0);
     f->replica[AT_ROOT][0].held = false;
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).state == LOG_LEADER);
-    uint64_t commit = forest_stats(f, AT_ROOT, 0).commit;
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).role == UNIT_LEADER);
+    uint64_t commit = forest_stats(f, AT_ROOT, 0).committed;
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     forest_run(f, 5 * FOREST_LOST_NS);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).tail > commit);
-    FOREST_MUST(f, forest_stats(f, AT_ROOT, 0).commit == commit);
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 0).written > commit);
+    FOREST_MUST(f, forest_stats(f, AT_ROOT, 0).committed == commit);
     FOREST_MUST(f, sim_promised(f->sim, forest_node(f, AT_ROOT, 2), AT_ROOT) == MEM_CLOSED);
     FOREST_MUST(f, delivered_in(f, AT_A) == 2);
 
@@ -955,25 +957,25 @@ const char *tree_leader_from_snapshot(uint32_t victim)
     forest_run(f, 300 * US);
     forest_start(f, AT_A, victim);
     FOREST_WAIT(f,
-                forest_stats(f, AT_A, victim).snapshots_loaded > 0 &&
-                    forest_stats(f, AT_A, victim).state != LOG_JOINING &&
+                forest_stats(f, AT_A, victim).count.snapshots_loaded > 0 &&
+                    forest_stats(f, AT_A, victim).role != UNIT_JOINING &&
                     forest_stats(f, AT_A, victim).applied == forest_stats(f, AT_A, helper).applied,
                 FOREST_LONG_NS);
     FOREST_SETUP(f, forest_leader(f, AT_A) == helper);
     uint64_t taken[3] = {0}, edge_end = 0;
     if (!forest_failed(f)) {
         for (uint32_t s = 0; s < 3; s++)
-            taken[s] = log_source_taken(replica_log(f->replica[AT_A][helper].tree), s);
-        edge_end = log_source_taken(replica_log(f->replica[AT_B][0].tree), 2) +
+            taken[s] = log_source_taken(f->replica[AT_A][helper].tree->log, s);
+        edge_end = log_source_taken(f->replica[AT_B][0].tree->log, 2) +
                    8 * frame_size(message_bytes(2, 60));
     }
     forest_crash(f, AT_A, helper, true);
     forest_cut_off(f, forest_node(f, AT_A, helper), true);
     take_over(f, AT_A, victim);
     forest_hold(f, AT_A, false);
-    FOREST_WAIT(f, forest_stats(f, AT_A, victim).state == LOG_LEADER, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, AT_A, victim).role == UNIT_LEADER, FOREST_LONG_NS);
     for (uint32_t s = 0; s < 3 && !forest_failed(f); s++)
-        FOREST_MUST(f, log_source_taken(replica_log(f->replica[AT_A][victim].tree), s) == taken[s]);
+        FOREST_MUST(f, log_source_taken(f->replica[AT_A][victim].tree->log, s) == taken[s]);
 
     cut_down(f, AT_B, victim, false);
     for (uint32_t c = 0; c < 2; c++)
@@ -1023,9 +1025,9 @@ const char *tree_deposed_leader_counts_itself(void)
     forest_lie(f, AT_ROOT, 1, 0, true);
     forest_post(f, AT_ROOT, 1);
     settle_for(f, AT_ROOT, 1, 10 * US);
-    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).state == LOG_SYNC);
+    FOREST_SETUP(f, forest_stats(f, AT_ROOT, 1).role == UNIT_SYNC);
     FOREST_SETUP(f, sim_promised(f->sim, forest_node(f, AT_ROOT, 2), AT_ROOT) ==
-                        forest_stats(f, AT_ROOT, 0).ballot);
+                        forest_stats(f, AT_ROOT, 0).epoch);
 
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
     forest_pass(f, 2 * FOREST_WAY_NS);
@@ -1041,7 +1043,7 @@ const char *tree_deposed_leader_counts_itself(void)
     f->replica[AT_ROOT][0].held = true;
     f->replica[AT_ROOT][1].held = false;
     cut_inside(f, AT_ROOT, 1, 2, false);
-    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).state == LOG_LEADER, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, AT_ROOT, 1).role == UNIT_LEADER, FOREST_LONG_NS);
     forest_lie(f, AT_ROOT, 1, 0, false);
     heal_all(f);
     FOREST_SETUP(f, forest_cast(f, 1, ROOT | A, BODY));
@@ -1118,7 +1120,8 @@ const char *tree_taken_in_vain(void)
     for (uint32_t q = 1; q < 3; q++) /* the others do not get it from above */
         sim_cut(f->sim, forest_node(f, AT_ROOT, 0), forest_node(f, AT_A, q), true);
     FOREST_SETUP(f, forest_cast(f, 0, ROOT | A, BODY));
-    FOREST_WAIT(f, forest_stats(f, AT_A, 0).tail > forest_stats(f, AT_A, 0).commit, FOREST_LONG_NS);
+    FOREST_WAIT(f, forest_stats(f, AT_A, 0).written > forest_stats(f, AT_A, 0).committed,
+                FOREST_LONG_NS);
     forest_cut_off(f, forest_node(f, AT_A, 0), true);
     forest_hold(f, AT_ROOT, true); /* nothing is written again meanwhile */
     take_over(f, AT_A, 1);

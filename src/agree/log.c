@@ -14,16 +14,13 @@ enum {
     ALONE_PER_HEARTBEAT = 16, /* a commit waits so long for a batch, where it is a message */
 };
 
-/* The legal moves of a replica; everything else is a mistake of ours. */
-static const struct {
-    const char *name;
-    unsigned next; /* mask of enum log_state */
-} states[] = {
-    [LOG_JOINING] = {"joining", 1u << LOG_FOLLOWER},
-    [LOG_FOLLOWER] = {"follower", 1u << LOG_CANDIDATE},
-    [LOG_CANDIDATE] = {"candidate", 1u << LOG_FOLLOWER | 1u << LOG_SYNC},
-    [LOG_SYNC] = {"sync", 1u << LOG_FOLLOWER | 1u << LOG_LEADER},
-    [LOG_LEADER] = {"leader", 1u << LOG_FOLLOWER},
+/* The legal moves of a replica, masks of enum unit_role; everything else is a mistake of ours. */
+static const unsigned moves[] = {
+    [UNIT_JOINING] = 1u << UNIT_FOLLOWER,
+    [UNIT_FOLLOWER] = 1u << UNIT_CANDIDATE,
+    [UNIT_CANDIDATE] = 1u << UNIT_FOLLOWER | 1u << UNIT_SYNC,
+    [UNIT_SYNC] = 1u << UNIT_FOLLOWER | 1u << UNIT_LEADER,
+    [UNIT_LEADER] = 1u << UNIT_FOLLOWER,
 };
 
 void log_stop(struct log *l, const char *why)
@@ -34,20 +31,20 @@ void log_stop(struct log *l, const char *why)
 
 static void log_invariant(const struct log *l)
 {
-    bool leading = l->state == LOG_SYNC || l->state == LOG_LEADER;
-    CHECK((l->ballot != 0) == (leading || l->state == LOG_CANDIDATE));
+    bool leading = l->state == UNIT_SYNC || l->state == UNIT_LEADER;
+    CHECK((l->ballot != 0) == (leading || l->state == UNIT_CANDIDATE));
     CHECK(l->ballot == 0 || l->ballot % l->n == l->me);
     CHECK(!leading || l->commit <= l->tail);
 }
 
-void log_move(struct log *l, enum log_state to)
+void log_move(struct log *l, enum unit_role to)
 {
-    CHECK(states[l->state].next & 1u << to);
+    CHECK(moves[l->state] & 1u << to);
     l->state = to;
-    if (to == LOG_FOLLOWER)
+    if (to == UNIT_FOLLOWER)
         l->ballot = 0;
     l->row[ROW_BALLOT] = l->ballot;
-    l->row[ROW_BACKS] = to == LOG_LEADER && l->mem->sends ? l->ballot : 0;
+    l->row[ROW_BACKS] = to == UNIT_LEADER && l->mem->sends ? l->ballot : 0;
     log_invariant(l);
     log_row_push(l);
 }
@@ -70,14 +67,14 @@ void log_step_down(struct log *l, bool failed)
         p->detached_ns = p->away_ns = 0;
         p->detaches = 0;
     }
-    if (PLANTED(failed_cursor) && l->state == LOG_SYNC)
+    if (PLANTED(failed_cursor) && l->state == UNIT_SYNC)
         l->applied = max_u64(l->applied, l->chain_end);
     l->comparing = l->n;
     l->at_rest = false;
     l->rec.step = REC_IDLE;
     if (failed)
         oracle_failed(&l->oracle);
-    log_move(l, LOG_FOLLOWER);
+    log_move(l, UNIT_FOLLOWER);
 }
 
 /* This replica lacks entries that are nowhere any more: from here on it reads no lane and waits for
@@ -329,17 +326,17 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
 
     /* A second life has no state of its own, whatever became of its memory: the machine's state
      * was in the process. With its memory it still votes; without, it must not. */
-    l->state = LOG_FOLLOWER;
+    l->state = UNIT_FOLLOWER;
     l->behind = birth != MEM_BIRTH_NEW;
     /* A life that ended before the group took it back leaves a closed region behind. */
     if (mem_promised(l->mem, o.region) == MEM_CLOSED) {
         if (PLANTED(amnesia_votes))
             mem_region_grant(l->mem, o.region, 0);
         else
-            l->state = LOG_JOINING;
+            l->state = UNIT_JOINING;
     }
     l->row[ROW_INCARNATION] = l->mem->incarnation + 1;
-    l->row[ROW_FLAGS] = (l->behind ? ROW_BEHIND : 0) | (l->state == LOG_JOINING ? ROW_JOINING : 0);
+    l->row[ROW_FLAGS] = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0);
     *out = l;
     return 0;
 }
@@ -424,7 +421,7 @@ static void observe(struct log *l, const struct entry *e, bool effective)
 {
     if (l->opt.machine->observe)
         l->opt.machine->observe(l->opt.ctx, e, effective);
-    l->stats.noops += !effective;
+    l->count.noops += !effective;
 }
 
 static void apply_control(struct log *l, const struct entry *e)
@@ -460,7 +457,7 @@ __attribute__((always_inline)) static inline bool apply_message(struct log *l,
     s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
     source_dirty(l, e->source);
     l->opt.machine->apply(l->opt.ctx, e);
-    l->stats.messages++;
+    l->count.messages++;
     return true;
 }
 
@@ -596,7 +593,7 @@ static void beat(struct log *l)
     /* The logs of a host that began together stay together: it wakes once for all of them. */
     l->beat_ns = l->now_ns + l->opt.heartbeat_ns;
     show_row(l);
-    if (l->serving && l->state == LOG_LEADER)
+    if (l->serving && l->state == UNIT_LEADER)
         sources_look_after(l);
     if (!l->behind)
         snap_notice(l);
@@ -696,20 +693,20 @@ int log_post(struct log *l, uint64_t now_ns)
     beat(l);
     check_touch(l);
     switch (l->state) {
-    case LOG_JOINING:
+    case UNIT_JOINING:
         return join_step(l);
-    case LOG_FOLLOWER:
+    case UNIT_FOLLOWER:
         ask_oracle(l);
-        return l->state != LOG_FOLLOWER;
-    case LOG_CANDIDATE:
+        return l->state != UNIT_FOLLOWER;
+    case UNIT_CANDIDATE:
         return 0;
-    case LOG_LEADER:
+    case UNIT_LEADER:
         /* Of many groups most have nothing to do, and the messages of the others wait meanwhile. */
         if (l->at_rest && now_ns < l->look_ns && sources_silent(l))
             return 0;
         l->at_rest = false;
         return lead_post(l);
-    case LOG_SYNC:
+    case UNIT_SYNC:
         return lead_post(l);
     }
     return 0;
@@ -729,12 +726,12 @@ int log_settle(struct log *l, uint64_t now_ns)
         if (promised > l->ballot && !PLANTED(one_ballot) && !PLANTED(self_unchecked))
             log_step_down(l, true);
     }
-    if (l->state == LOG_CANDIDATE)
+    if (l->state == UNIT_CANDIDATE)
         work += recover_step(l);
-    if (l->state == LOG_SYNC || l->state == LOG_LEADER)
+    if (l->state == UNIT_SYNC || l->state == UNIT_LEADER)
         work += lead_settle(l);
     work += apply_decided(l);
-    if (l->state == LOG_LEADER) {
+    if (l->state == UNIT_LEADER) {
         sources_ack(l);
         l->at_rest = lead_at_rest(l);
         l->look_ns = now_ns + l->look_every_ns;
@@ -757,53 +754,51 @@ uint64_t log_commit_due_ns(const struct log *l)
 uint64_t log_next_ns(const struct log *l)
 {
     uint64_t next = l->beat_ns;
-    if (l->state == LOG_FOLLOWER)
+    if (l->state == UNIT_FOLLOWER)
         next = min_u64(next, oracle_next_ns(&l->oracle));
-    if ((l->state == LOG_SYNC || l->state == LOG_LEADER) && l->now_ns < log_commit_due_ns(l))
+    if ((l->state == UNIT_SYNC || l->state == UNIT_LEADER) && l->now_ns < log_commit_due_ns(l))
         next = min_u64(next, log_commit_due_ns(l));
-    for (uint32_t q = 0; (l->state == LOG_SYNC || l->state == LOG_LEADER) && q < l->n; q++)
+    for (uint32_t q = 0; (l->state == UNIT_SYNC || l->state == UNIT_LEADER) && q < l->n; q++)
         if (l->peer[q].unasked_ns != 0)
             next = min_u64(next, lead_ask_due_ns(l, &l->peer[q]));
     return next;
 }
 
-void log_stats(const struct log *l, struct log_stats *s)
+/* The node that leads, as far as this replica knows; UINT32_MAX: nobody. */
+static uint32_t leader_node(const struct log *l)
 {
-    *s = l->stats;
-    s->state = l->state;
-    s->ballot = l->ballot;
-    s->promised = mem_promised(l->mem, l->opt.region);
-    s->applied = l->applied;
-    s->commit = l->commit;
-    s->tail = l->tail;
-    s->behind = l->behind;
-    s->live = 0;
-    for (uint32_t q = 0; q < l->n; q++)
-        s->live += l->peer[q].phase == PEER_LIVE;
-    for (uint32_t q = 0; q < l->n; q++)
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (promised == 0 || promised == MEM_CLOSED)
+        return UINT32_MAX;
+    uint32_t rank = (uint32_t)(promised % l->n);
+    return row_word(l, rank, ROW_BALLOT) == promised ? l->opt.nodes[rank] : UINT32_MAX;
+}
+
+void log_status(const struct log *l, struct unit_status *s)
+{
+    *s = (struct unit_status){.role = l->state,
+                              .leader = leader_node(l),
+                              .epoch = l->ballot,
+                              .promised = mem_promised(l->mem, l->opt.region),
+                              .applied = l->applied,
+                              .committed = l->commit,
+                              .written = l->tail,
+                              .delivered = l->count.messages,
+                              .behind = l->behind,
+                              .lost = l->broken != NULL && l->lost,
+                              .broken = l->broken,
+                              .muted = l->muted,
+                              .count = l->count};
+    for (uint32_t q = 0; q < l->n; q++) {
+        s->attached += l->peer[q].phase == PEER_LIVE;
         s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
-    s->muted = l->state == LOG_LEADER && l->serving ? l->muted_count : 0;
-}
-
-struct log_muted log_muted(const struct log *l)
-{
-    return l->muted;
-}
-
-const char *log_fault_text(enum source_fault fault)
-{
-    static const char *const texts[] = {
-        [SOURCE_SOUND] = "nothing",
-        [SOURCE_FRAME] = "it wrote what is no message",
-        [SOURCE_OVERFULL] = "it says that more is in its ring than the ring holds",
-        [SOURCE_USED_UP] = "its place was used too often",
-    };
-    return texts[fault];
+    }
+    s->muted_now = l->state == UNIT_LEADER && l->serving ? l->muted_count : 0;
 }
 
 bool log_note(struct log *l, const void *payload, uint32_t bytes)
 {
-    return l->state == LOG_LEADER && l->serving && !snap_slows(l) && bytes <= l->opt.payload_max &&
+    return l->state == UNIT_LEADER && l->serving && !snap_slows(l) && bytes <= l->opt.payload_max &&
            l->tail + entry_size(bytes) <= l->commit + l->opt.window_bytes &&
            lead_propose(l, ENTRY_NOTE, payload, bytes);
 }
@@ -811,11 +806,6 @@ bool log_note(struct log *l, const void *payload, uint32_t bytes)
 const char *log_broken(const struct log *l)
 {
     return l->broken;
-}
-
-bool log_lost(const struct log *l)
-{
-    return l->broken != NULL && l->lost;
 }
 
 uint64_t log_source_taken(const struct log *l, uint32_t source)
@@ -830,14 +820,46 @@ uint16_t log_source_life(const struct log *l, uint32_t source)
 
 bool log_leading(const struct log *l)
 {
-    return l->state == LOG_LEADER || l->state == LOG_SYNC;
+    return l->state == UNIT_LEADER || l->state == UNIT_SYNC;
 }
 
-uint32_t log_leader_node(const struct log *l)
+/* ---- as a unit ---- */
+
+static int unit_of_post(struct unit *u, uint64_t now_ns)
 {
-    uint64_t promised = mem_promised(l->mem, l->opt.region);
-    if (promised == 0 || promised == MEM_CLOSED)
-        return UINT32_MAX;
-    uint32_t rank = (uint32_t)(promised % l->n);
-    return row_word(l, rank, ROW_BALLOT) == promised ? l->opt.nodes[rank] : UINT32_MAX;
+    return log_post(u->of, now_ns);
+}
+
+static int unit_of_settle(struct unit *u, uint64_t now_ns)
+{
+    struct log *l = u->of;
+    int work = log_settle(l, now_ns);
+    u->leads = log_leading(l);
+    u->broken = l->broken;
+    return work;
+}
+
+static uint64_t unit_of_next_ns(const struct unit *u)
+{
+    return log_next_ns(u->of);
+}
+
+static void unit_of_status(const struct unit *u, struct unit_status *s)
+{
+    log_status(u->of, s);
+}
+
+static void unit_of_close(struct unit *u)
+{
+    log_close(u->of);
+}
+
+struct unit log_unit(struct log *l)
+{
+    static const struct unit_ops ops = {.post = unit_of_post,
+                                        .settle = unit_of_settle,
+                                        .next_ns = unit_of_next_ns,
+                                        .status = unit_of_status,
+                                        .close = unit_of_close};
+    return (struct unit){.ops = &ops, .of = l, .region = l->opt.region};
 }

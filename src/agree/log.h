@@ -17,8 +17,9 @@
 #include "agree/entry.h"
 #include "agree/state.h"
 #include "mem/mem.h"
+#include "unit/unit.h"
 
-enum { LOG_REPLICAS_MAX = 9 };
+enum { LOG_REPLICAS_MAX = UNIT_REPLICAS_MAX };
 
 /* The state machine above. All calls come from within log_settle. */
 struct log_machine {
@@ -94,55 +95,6 @@ struct log_options {
     void *ctx;
 };
 
-enum log_state {
-    LOG_JOINING,   /* memory lost: promises nothing until the group has taken it back */
-    LOG_FOLLOWER,  /* applies what the leader commits */
-    LOG_CANDIDATE, /* raising promises and reading what others left */
-    LOG_SYNC,      /* has a quorum; rewriting what it found under its own ballot */
-    LOG_LEADER,    /* serves */
-};
-
-/* What anyone may look at; log_stats copies it. */
-struct log_stats {
-    enum log_state state;
-    uint64_t ballot;   /* own ballot while leading or trying to, else 0 */
-    uint64_t promised; /* of the own memory */
-    uint64_t applied;  /* position up to which the machine has everything */
-    uint64_t commit;   /* leader: position up to which it is decided */
-    uint64_t tail;     /* leader: position up to which it is written */
-    uint64_t messages; /* applied by the machine in this life */
-    uint64_t noops;    /* entries that the machine did not get */
-    uint64_t terms;    /* times this replica began to serve as leader */
-    uint64_t candidacies;
-    uint64_t snapshots_sent;
-    uint64_t snapshots_loaded;
-    uint64_t saves;   /* times the machine was asked to freeze its state */
-    uint64_t batches; /* writes of new entries by this leader, per replica one */
-    uint64_t shed;    /* followers given up for being stuck */
-    uint32_t muted;   /* leader: sources that are, until another process has their place */
-    uint32_t live;    /* leader: replicas that take its writes, own included */
-    bool behind;      /* waits for a snapshot */
-    /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
-     * 0: it does */
-    uint64_t detached_ns[LOG_REPLICAS_MAX];
-};
-
-/* What no correct source writes. A leader that finds it does not read the source any more in this life. */
-enum source_fault {
-    SOURCE_SOUND,
-    SOURCE_FRAME,    /* what stands where the next frame should be is none */
-    SOURCE_OVERFULL, /* it says that more is there than its ring holds */
-    SOURCE_USED_UP,  /* SOURCE_LIVES_MAX processes had its place before it */
-};
-
-/* The last source that was muted. */
-struct log_muted {
-    uint64_t count; /* how often that was done, since this replica was opened */
-    uint32_t source;
-    uint32_t life;
-    enum source_fault fault;
-};
-
 struct log;
 
 /* Opens the replica's region and lanes on mem. ERR_INVALID says which option is wrong and what would
@@ -163,21 +115,14 @@ int log_settle(struct log *, uint64_t now_ns);
 /* When log_post has to be called again though nothing happens (heartbeats, time-outs). */
 uint64_t log_next_ns(const struct log *);
 
-void log_stats(const struct log *, struct log_stats *);
-
-/* Who was muted last, if anybody was; and what it had done, for people. */
-struct log_muted log_muted(const struct log *);
-const char *log_fault_text(enum source_fault);
+void log_status(const struct log *, struct unit_status *);
 
 /* The machine cannot go on: the replica stops as if it had seen what cannot be. */
 void log_stop(struct log *, const char *why);
 
-/* NULL, or what this replica saw that no correct memory or peer can produce. It has stopped for
- * good: it applies nothing, promises only through its memory, and must be started anew. */
+/* NULL, or why the replica has stopped for good: it applies nothing, promises only through its memory, and must be
+ * started anew. */
 const char *log_broken(const struct log *);
-
-/* True if what it saw is that so many replicas lost their memory that the group is gone. */
-bool log_lost(const struct log *);
 
 /* Proposes an entry of the machine's own, as leader; it is applied once, or never if the leadership ends.
  * False: not now. Notes count towards payload_max. */
@@ -206,7 +151,7 @@ uint16_t log_source_life(const struct log *, uint32_t source);
  * entries that cannot be applied before something was handed on. */
 bool log_leading(const struct log *);
 
-/* The node that leads, as far as this replica knows; UINT32_MAX if nobody. */
-uint32_t log_leader_node(const struct log *);
+/* The same as what a host steps: it closes the log. */
+struct unit log_unit(struct log *);
 
 #endif

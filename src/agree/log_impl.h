@@ -129,6 +129,14 @@ struct source_way {
 };
 
 /* One cache line: a leader looks at the sources in every round. */
+/* What no correct source writes. A leader that finds it does not read the source any more in this life. */
+enum source_fault {
+    SOURCE_SOUND,
+    SOURCE_FRAME,    /* what stands where the next frame should be is none */
+    SOURCE_OVERFULL, /* it says that more is there than its ring holds */
+    SOURCE_USED_UP,  /* SOURCE_LIVES_MAX processes had its place before it */
+};
+
 struct source {
     struct source_way *way; /* a client has one; another group one per replica */
     uint32_t ways;
@@ -182,7 +190,7 @@ struct log {
     uint64_t put_max;   /* most bytes written as one put */
     uint64_t entry_max; /* largest entry */
 
-    enum log_state state;
+    enum unit_role state;
     uint64_t ballot;      /* ours while candidate, sync or leader */
     uint64_t ballot_seen; /* highest ballot heard of */
     uint64_t applied;
@@ -253,9 +261,9 @@ struct log {
     uint64_t commit_ns; /* leader: when the commit was last found to have risen, */
     uint64_t waits_ns;  /* and since when there is something to commit, or it has */
 
-    struct log_stats stats;
-    struct log_muted muted; /* the last source that was muted, */
-    uint32_t muted_count;   /* and how many are */
+    struct unit_counts count;
+    struct unit_muted muted; /* the last source that was muted, */
+    uint32_t muted_count;    /* and how many are */
     uint32_t source_turn;
     uint32_t sources;          /* the streams included */
     struct source_link *link;  /* the writers that are there: one of each source first, */
@@ -302,7 +310,7 @@ static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t wor
 }
 
 /* log.c */
-void log_move(struct log *, enum log_state);
+void log_move(struct log *, enum unit_role);
 void log_row_push(struct log *);
 void log_row_tell(struct log *, uint32_t rank, uint32_t word);
 bool log_apply(struct log *, const struct entry *);

@@ -297,7 +297,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
     uint64_t applied = row_word(l, rank, ROW_APPLIED);
-    if (PLANTED(late_stale) && l->state == LOG_LEADER && head[LOG_RUN] != 0) {
+    if (PLANTED(late_stale) && l->state == UNIT_LEADER && head[LOG_RUN] != 0) {
         run_continue(l, rank, head[LOG_START], head[LOG_GUARD]);
         p->next = l->tail;
         return;
@@ -394,7 +394,7 @@ void lead_send_batch(struct log *l, uint64_t end)
             continue;
         peer_write(l, q, end);
     }
-    l->stats.batches++;
+    l->count.batches++;
 }
 
 /* Builds the entry for pos in the batch, which begins at tail; returns where its payload belongs. */
@@ -522,7 +522,7 @@ static int peers_settle(struct log *l)
             continue;
         } else if (p->phase != PEER_COMPARE) {
             work += peer_step(l, q);
-            if (l->state == LOG_FOLLOWER)
+            if (l->state == UNIT_FOLLOWER)
                 return work;
         }
     }
@@ -546,7 +546,7 @@ bool lead_at_rest(const struct log *l)
 int lead_settle(struct log *l)
 {
     int work = peers_settle(l);
-    if (l->state == LOG_FOLLOWER)
+    if (l->state == UNIT_FOLLOWER)
         return work;
     uint64_t match = quorum_match(l);
     uint64_t before = l->commit;
@@ -560,9 +560,9 @@ int lead_settle(struct log *l)
         mem_set1(l->mem, &p->flow, l->lane[l->me][l->me], LOG_COMMIT, match);
         work++;
     }
-    if (l->state == LOG_SYNC && l->commit >= l->start_end) {
-        log_move(l, LOG_LEADER);
-        l->stats.terms++;
+    if (l->state == UNIT_SYNC && l->commit >= l->start_end) {
+        log_move(l, UNIT_LEADER);
+        l->count.terms++;
     }
     /* Who is heard by all but hears nobody would hold the place for ever and commit nothing. A
      * snapshot that a quorum waits for may take its time. */

@@ -48,7 +48,7 @@ void snap_notice(struct log *l)
 {
     uint32_t from = newest_offer(l);
     if (from < l->n && mem_word(l->snap_in[from], SNAP_POS) > l->applied &&
-        l->state == LOG_FOLLOWER)
+        l->state == UNIT_FOLLOWER)
         log_fall_behind(l);
 }
 
@@ -170,7 +170,7 @@ static void finish_load(struct log *l)
     t->whole = true;
     l->applied = t->pos;
     l->follow = l->n;
-    l->stats.snapshots_loaded++;
+    l->count.snapshots_loaded++;
 }
 
 /* False: it cannot be applied now. */
@@ -341,7 +341,7 @@ static void begin_anew(struct log *l)
     mem_region_grant(l->mem, l->opt.region, 0);
     l->behind = false;
     l->row[ROW_FLAGS] = 0;
-    log_move(l, LOG_FOLLOWER);
+    log_move(l, UNIT_FOLLOWER);
 }
 
 /* With state from after the return, take on the highest promise of a quorum of the others. That state need not be
@@ -381,6 +381,6 @@ int join_step(struct log *l)
         return 0;
     mem_region_grant(l->mem, l->opt.region, highest);
     l->row[ROW_FLAGS] &= ~(uint64_t)ROW_JOINING;
-    log_move(l, LOG_FOLLOWER);
+    log_move(l, UNIT_FOLLOWER);
     return 1;
 }

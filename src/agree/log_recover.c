@@ -29,12 +29,12 @@ void recover_begin(struct log *l)
     l->rec.reading = false;
     l->comparing = l->n;
     log_set_deadline(l);
-    l->stats.candidacies++;
+    l->count.candidacies++;
     for (uint32_t q = 0; q < l->n; q++) {
         l->peer[q].phase = PEER_RAISE;
         l->peer[q].beat_before = row_word(l, q, ROW_BEAT);
     }
-    log_move(l, LOG_CANDIDATE);
+    log_move(l, UNIT_CANDIDATE);
     for (uint32_t q = 0; q < l->n; q++)
         peer_step(l, q);
 }
@@ -58,7 +58,7 @@ static bool lane_ops_lost(const struct log *l, const struct peer *p)
 static void peer_down(struct log *l, struct peer *p)
 {
     p->phase = PEER_DOWN;
-    p->retry_ns = PLANTED(lost_request) && l->state == LOG_CANDIDATE
+    p->retry_ns = PLANTED(lost_request) && l->state == UNIT_CANDIDATE
                       ? UINT64_MAX
                       : l->now_ns + l->opt.heartbeat_ns;
 }
@@ -579,7 +579,7 @@ static void rec_finish(struct log *l)
     }
     l->commit = l->rec.commit;
     l->tail = l->chain_end;
-    log_move(l, LOG_SYNC);
+    log_move(l, UNIT_SYNC);
     lead_sync_own(l);
 }
 
@@ -587,7 +587,7 @@ static int rec_run(struct log *l)
 {
     struct recovery *r = &l->rec;
     int work = 0;
-    while (l->state == LOG_CANDIDATE && r->step != REC_IDLE) {
+    while (l->state == UNIT_CANDIDATE && r->step != REC_IDLE) {
         if (r->op.status == MEM_PENDING)
             return work;
         work++;
@@ -630,17 +630,17 @@ int recover_step(struct log *l)
 {
     int work = 0;
     uint32_t ready = 0, mask = 0;
-    for (uint32_t q = 0; q < l->n && l->state == LOG_CANDIDATE; q++) {
+    for (uint32_t q = 0; q < l->n && l->state == UNIT_CANDIDATE; q++) {
         work += peer_step(l, q);
         /* On memory that answers at once the whole way is done in one go. */
-        for (uint32_t i = 0; i < 5 && l->state == LOG_CANDIDATE && peer_step(l, q); i++)
+        for (uint32_t i = 0; i < 5 && l->state == UNIT_CANDIDATE && peer_step(l, q); i++)
             work++;
-        if (l->state == LOG_CANDIDATE && l->peer[q].phase == PEER_READY) {
+        if (l->state == UNIT_CANDIDATE && l->peer[q].phase == PEER_READY) {
             ready += !(PLANTED(no_self_ack) && q == l->me);
             mask |= 1u << q;
         }
     }
-    if (l->state != LOG_CANDIDATE)
+    if (l->state != UNIT_CANDIDATE)
         return work;
     if (l->rec.step == REC_IDLE && ready >= max_u64(l->quorum, l->rec.needed) &&
         mask >> l->me & 1) {
@@ -652,7 +652,7 @@ int recover_step(struct log *l)
         l->rec.step = REC_KEEP;
     }
     work += rec_run(l);
-    if (l->state == LOG_CANDIDATE && l->now_ns >= l->deadline_ns && !PLANTED(lost_request))
+    if (l->state == UNIT_CANDIDATE && l->now_ns >= l->deadline_ns && !PLANTED(lost_request))
         log_step_down(l, true);
     return work;
 }

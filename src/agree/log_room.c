@@ -85,7 +85,7 @@ void room_detach(struct log *l, uint32_t rank)
         mem_flow_close(l->mem, &p->flow);
         p->phase = PEER_DOWN;
         p->retry_ns = l->now_ns;
-        l->stats.shed++;
+        l->count.shed++;
     }
     /* One that has read a whole ring since it was attached was well in between. */
     if (attached && row_word(l, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)

@@ -230,7 +230,7 @@ static int freeze(struct log *l)
     uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);
     backlog_clear(&s->backlog);
     s->save = l->opt.machine->state.save_open(l->opt.ctx, &bytes);
-    l->stats.saves++;
+    l->count.saves++;
     if (s->save == NULL) {
         log_stop(l, "the state machine could not save its state");
         return 1;
@@ -384,7 +384,7 @@ static bool has_ended(const struct log *l, uint32_t q)
 static void end(struct log *l, uint32_t q)
 {
     struct peer *p = &l->peer[q];
-    l->stats.snapshots_sent++;
+    l->count.snapshots_sent++;
     sending_end(l);
     if (p->phase == PEER_LIVE)
         p->hold = UINT64_MAX;

@@ -103,16 +103,27 @@ void source_load(struct source *s, uint64_t taken, uint64_t life)
         s->way[w].told_life = false;
 }
 
+static const char *fault_text(enum source_fault fault)
+{
+    static const char *const texts[] = {
+        [SOURCE_SOUND] = "nothing",
+        [SOURCE_FRAME] = "it wrote what is no message",
+        [SOURCE_OVERFULL] = "it says that more is in its ring than the ring holds",
+        [SOURCE_USED_UP] = "its place was used too often",
+    };
+    return texts[fault];
+}
+
 /* A source has written what no source writes. It is not read any more; another process in its place is. */
 static void mute(struct log *l, struct source *s, uint32_t life, enum source_fault fault)
 {
     if (s->fault == fault)
         return;
     s->fault = fault;
-    l->muted = (struct log_muted){.count = l->muted.count + 1,
-                                  .source = (uint32_t)(s - l->source),
-                                  .life = life,
-                                  .fault = fault};
+    l->muted = (struct unit_muted){.count = l->muted.count + 1,
+                                   .source = (uint32_t)(s - l->source),
+                                   .life = life,
+                                   .why = fault_text(fault)};
     l->links_of = 0;
 }
 

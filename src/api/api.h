@@ -31,7 +31,7 @@ int api_error(struct tram_error *, int code, const struct err *);
 struct replica_options api_replica_options(const struct tram_cluster *, uint16_t group,
                                            uint32_t rank);
 
-void api_replica_stats(const struct replica *, uint16_t group, uint32_t rank,
+void api_replica_stats(const struct unit *, uint16_t group, uint32_t rank,
                        struct tram_replica_stats *);
 
 /* The runtime directory of the cluster on this machine. */

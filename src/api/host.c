@@ -222,7 +222,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         if (p->trace_began)
             trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
     }
-    host_add_replica(&h->loop, p->replica);
+    host_add(&h->loop, replica_unit(p->replica));
     return 0;
 }
 
@@ -360,7 +360,7 @@ static void watch(struct tram_host *h)
         return;
     h->watch_ns = h->loop.round_ns;
     for (uint32_t i = 0; i < h->places; i++)
-        watch_look(h->watch, i, h->place[i].group, replica_log(h->place[i].replica));
+        watch_look(h->watch, i, h->place[i].group, &h->loop.unit[i]);
     watch_say(h->watch);
 }
 
@@ -386,15 +386,14 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
                                      h->cluster->conf->host[h->index].name,
                                      h->place[i].machine.failure),
                              &e);
-        const char *broken = log_broken(replica_log(h->place[i].replica));
-        if (broken)
-            return api_error(
-                error,
-                err_set(&e,
-                        log_lost(replica_log(h->place[i].replica)) ? ERR_DATA_LOST : ERR_CORRUPT,
-                        "group %s at host %s: %s", h->cluster->conf->group[h->place[i].group].name,
-                        h->cluster->conf->host[h->index].name, broken),
-                &e);
+        const struct unit *u = &h->loop.unit[i];
+        if (u->broken)
+            return api_error(error,
+                             err_set(&e, unit_status(u).lost ? ERR_DATA_LOST : ERR_CORRUPT,
+                                     "group %s at host %s: %s",
+                                     h->cluster->conf->group[h->place[i].group].name,
+                                     h->cluster->conf->host[h->index].name, u->broken),
+                             &e);
     }
     return work;
 }
@@ -433,25 +432,24 @@ static uint32_t to_ms(uint64_t ns)
     return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-void api_replica_stats(const struct replica *r, uint16_t group, uint32_t rank,
+void api_replica_stats(const struct unit *u, uint16_t group, uint32_t rank,
                        struct tram_replica_stats *out)
 {
-    struct log_stats s;
-    log_stats(replica_log(r), &s);
+    struct unit_status s = unit_status(u);
     *out = (struct tram_replica_stats){
         .group = group,
         .rank = rank,
-        .role = (enum tram_role)s.state,
-        .leader = log_leader_node(replica_log(r)),
+        .role = (enum tram_role)s.role,
+        .leader = s.leader,
         .ballot = s.promised,
         .applied = s.applied,
-        .commit = s.commit,
-        .tail = s.tail,
-        .attached = s.live,
+        .commit = s.committed,
+        .tail = s.written,
+        .attached = s.attached,
         .behind = s.behind,
-        .delivered = replica_delivered(r),
-        .terms = s.terms,
-        .muted = s.muted,
+        .delivered = s.delivered,
+        .terms = s.count.terms,
+        .muted = s.muted_now,
     };
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         out->detached_ms[q] = to_ms(s.detached_ns[q]);
@@ -462,6 +460,6 @@ int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica
     if (n >= h->places)
         return TRAM_NOTFOUND;
     const struct place *p = &h->place[n];
-    api_replica_stats(p->replica, p->group, p->rank, out);
+    api_replica_stats(&h->loop.unit[n], p->group, p->rank, out);
     return TRAM_OK;
 }

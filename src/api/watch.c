@@ -94,13 +94,13 @@ static const char *host_name(const struct watch *w, uint32_t host)
 }
 
 static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
-                          const struct log_stats *s)
+                          const struct unit_status *s)
 {
     const struct mcast_group *g = &w->opt.cluster->group[group];
     const char *name = w->opt.cluster->conf->group[group].name;
     uint32_t detached = 0;
 
-    uint32_t ranks = s->state == LOG_LEADER ? (uint32_t)min_u64(g->replicas, LOG_REPLICAS_MAX) : 0;
+    uint32_t ranks = s->role == UNIT_LEADER ? (uint32_t)min_u64(g->replicas, LOG_REPLICAS_MAX) : 0;
     for (uint32_t q = 0; q < ranks; q++)
         detached |= (uint32_t)(s->detached_ns[q] != 0) << q;
     uint32_t moved = detached ^ seen->detached;
@@ -110,7 +110,7 @@ static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
         /* Who leads no more does not know whether it is back. */
         if (detached >> q & 1)
             list_add(&w->gone[g->nodes[q]], "%s", name);
-        else if (s->state == LOG_LEADER)
+        else if (s->role == UNIT_LEADER)
             list_add(&w->back[g->nodes[q]], "%s", name);
         w->peers_moved = true;
     }
@@ -119,42 +119,39 @@ static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
 
 /* Whom the group does not listen to any more. A client can bring that about once in its life. */
 static void look_at_clients(struct watch *w, struct seen *seen, const char *group,
-                            const struct log *l)
+                            const struct unit_muted *m)
 {
-    struct log_muted m = log_muted(l);
-
-    if (m.count != seen->mutes)
+    if (m->count != seen->mutes)
         say_warn(
             &w->opt.say,
             "%s: group %s does not read the client in place %u, life %u, any more: %s. The next "
             "one in its place is read",
-            host_name(w, w->opt.host), group, m.source, m.life, log_fault_text(m.fault));
-    seen->mutes = m.count;
+            host_name(w, w->opt.host), group, m->source, m->life, m->why);
+    seen->mutes = m->count;
 }
 
-void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct log *l)
+void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *unit)
 {
     struct seen *seen = &w->seen[i];
     const char *name = w->opt.cluster->conf->group[group].name;
-    struct log_stats s;
+    struct unit_status s = unit_status(unit);
 
-    log_stats(l, &s);
-    if (s.terms != seen->terms) {
+    if (s.count.terms != seen->terms) {
         if (seen->leader == UINT32_MAX || seen->leader == w->opt.host)
             list_add(&w->leads, "%s", name);
         else
             list_add(&w->taken, "%s from %s", name, host_name(w, seen->leader));
-        seen->terms = s.terms;
+        seen->terms = s.count.terms;
     }
-    if (s.snapshots_loaded != seen->loaded)
+    if (s.count.snapshots_loaded != seen->loaded)
         list_add(&w->loaded, "%s", name);
-    seen->loaded = s.snapshots_loaded;
+    seen->loaded = s.count.snapshots_loaded;
     /* While nobody leads, who did so last is remembered; a candidate promises to itself before it does. */
-    uint32_t leader = log_leader_node(l);
-    if (s.state == LOG_LEADER || (s.state == LOG_FOLLOWER && leader < w->opt.cluster->conf->hosts))
-        seen->leader = s.state == LOG_LEADER ? w->opt.host : leader;
+    if (s.role == UNIT_LEADER ||
+        (s.role == UNIT_FOLLOWER && s.leader < w->opt.cluster->conf->hosts))
+        seen->leader = s.role == UNIT_LEADER ? w->opt.host : s.leader;
     look_at_peers(w, seen, group, &s);
-    look_at_clients(w, seen, name, l);
+    look_at_clients(w, seen, name, &s.muted);
 }
 
 static void say_peers(struct watch *w)

@@ -26,7 +26,7 @@ struct watch *watch_open(const struct watch_options *);
 void watch_close(struct watch *);
 
 /* The replica i of the host is of that group; looks at all, then watch_say. */
-void watch_look(struct watch *, uint32_t i, uint16_t group, const struct log *);
+void watch_look(struct watch *, uint32_t i, uint16_t group, const struct unit *);
 void watch_say(struct watch *);
 
 #endif

@@ -84,7 +84,7 @@ static int bench_open(struct bench *b, struct err *e)
             return err_set(e, ERR_NOMEM, "bench: no memory");
         struct host_options ho = {.mem = b->mem[q], .wait = HOST_SPIN};
         host_init(b->host[q], &ho);
-        host_add(b->host[q], b->log[q]);
+        host_add(b->host[q], log_unit(b->log[q]));
     }
     so.self = (struct shm_node){.name = "client", .node = client, .role = SHM_CLIENT};
     int rc = shm_open_node(&so, &b->client_mem, e);
@@ -124,13 +124,13 @@ static void serve_round(void *ctx, uint64_t now_ns)
         host_turn(b->host[q], now_ns);
 }
 
-static struct log_stats leader_stats(struct bench *b)
+static struct unit_status leader_stats(struct bench *b)
 {
-    struct log_stats s, leader = {0};
+    struct unit_status s, leader = {0};
     rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t q = 0; q < b->args.replicas; q++) {
-        log_stats(b->log[q], &s);
-        if (s.state == LOG_LEADER)
+        s = unit_status(&b->host[q]->unit[0]);
+        if (s.role == UNIT_LEADER)
             leader = s;
     }
     rig_enter(&b->rig, BENCH_SERVE);
@@ -204,12 +204,12 @@ static int measure(struct bench *b, struct bench_figures *f)
                                measure_latency, b);
     if (rc != 0)
         return rc;
-    struct log_stats before = leader_stats(b);
+    struct unit_status before = leader_stats(b);
     measure_throughput(b, f);
-    struct log_stats after = leader_stats(b);
-    if (after.batches > before.batches)
-        f->batch =
-            (double)(after.messages - before.messages) / (double)(after.batches - before.batches);
+    struct unit_status after = leader_stats(b);
+    if (after.count.batches > before.count.batches)
+        f->batch = (double)(after.count.messages - before.count.messages) /
+                   (double)(after.count.batches - before.count.batches);
     return 0;
 }
 
@@ -219,7 +219,7 @@ static const char *why_stuck(struct bench *b)
     const char *why = NULL;
     rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t q = 0; q < b->args.replicas && why == NULL; q++)
-        why = log_broken(b->log[q]);
+        why = b->host[q]->unit[0].broken;
     return why ? why : "";
 }
 

@@ -151,7 +151,7 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
             rc = replica_open(&to, &s->replica[g], e);
             if (rc != 0)
                 return rc;
-            host_add_replica(s->host, s->replica[g]);
+            host_add(s->host, replica_unit(s->replica[g]));
         }
     return 0;
 }
@@ -436,18 +436,18 @@ struct counts {
 static struct counts count_batches(struct bench *b)
 {
     struct counts c = {0};
-    struct log_stats s;
+    struct unit_status s;
     if (b->args.layout == BENCH_THREADS)
         rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t h = 0; h < b->args.hosts; h++)
         for (uint32_t g = 0; g < b->args.groups; g++) {
             if (b->server[h].replica[g] == NULL)
                 continue;
-            log_stats(replica_log(b->server[h].replica[g]), &s);
-            if (s.state != LOG_LEADER)
+            replica_status(b->server[h].replica[g], &s);
+            if (s.role != UNIT_LEADER)
                 continue;
-            c.messages += s.messages;
-            c.batches += s.batches;
+            c.messages += s.count.messages;
+            c.batches += s.count.batches;
         }
     if (b->args.layout == BENCH_THREADS)
         rig_enter(&b->rig, BENCH_SERVE);
@@ -476,8 +476,11 @@ static const char *why_stuck(struct bench *b)
         rig_enter(&b->rig, BENCH_LINE);
     for (uint32_t h = 0; b->args.layout != BENCH_PROCS && h < b->args.hosts; h++)
         for (uint32_t g = 0; g < b->args.groups && why == NULL; g++)
-            if (b->server[h].replica[g])
-                why = log_broken(replica_log(b->server[h].replica[g]));
+            if (b->server[h].replica[g]) {
+                struct unit_status s;
+                replica_status(b->server[h].replica[g], &s);
+                why = s.broken;
+            }
     return why ? why : "";
 }
 
@@ -629,11 +632,11 @@ static void add_hosts(const struct bench *b, struct model_work *w)
     for (uint32_t h = 0; h < a->hosts; h++)
         for (uint32_t g = 0; g < a->groups; g++) {
             const struct replica *r = b->server[h].replica[g];
-            struct log_stats s;
+            struct unit_status s;
             if (r == NULL)
                 continue;
-            log_stats(replica_log(r), &s);
-            *(log_leading(replica_log(r)) ? &leads : &follows) += (double)s.messages;
+            replica_status(r, &s);
+            *(replica_leads(r) ? &leads : &follows) += (double)s.count.messages;
             delivered += (double)replica_delivered(r);
         }
     /* Rings that a leader looks at: of clients, one of each group that writes to it, one of the rest. */

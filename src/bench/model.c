@@ -113,7 +113,7 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 {
     struct member *mb = ctx;
     const struct model_costs *c = &mb->model->opt.costs;
-    bool leads = log_leading(replica_log(mb->replica));
+    bool leads = replica_leads(mb->replica);
     bool stamp = among_groups(mb->model, e);
     double ns = stamp   ? leads ? c->stamp_ns : c->follow_stamp_ns
                 : leads ? c->entry_ns
@@ -196,7 +196,7 @@ static uint64_t alarm_ns(const struct processor *p)
         const struct station *s = &p->station[i];
         uint64_t next = UINT64_MAX;
         for (uint32_t k = 0; s->host && k < s->host->units; k++) {
-            uint64_t unit = s->host->unit[k].next_ns(s->host->unit[k].of);
+            uint64_t unit = unit_next_ns(&s->host->unit[k]);
             next = unit < next ? unit : next;
         }
         if (s->caster && caster_outstanding(s->caster) > 0)
@@ -398,7 +398,7 @@ static int host_open(struct model *m, struct station *s, struct err *e)
             int rc = replica_open(&ro, &mb->replica, e);
             if (rc != 0)
                 return rc;
-            host_add_replica(s->host, mb->replica);
+            host_add(s->host, replica_unit(mb->replica));
         }
     /* Followers have their turn, and all rings have been looked at. */
     uint32_t laps = s->host->units < HOST_FOLLOW_EVERY ? 1 : HOST_FOLLOW_EVERY;
@@ -437,9 +437,9 @@ static int client_open(struct model *m, struct station *s, struct err *e)
 struct member *model_leader(struct model *m, uint32_t group)
 {
     for (uint32_t q = 0; q < m->opt.replicas; q++) {
-        struct log_stats s;
-        log_stats(replica_log(member_of(m, group, q)->replica), &s);
-        if (s.state == LOG_LEADER && s.promised == s.ballot)
+        struct unit_status s;
+        replica_status(member_of(m, group, q)->replica, &s);
+        if (s.role == UNIT_LEADER && s.promised == s.epoch)
             return member_of(m, group, q);
     }
     return NULL;

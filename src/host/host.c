@@ -22,84 +22,12 @@ void host_init(struct host *h, const struct host_options *o)
     h->worked_ns = h->here_ns = clock_now_ns();
 }
 
-static int post_log(void *of, uint64_t now_ns)
-{
-    return log_post(of, now_ns);
-}
-
-static int settle_log(void *of, uint64_t now_ns)
-{
-    return log_settle(of, now_ns);
-}
-
-static uint64_t next_log(const void *of)
-{
-    return log_next_ns(of);
-}
-
-static void close_log(void *of)
-{
-    log_close(of);
-}
-
-struct host_unit host_unit_log(struct log *l)
-{
-    return (struct host_unit){.of = l,
-                              .post = post_log,
-                              .settle = settle_log,
-                              .next_ns = next_log,
-                              .close = close_log,
-                              .log = l};
-}
-
-static int post_replica(void *of, uint64_t now_ns)
-{
-    return replica_post(of, now_ns);
-}
-
-static int settle_replica(void *of, uint64_t now_ns)
-{
-    return replica_settle(of, now_ns);
-}
-
-static uint64_t next_replica(const void *of)
-{
-    return replica_next_ns(of);
-}
-
-static void close_replica(void *of)
-{
-    replica_close(of);
-}
-
-static int client_open_replica(void *of, const struct mem_lane_spec *offer, struct err *e)
-{
-    return replica_client_open(of, offer, e);
-}
-
-struct host_unit host_unit_replica(struct replica *r)
-{
-    return (struct host_unit){.of = r,
-                              .post = post_replica,
-                              .settle = settle_replica,
-                              .next_ns = next_replica,
-                              .close = close_replica,
-                              .client_open = client_open_replica,
-                              .group = replica_group(r),
-                              .log = replica_log(r)};
-}
-
-void host_add(struct host *h, struct log *l)
+void host_add(struct host *h, struct unit u)
 {
     CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] = host_unit_log(l);
-}
-
-void host_add_replica(struct host *h, struct replica *r)
-{
-    CHECK(h->units < HOST_UNITS_MAX);
-    h->unit[h->units++] = host_unit_replica(r);
-    h->unit_of[replica_group(r)] = (uint16_t)h->units;
+    h->unit[h->units++] = u;
+    if (u.ops->offer)
+        h->unit_of[u.region] = (uint16_t)h->units;
 }
 
 /* Opens what clients need that have come since. A few at a time: each takes system calls, and other clients
@@ -111,7 +39,7 @@ static int meet_clients(struct host *h)
     int met = 0;
     for (; met < CLIENTS_PER_ROUND && mem_offer(h->opt.mem, &offer); met++) {
         uint32_t at = offer.region < DST_GROUPS_MAX ? h->unit_of[offer.region] : 0;
-        int rc = at > 0 ? h->unit[at - 1].client_open(h->unit[at - 1].of, &offer, &e)
+        int rc = at > 0 ? h->unit[at - 1].ops->offer(&h->unit[at - 1], &offer, &e)
                         : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
         if (rc < 0)
             say_warn(&h->opt.say, "the client on node %u is not served in group %u: %s",
@@ -131,7 +59,7 @@ static int post_units(struct host *h, uint64_t now_ns, bool all)
     int work = 0;
     for (uint32_t i = 0; i < h->units; i++)
         if (has_turn(h, i, all))
-            work += h->unit[i].post(h->unit[i].of, now_ns);
+            work += unit_post(&h->unit[i], now_ns);
     return work;
 }
 
@@ -141,11 +69,8 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
     if (h->opt.mem->offered > 0)
         work += meet_clients(h);
     for (uint32_t i = 0; i < h->units; i++) {
-        struct host_unit *u = &h->unit[i];
-        if (!has_turn(h, i, all))
-            continue;
-        work += u->settle(u->of, now_ns);
-        u->leads = log_leading(u->log);
+        if (has_turn(h, i, all))
+            work += unit_settle(&h->unit[i], now_ns);
     }
     return work;
 }
@@ -187,7 +112,7 @@ static uint64_t sleep_until(const struct host *h)
 {
     uint64_t until = UINT64_MAX;
     for (uint32_t i = 0; i < h->units; i++) {
-        uint64_t next = h->unit[i].next_ns(h->unit[i].of);
+        uint64_t next = unit_next_ns(&h->unit[i]);
         until = next < until ? next : until;
     }
     /* With many groups there is a heartbeat due all the time: they go out together. */

@@ -33,26 +33,9 @@ enum {
     HOST_FOLLOW_EVERY = 8, /* at most log_bytes / 2 of full batches go by meanwhile */
 };
 
-/* Something to poll: a replica of a log, or of a group in a tree. */
-struct host_unit {
-    void *of;
-    int (*post)(void *of, uint64_t now_ns);
-    int (*settle)(void *of, uint64_t now_ns);
-    uint64_t (*next_ns)(const void *of);
-    void (*close)(void *of);
-    /* Opens what a client needs that has come, as mem_offer tells; NULL: it has none. */
-    int (*client_open)(void *of, const struct mem_lane_spec *offer, struct err *);
-    uint32_t group;        /* that a client would name */
-    const struct log *log; /* its own, or the one underneath */
-    bool leads;            /* as it was after its last round */
-};
-
-struct host_unit host_unit_log(struct log *);
-struct host_unit host_unit_replica(struct replica *);
-
 struct host {
     struct host_options opt;
-    struct host_unit unit[HOST_UNITS_MAX];
+    struct unit unit[HOST_UNITS_MAX];
     uint32_t units;
     uint16_t unit_of[DST_GROUPS_MAX]; /* by group, plus one; 0: not here */
     uint64_t round_ns;                /* time of the last round */
@@ -69,8 +52,9 @@ struct host {
 };
 
 void host_init(struct host *, const struct host_options *);
-void host_add(struct host *, struct log *);
-void host_add_replica(struct host *, struct replica *);
+
+/* It is the host's to step; who made it closes it. */
+void host_add(struct host *, struct unit);
 
 /* One round of everything; returns work done. */
 int host_round(struct host *, uint64_t now_ns);

@@ -390,13 +390,9 @@ static void help_out(struct replica *r, uint64_t now_ns)
         feed_help(r->edge[i].feed, now_ns);
 }
 
-int replica_post(struct replica *r, uint64_t now_ns)
+static int settle(struct unit *u, uint64_t now_ns)
 {
-    return log_post(r->log, now_ns);
-}
-
-int replica_settle(struct replica *r, uint64_t now_ns)
-{
+    struct replica *r = u->of;
     int work = log_settle(r->log, now_ns);
     bool more = r->protocol->settle && r->protocol->settle(r);
     bool leading = log_leading(r->log);
@@ -410,13 +406,9 @@ int replica_settle(struct replica *r, uint64_t now_ns)
     } else {
         help_out(r, now_ns);
     }
-    r->led = leading;
+    r->led = u->leads = leading;
+    u->broken = log_broken(r->log);
     return work;
-}
-
-uint64_t replica_next_ns(const struct replica *r)
-{
-    return log_next_ns(r->log);
 }
 
 uint16_t replica_group(const struct replica *r)
@@ -424,12 +416,58 @@ uint16_t replica_group(const struct replica *r)
     return r->opt.group;
 }
 
-const struct log *replica_log(const struct replica *r)
+bool replica_leads(const struct replica *r)
 {
-    return r->log;
+    return log_leading(r->log);
+}
+
+void replica_status(const struct replica *r, struct unit_status *s)
+{
+    log_status(r->log, s);
+    s->delivered = r->delivered;
 }
 
 uint64_t replica_delivered(const struct replica *r)
 {
     return r->delivered;
+}
+
+/* ---- as a unit ---- */
+
+static int post(struct unit *u, uint64_t now_ns)
+{
+    const struct replica *r = u->of;
+    return log_post(r->log, now_ns);
+}
+
+static uint64_t next_ns(const struct unit *u)
+{
+    const struct replica *r = u->of;
+    return log_next_ns(r->log);
+}
+
+static void status(const struct unit *u, struct unit_status *s)
+{
+    replica_status(u->of, s);
+}
+
+static int offer(struct unit *u, const struct mem_lane_spec *lane, struct err *e)
+{
+    return replica_client_open(u->of, lane, e);
+}
+
+static void as_unit_close(struct unit *u)
+{
+    replica_close(u->of);
+}
+
+struct unit replica_unit(struct replica *r)
+{
+    static const struct unit_ops ops = {.post = post,
+                                        .settle = settle,
+                                        .next_ns = next_ns,
+                                        .status = status,
+                                        .offer = offer,
+                                        .close = as_unit_close};
+    return (struct unit){.ops = &ops, .of = r, .region = r->opt.group};
 }

@@ -41,15 +41,15 @@ void replica_close(struct replica *);
  * is nothing that a client of this group would write. */
 int replica_client_open(struct replica *, const struct mem_lane_spec *offer, struct err *);
 
-/* As log_post and log_settle. */
-int replica_post(struct replica *, uint64_t now_ns);
-int replica_settle(struct replica *, uint64_t now_ns);
-uint64_t replica_next_ns(const struct replica *);
+/* The same as what a host steps: it closes the replica. */
+struct unit replica_unit(struct replica *);
+
+/* Leads, or is about to. */
+bool replica_leads(const struct replica *);
+
+void replica_status(const struct replica *, struct unit_status *);
 
 uint16_t replica_group(const struct replica *);
-
-/* The log underneath, to look at. */
-const struct log *replica_log(const struct replica *);
 
 /* Messages delivered by this replica's state (snapshots included). */
 uint64_t replica_delivered(const struct replica *);

@@ -15,8 +15,6 @@ enum {
     LATE_UNITS = 20,         /* a write that is on its way for longer waits behind others */
 };
 
-static const char *const state_names[] = {"joining", "follower", "candidate", "sync", "leader"};
-
 static bool is_client(const struct fleet_node *n)
 {
     return n->node >= n->fleet->hosts;
@@ -85,7 +83,7 @@ static int host_open(struct fleet_node *n, struct err *e)
     if (f->calls->host_born)
         f->calls->host_born(n);
     for (uint32_t i = 0; i < n->members; i++) {
-        n->member[i].shown = LOG_FOLLOWER;
+        n->member[i].shown = UNIT_FOLLOWER;
         int rc = f->calls->open(&n->member[i], rng_u64(&f->rng), e);
         if (rc != 0)
             return rc;
@@ -110,12 +108,10 @@ int fleet_start(struct fleet_node *n, struct err *e)
 
 static void member_close(struct fleet_member *m)
 {
-    struct log_stats s;
-    log_stats(m->unit.log, &s);
-    m->terms += s.terms;
-    m->snapshots += s.snapshots_loaded;
-    m->unit.close(m->unit.of);
-    m->unit.of = NULL;
+    struct unit_status s = unit_status(&m->unit);
+    m->terms += s.count.terms;
+    m->snapshots += s.count.snapshots_loaded;
+    unit_close(&m->unit);
 }
 
 static void end_life(struct fleet_node *n)
@@ -200,30 +196,29 @@ static void check_candidate(struct fleet_member *m)
 static void show_state(struct fleet_member *m)
 {
     struct fleet *f = m->host->fleet;
-    struct log_stats s;
-    log_stats(m->unit.log, &s);
-    if (s.state == m->shown)
+    struct unit_status s = unit_status(&m->unit);
+    if (s.role == m->shown)
         return;
     chaos_trace(&f->chaos, "%s is %s, ballot %llu, applied %llu, commit %llu, tail %llu", m->name,
-                state_names[s.state], (unsigned long long)s.ballot, (unsigned long long)s.applied,
-                (unsigned long long)s.commit, (unsigned long long)s.tail);
-    sim_note(f->sim, hash_mix(s.ballot, s.state));
-    if (m->shown == LOG_LEADER && s.promised % f->group[m->group].replicas == m->rank)
+                unit_role_name(s.role), (unsigned long long)s.epoch, (unsigned long long)s.applied,
+                (unsigned long long)s.committed, (unsigned long long)s.written);
+    sim_note(f->sim, hash_mix(s.epoch, s.role));
+    if (m->shown == UNIT_LEADER && s.promised % f->group[m->group].replicas == m->rank)
         check_resigned(m);
-    if (s.state == LOG_CANDIDATE)
+    if (s.role == UNIT_CANDIDATE)
         check_candidate(m);
-    m->shown = s.state;
+    m->shown = s.role;
     f->moves++;
-    if (s.state == LOG_LEADER)
+    if (s.role == UNIT_LEADER)
         check_kept(m);
-    if (s.state == LOG_SYNC || s.state == LOG_LEADER)
+    if (s.role == UNIT_SYNC || s.role == UNIT_LEADER)
         chaos_ambush(&f->chaos, m->host->node);
 }
 
 static void self_check(struct fleet_node *n)
 {
     for (uint32_t i = 0; i < n->members; i++) {
-        const char *broken = log_broken(n->member[i].unit.log);
+        const char *broken = n->member[i].unit.broken;
         if (broken) {
             char text[FLEET_NAME_BYTES + ERR_TEXT_BYTES];
             snprintf(text, sizeof(text), "%s: %s", n->member[i].name, broken);
@@ -241,9 +236,8 @@ static int meet_clients(struct fleet_node *n)
     int met = 0;
     for (; mem_offer(n->mem, &offer); met++)
         for (uint32_t i = 0; i < n->members; i++) {
-            const struct host_unit *u = &n->member[i].unit;
-            if (u->client_open && u->group == offer.region &&
-                u->client_open(u->of, &offer, &e) != 0)
+            struct unit *u = &n->member[i].unit;
+            if (u->ops->offer && u->region == offer.region && u->ops->offer(u, &offer, &e) != 0)
                 n->fleet->calls->violated(n, "opens", e.text);
         }
     return met;
@@ -258,7 +252,7 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     uint64_t half = f->chaos.calm ? HALF_ROUNDS : rng_below(&f->rng, HALF_ROUNDS);
     int work = half < 2;
     for (uint32_t i = 0; half != 0 && i < n->members; i++)
-        work += n->member[i].unit.post(n->member[i].unit.of, now);
+        work += unit_post(&n->member[i].unit, now);
     if (half != 1)
         work += mem_poll(n->mem);
     if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
@@ -266,12 +260,12 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     for (uint32_t i = 0; i < n->members; i++) {
         struct fleet_member *m = &n->member[i];
         if (half != 1)
-            work += m->unit.settle(m->unit.of, now);
+            work += unit_settle(&m->unit, now);
         show_state(m);
         if (f->calls->stepped)
             f->calls->stepped(m);
         spent_ns += f->calls->spent_ns ? f->calls->spent_ns(m) : 0;
-        uint64_t next = m->unit.next_ns(m->unit.of);
+        uint64_t next = unit_next_ns(&m->unit);
         *next_ns = next < *next_ns ? next : *next_ns;
     }
     if (spent_ns > 0)
@@ -397,13 +391,12 @@ struct fleet_member *fleet_leader(const struct fleet *f, uint16_t group)
     uint64_t ballot = 0;
     for (uint32_t q = 0; q < f->group[group].replicas; q++) {
         struct fleet_member *m = fleet_member(f, f->group[group].nodes[q], group);
-        struct log_stats s;
         if (m->unit.of == NULL)
             continue;
-        log_stats(m->unit.log, &s);
-        if (s.state == LOG_LEADER && s.ballot > ballot) {
+        struct unit_status s = unit_status(&m->unit);
+        if (s.role == UNIT_LEADER && s.epoch > ballot) {
             best = m;
-            ballot = s.ballot;
+            ballot = s.epoch;
         }
     }
     return best;
@@ -411,11 +404,10 @@ struct fleet_member *fleet_leader(const struct fleet *f, uint16_t group)
 
 bool fleet_unfit(const struct fleet_member *m)
 {
-    struct log_stats s;
     if (m->unit.of == NULL)
         return true;
-    log_stats(m->unit.log, &s);
-    return s.behind || s.state == LOG_JOINING;
+    struct unit_status s = unit_status(&m->unit);
+    return s.behind || s.role == UNIT_JOINING;
 }
 
 /* How many more of the group's replicas may become unfit; negative if too many are. */
@@ -443,14 +435,14 @@ void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fl
     for (uint32_t h = 0; h < f->hosts; h++)
         for (uint32_t i = 0; i < f->node[h].members; i++) {
             const struct fleet_member *m = &f->node[h].member[i];
-            struct log_stats s = {0};
+            struct unit_status s = {0};
             if (m->unit.of)
-                log_stats(m->unit.log, &s);
+                s = unit_status(&m->unit);
             size_t at = strlen(text);
             snprintf(text + at, bytes - at, " %s:%s/%llu", m->name,
                      m->unit.of == NULL ? "down"
                      : s.behind         ? "behind"
-                                        : state_names[s.state],
+                                        : unit_role_name(s.role),
                      (unsigned long long)delivered(m));
         }
 }
@@ -461,17 +453,15 @@ void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fl
 static bool all_attached(const struct fleet *f, uint16_t group)
 {
     const struct fleet_member *leader = fleet_leader(f, group);
-    struct log_stats s;
     if (leader == NULL)
         return false;
-    log_stats(leader->unit.log, &s);
-    return s.live == f->group[group].replicas;
+    struct unit_status s = unit_status(&leader->unit);
+    return s.attached == f->group[group].replicas;
 }
 
 static uint64_t applied_by(const struct fleet_member *m)
 {
-    struct log_stats s;
-    log_stats(m->unit.log, &s);
+    struct unit_status s = unit_status(&m->unit);
     return s.applied;
 }
 
@@ -536,9 +526,8 @@ static bool leads(void *ctx, uint32_t host)
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
     for (uint32_t i = 0; i < n->members; i++) {
-        struct log_stats s;
-        log_stats(n->member[i].unit.log, &s);
-        if (s.ballot != 0)
+        struct unit_status s = unit_status(&n->member[i].unit);
+        if (s.epoch != 0)
             return true;
     }
     return false;

@@ -27,8 +27,8 @@ struct fleet_member {
     uint16_t group;
     uint32_t rank;
     char name[FLEET_NAME_BYTES]; /* in traces; "h0 g0" unless the owner writes another one */
-    struct host_unit unit;       /* of is NULL while the host is down */
-    enum log_state shown;
+    struct unit unit;            /* of is NULL while the host is down */
+    enum unit_role shown;
     uint64_t terms, snapshots; /* of earlier lives */
 };
 
@@ -100,7 +100,7 @@ struct fleet {
     struct aim aim;
     struct fleet_node *stepping; /* whose step this is; NULL: nobody's */
     uint64_t *leads_ns;          /* by group: since when `leads` does */
-    uint64_t moves;              /* rises when a replica's state (of enum log_state) changes */
+    uint64_t moves;              /* rises when a replica's state (of enum unit_role) changes */
     const struct fleet_member *
         *leads; /* by group: who was last seen to begin to lead; NULL: it ended since */
 };

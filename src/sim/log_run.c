@@ -119,7 +119,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     o.seed = seed;
     int rc = log_open(&o, &log, e);
     if (rc == 0)
-        m->unit = host_unit_log(log);
+        m->unit = log_unit(log);
     return rc;
 }
 
@@ -127,8 +127,8 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
 static void look_at_lane(struct run *r, const struct fleet_member *m)
 {
     uint64_t promised = sim_promised(r->fleet.sim, m->host->node, REGION);
-    struct log_stats s;
-    log_stats(m->unit.log, &s);
+    struct unit_status s;
+    s = unit_status(&m->unit);
     if (promised == 0 || promised == MEM_CLOSED || s.behind)
         return;
     struct mem_lane_spec spec =
@@ -145,18 +145,18 @@ static void look_at_lane(struct run *r, const struct fleet_member *m)
 /* What was taken from each source is a function of the log: equal at equal positions. */
 static void compare_taken(struct run *r, const struct fleet_member *m)
 {
-    struct log_stats a, b;
-    log_stats(m->unit.log, &a);
+    struct unit_status a, b;
+    a = unit_status(&m->unit);
     for (uint32_t q = 0; q < r->group.replicas; q++) {
         const struct fleet_member *o = fleet_member(&r->fleet, q, 0);
         if (o == m || o->unit.of == NULL)
             continue;
-        log_stats(o->unit.log, &b);
+        b = unit_status(&o->unit);
         if (a.behind || b.behind || a.applied != b.applied)
             continue;
         for (uint32_t s = 0; s < r->fleet.clients; s++) {
-            uint64_t mine = log_source_taken(m->unit.log, s);
-            uint64_t other = log_source_taken(o->unit.log, s);
+            uint64_t mine = log_source_taken(m->unit.of, s);
+            uint64_t other = log_source_taken(o->unit.of, s);
             if (mine != other)
                 check_violated(&r->check, "derived state equality", a.applied,
                                "replicas %u and %u took source %u up to %llu and %llu", m->rank, q,
@@ -223,10 +223,10 @@ static void client_close(struct fleet_node *n)
 static uint64_t log_tail(const struct run *r)
 {
     const struct fleet_member *leader = fleet_leader(&r->fleet, 0);
-    struct log_stats s = {0};
+    struct unit_status s = {0};
     if (leader)
-        log_stats(leader->unit.log, &s);
-    return s.tail;
+        s = unit_status(&leader->unit);
+    return s.written;
 }
 
 static void client_send(struct run *r, struct client *c)

@@ -122,7 +122,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     o.seed = seed;
     int rc = replica_open(&o, &replica, e);
     if (rc == 0)
-        m->unit = host_unit_replica(replica);
+        m->unit = replica_unit(replica);
     return rc;
 }
 

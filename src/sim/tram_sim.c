@@ -229,7 +229,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     int rc = replica_open(&o, &r->replica, e);
     if (rc != 0)
         return rc;
-    m->unit = host_unit_replica(r->replica);
+    m->unit = replica_unit(r->replica);
     /* A later life has no state before it has loaded one. */
     if (m->host->mem->incarnation == 0) {
         state_compare_start(s->compare, who(r), 0, now(s));
@@ -254,7 +254,7 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
     bool lost = false;
     (void)property;
     for (uint32_t i = 0; i < n->members; i++)
-        lost |= n->member[i].unit.of && log_lost(n->member[i].unit.log);
+        lost |= n->member[i].unit.of && unit_status(&n->member[i].unit).lost;
     fail(s, n, lost ? ERR_DATA_LOST : ERR_CORRUPT, text);
 }
 
@@ -325,9 +325,7 @@ static bool group_is_level(const struct tram_sim *s, uint16_t group)
     const struct fleet_member *leader = fleet_leader(&s->fleet, group);
     if (leader == NULL || !runs(s, leader->host->node))
         return false;
-    struct log_stats l;
-    log_stats(leader->unit.log, &l);
-    return l.live >= running;
+    return unit_status(&leader->unit).attached >= running;
 }
 
 static bool is_idle(const struct tram_sim *s)
@@ -755,7 +753,7 @@ int tram_sim_replica(const struct tram_sim *s, const char *host, const char *gro
     const struct fleet_member *m = fleet_member(&s->fleet, (uint32_t)h, (uint16_t)g);
     if (m == NULL || m->unit.of == NULL)
         return TRAM_NOTFOUND;
-    api_replica_stats(place_at(m)->replica, m->group, m->rank, out);
+    api_replica_stats(&m->unit, m->group, m->rank, out);
     return TRAM_OK;
 }
 

@@ -38,7 +38,7 @@ struct notice {
     _Alignas(64) _Atomic uint64_t count; /* messages applied */
     _Atomic uint64_t hash;               /* of all of them, in order */
     _Atomic uint64_t wrong;              /* messages out of turn */
-    _Atomic uint64_t state;              /* enum log_state */
+    _Atomic uint64_t state;              /* enum unit_role */
     _Atomic uint64_t live;               /* leader: replicas that take its writes */
     _Atomic uint64_t behind;
     _Atomic uint64_t life;
@@ -144,14 +144,14 @@ static struct board *board_map(void)
 
 static void show(struct notice *n, const struct machine *m, const struct log *l)
 {
-    struct log_stats s;
-    log_stats(l, &s);
+    struct unit_status s;
+    log_status(l, &s);
     atomic_store_explicit(&n->hash, m->state.hash, memory_order_relaxed);
     atomic_store_explicit(&n->count, m->state.count, memory_order_relaxed);
-    atomic_store_explicit(&n->live, s.live, memory_order_relaxed);
+    atomic_store_explicit(&n->live, s.attached, memory_order_relaxed);
     atomic_store_explicit(&n->behind, s.behind, memory_order_relaxed);
     atomic_store_explicit(&n->broken, log_broken(l) != NULL, memory_order_relaxed);
-    atomic_store_explicit(&n->state, s.state, memory_order_relaxed);
+    atomic_store_explicit(&n->state, s.role, memory_order_relaxed);
 }
 
 static int host_main(const char *dir, const char *cluster, uint32_t rank, enum host_wait wait)
@@ -194,7 +194,7 @@ static int host_main(const char *dir, const char *cluster, uint32_t rank, enum h
     }
     static struct host host;
     host_init(&host, &(struct host_options){.mem = mem, .wait = wait});
-    host_add(&host, log);
+    host_add(&host, log_unit(log));
     atomic_store(&m.notice->life, mem->incarnation + 1);
     while (!atomic_load_explicit(&board->stop, memory_order_relaxed)) {
         host_step(&host);
@@ -272,7 +272,7 @@ static bool failed(const struct test *t)
 static int leader(const struct test *t)
 {
     for (int q = 0; q < REPLICAS; q++)
-        if (t->pid[q] > 0 && atomic_load(&t->board->host[q].state) == LOG_LEADER &&
+        if (t->pid[q] > 0 && atomic_load(&t->board->host[q].state) == UNIT_LEADER &&
             atomic_load(&t->board->host[q].live) == REPLICAS)
             return q;
     return -1;
@@ -320,7 +320,7 @@ static bool kill_once(struct test *t)
         client_step(t);
     hist_add(&t->gaps, t->gap_ns);
     waitpid(t->pid[victim], NULL, 0);
-    atomic_store(&n->state, LOG_FOLLOWER);
+    atomic_store(&n->state, UNIT_FOLLOWER);
     atomic_store(&n->life, 0);
     atomic_store(&n->behind, 1);
     uint64_t started = clock_now_ns();

@@ -44,11 +44,11 @@ struct worker {
     _Atomic uint32_t pause; /* enum pause */
     _Atomic bool paused;
     _Atomic bool stop;
-    _Atomic uint32_t shown; /* enum log_state */
+    _Atomic uint32_t shown; /* enum unit_role */
     _Atomic uint64_t count, hash;
     _Atomic uint64_t wrong; /* messages out of turn */
     _Atomic bool behind, broken;
-    struct log_stats last;
+    struct unit_status last;
     struct err err;
 
     struct state state, moved; /* the thread's alone */
@@ -181,13 +181,13 @@ static void wait_while_paused(struct worker *w)
 
 static void show(struct worker *w, struct log *log)
 {
-    struct log_stats s;
+    struct unit_status s;
 
-    log_stats(log, &s);
+    log_status(log, &s);
     atomic_store(&w->hash, w->state.hash);
     atomic_store(&w->count, w->state.count);
     atomic_store(&w->behind, s.behind);
-    atomic_store(&w->shown, s.state);
+    atomic_store(&w->shown, s.role);
     if (log_broken(log))
         atomic_store(&w->broken, true);
 }
@@ -205,7 +205,7 @@ static void *worker_main(void *arg)
     }
     struct host *host = &hosts[w->rank];
     host_init(host, &(struct host_options){.mem = mem});
-    host_add(host, log);
+    host_add(host, log_unit(log));
     while (!atomic_load(&w->stop)) {
         uint32_t pause = atomic_load(&w->pause);
         if (pause == RUN) {
@@ -222,7 +222,7 @@ static void *worker_main(void *arg)
         }
         show(w, log);
     }
-    log_stats(log, &w->last);
+    log_status(log, &w->last);
     log_close(log);
     shm_close_node(mem);
     return NULL;
@@ -290,7 +290,7 @@ static unsigned find_leader(void)
 
     while (clock_now_ns() < until && !failed()) {
         for (unsigned q = 0; q < HOSTS; q++)
-            if (atomic_load(&workers[q].shown) == LOG_LEADER && !atomic_load(&workers[q].paused))
+            if (atomic_load(&workers[q].shown) == UNIT_LEADER && !atomic_load(&workers[q].paused))
                 return q;
         nap(100000);
     }
@@ -382,8 +382,8 @@ static void log__survives_leaders_that_stop_and_come_back(void **state)
     stop(&c);
     uint64_t terms = 0, snapshots = 0;
     for (unsigned q = 0; q < HOSTS; q++) {
-        terms += workers[q].last.terms;
-        snapshots += workers[q].last.snapshots_loaded;
+        terms += workers[q].last.count.terms;
+        snapshots += workers[q].last.count.snapshots_loaded;
     }
     print_message("# %lu messages, %d pauses, %lu leaders, %lu snapshots\n", c.sent, PAUSES, terms,
                   snapshots);

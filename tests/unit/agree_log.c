@@ -118,12 +118,12 @@ static void log__opens_with_defaults(void **state)
     struct log *l = NULL;
     struct err e = {""};
     assert_int_equal(log_open(&o, &l, &e), 0);
-    struct log_stats s;
-    log_stats(l, &s);
-    assert_int_equal(s.state, LOG_FOLLOWER);
+    struct unit_status s;
+    log_status(l, &s);
+    assert_int_equal(s.role, UNIT_FOLLOWER);
     assert_false(s.behind);
     assert_null(log_broken(l));
-    assert_int_equal(log_leader_node(l), UINT32_MAX);
+    assert_int_equal(s.leader, UINT32_MAX);
     assert_int_equal(log_source_taken(l, 0), 0);
     log_close(l);
     sim_close(sim);
@@ -150,9 +150,8 @@ static void log__all_sizes_commit(void **state)
             GROUP_MUST(g, "all of them", g->history_count == 60);
             uint32_t leaders = 0;
             for (uint32_t q = 0; q < n; q++) {
-                leaders += group_stats(g, q).ballot != 0;
-                GROUP_MUST(g, "leader known",
-                           log_leader_node(g->replica[q].log) == group_leader(g));
+                leaders += group_stats(g, q).epoch != 0;
+                GROUP_MUST(g, "leader known", group_stats(g, q).leader == group_leader(g));
             }
             GROUP_MUST(g, "one leader", leaders == 1);
             assert_clean(g);
@@ -217,14 +216,14 @@ static void log__sends_together_what_is_ready_together(void **state)
         group_open(&(struct group_options){.replicas = 3, .seed = 1, .log_bytes = 1 << 16});
     GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
     group_run(g, 20 * US);
-    uint64_t before = group_stats(g, 0).batches;
+    uint64_t before = group_stats(g, 0).count.batches;
     group_hold(g, 0, true);
     for (uint32_t i = 0; i < 20; i++)
         group_send(g, 0, 100);
     group_run(g, 5 * US);
     group_hold(g, 0, false);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
-    GROUP_MUST(g, "one batch", group_stats(g, 0).batches == before + 1);
+    GROUP_MUST(g, "one batch", group_stats(g, 0).count.batches == before + 1);
     assert_clean(g);
 }
 
@@ -270,10 +269,10 @@ static void log__flow_is_bounded(void **state)
                    g->client[c].sent_count < g->client[c].done_count + 10)
                 group_send(g, c, 240);
         group_tick(g);
-        struct log_stats s = group_stats(g, 0);
-        GROUP_MUST(g, "window", s.tail - s.commit <= g->opt.log_bytes / 2);
+        struct unit_status s = group_stats(g, 0);
+        GROUP_MUST(g, "window", s.written - s.committed <= g->opt.log_bytes / 2);
         for (uint32_t q = 1; q < 3; q++)
-            GROUP_MUST(g, "reuse", s.tail - group_stats(g, q).applied <= g->opt.log_bytes);
+            GROUP_MUST(g, "reuse", s.written - group_stats(g, q).applied <= g->opt.log_bytes);
     }
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
     GROUP_MUST(g, "all of them", g->history_count == 600);
@@ -283,9 +282,9 @@ static void log__flow_is_bounded(void **state)
     for (uint32_t i = 0; i < 15; i++)
         group_send(g, 0, 240);
     group_run(g, 20 * US);
-    struct log_stats s = group_stats(g, 0);
-    GROUP_MUST(g, "window", s.tail - s.commit <= g->opt.log_bytes / 2);
-    GROUP_MUST(g, "window", s.tail - s.commit + 2 * entry_size(240) > g->opt.log_bytes / 2);
+    struct unit_status s = group_stats(g, 0);
+    GROUP_MUST(g, "window", s.written - s.committed <= g->opt.log_bytes / 2);
+    GROUP_MUST(g, "window", s.written - s.committed + 2 * entry_size(240) > g->opt.log_bytes / 2);
     for (uint32_t q = 1; q < 3; q++)
         group_cut(g, q, 0, false);
     GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
@@ -385,10 +384,9 @@ static void nonsense(uint32_t kind, uint64_t seed)
         GROUP_MUST(g, "nothing taken",
                    log_source_taken(g->replica[q].log, 1) == (kind == 6 ? frame_size(8) : 0) &&
                        log_source_life(g->replica[q].log, 1) == 0);
-    struct log_stats s = group_stats(g, group_leader(g));
-    struct log_muted m = log_muted(g->replica[group_leader(g)].log);
-    GROUP_MUST(g, "muted", s.muted == 1 && m.count == 1 && m.source == 1 && m.life == 0);
-    GROUP_MUST(g, "muted", m.fault == SOURCE_FRAME || m.fault == SOURCE_OVERFULL);
+    struct unit_status s = group_stats(g, group_leader(g));
+    GROUP_MUST(g, "muted", s.muted_now == 1 && s.muted.count == 1 && s.muted.source == 1);
+    GROUP_MUST(g, "muted", s.muted.life == 0 && strstr(s.muted.why, "used too often") == NULL);
     assert_clean(g);
 }
 
@@ -483,7 +481,7 @@ static void log__unknown_entries_are_no_ops(void **state)
     group_run(g, 4 * GROUP_WAY_NS);
     for (uint32_t q = 1; q < 3; q++) {
         GROUP_MUST(g, "applied", group_stats(g, q).applied == r.tail);
-        GROUP_MUST(g, "no-ops", g->replica[q].noops == 8 && group_stats(g, q).noops == 8);
+        GROUP_MUST(g, "no-ops", g->replica[q].noops == 8 && group_stats(g, q).count.noops == 8);
         GROUP_MUST(g, "no-ops", g->replica[q].counter.state.count == 0);
         GROUP_MUST(g, "no-ops", log_source_taken(g->replica[q].log, 0) == 0);
     }
@@ -521,17 +519,17 @@ static void log__malformed_decided_entry_stops_the_replica(void **state)
         log_settle(one, group_now(g));
         assert_non_null(log_broken(one));
         assert_non_null(strstr(log_broken(one), "decided entry"));
-        struct log_stats s;
-        log_stats(one, &s);
+        struct unit_status s;
+        log_status(one, &s);
         assert_int_equal(s.applied, 32);
         assert_int_equal(log_post(one, group_now(g)), 0);
         assert_int_equal(log_settle(one, group_now(g)), 0);
-        log_stats(one, &s);
+        log_status(one, &s);
         assert_int_equal(s.applied, 32);
         /* The other takes over with the stopped one's memory. */
         group_hold(g, 1, true);
         for (uint32_t k = 0; k < 4000 && group_leader(g) != 2; k++) {
-            bool waits = group_stats(g, 2).state == LOG_FOLLOWER;
+            bool waits = group_stats(g, 2).role == UNIT_FOLLOWER;
             group_lie(g, 2, 0, waits);
             group_lie(g, 2, 1, waits);
             group_tick(g);
@@ -576,7 +574,7 @@ static void log__knows_what_was_taken(void **state)
         const struct log *l = g->replica[q].log;
         GROUP_MUST(g, "taken", log_source_taken(l, 0) == frame_size(17) + frame_size(0));
         GROUP_MUST(g, "taken", log_source_taken(l, 1) == frame_size(200));
-        GROUP_MUST(g, "messages", group_stats(g, q).messages == 3);
+        GROUP_MUST(g, "messages", group_stats(g, q).count.messages == 3);
     }
     for (uint32_t c = 0; c < 2; c++)
         GROUP_MUST(g, "taken",
@@ -611,7 +609,7 @@ static void log__offer_to_a_past_life_is_withdrawn(void **state)
     GROUP_SETUP(g, offer_word(g, 0, 2, SNAP_LIFE) == 2);
     group_crash(g, 2, true);
     group_start(g, 2);
-    GROUP_WAIT(g, group_even(g) && group_stats(g, 0).live == 3, 5 * GROUP_HEARTBEAT_NS);
+    GROUP_WAIT(g, group_even(g) && group_stats(g, 0).attached == 3, 5 * GROUP_HEARTBEAT_NS);
     assert_clean(g);
 }
 
@@ -634,17 +632,17 @@ static void log__row_from_before_is_not_taken_for_lateness(void **state)
     group_settle(g, 2); /* but applies. */
     GROUP_SETUP(g, group_stats(g, 2).applied == group_stats(g, 0).applied);
     group_start(g, 1);
-    GROUP_WAIT(g, group_stats(g, 0).live == 3 && group_even(g), GROUP_SUSPECT_NS / 2);
+    GROUP_WAIT(g, group_stats(g, 0).attached == 3 && group_even(g), GROUP_SUSPECT_NS / 2);
     group_crash(g, 0, true);
     group_lie(g, 1, 0, true); /* that is: it hears of it at once */
     group_run(g, 5 * US);
-    GROUP_SETUP(g, group_stats(g, 1).ballot != 0);
+    GROUP_SETUP(g, group_stats(g, 1).epoch != 0);
     group_hold(g, 2, false);
     GROUP_WAIT(g, group_leader(g) == 1, GROUP_HEARTBEAT_NS / 2);
     GROUP_MUST(g, "no snapshot", offer_word(g, 1, 2, SNAP_ID) == 0);
     group_start(g, 0);
     group_lie(g, 1, 0, false);
-    GROUP_WAIT(g, group_even(g) && group_stats(g, 1).live == 3, 5 * GROUP_HEARTBEAT_NS);
+    GROUP_WAIT(g, group_even(g) && group_stats(g, 1).attached == 3, 5 * GROUP_HEARTBEAT_NS);
     assert_clean(g);
 }
 
@@ -665,9 +663,9 @@ static void log__what_a_slow_follower_lacks_is_found_at_it(void **state)
         group_send(g, 0, 100);
     GROUP_WAIT(g, g->client[0].done_count == 6, GROUP_ELECT_NS);
     group_start(g, 1);
-    GROUP_WAIT(g, group_stats(g, 0).live == 3 && group_even(g), GROUP_ELECT_NS);
+    GROUP_WAIT(g, group_stats(g, 0).attached == 3 && group_even(g), GROUP_ELECT_NS);
     group_send(g, 0, 40);
-    GROUP_WAIT(g, group_stats(g, 1).messages == 1, GROUP_HEARTBEAT_NS);
+    GROUP_WAIT(g, group_stats(g, 1).count.messages == 1, GROUP_HEARTBEAT_NS);
     group_crash(g, 0, true);
     group_lie(g, 1, 0, true); /* that is: it hears of it at once */
     GROUP_WAIT(g, sim_promised(g->sim, 2, GROUP_REGION) % 3 == 1, GROUP_HEARTBEAT_NS);
@@ -675,7 +673,7 @@ static void log__what_a_slow_follower_lacks_is_found_at_it(void **state)
     group_hold(g, 2, false);
     GROUP_WAIT(g, group_leader(g) == 1 && group_even(g), GROUP_HEARTBEAT_NS);
     GROUP_MUST(g, "no snapshot", offer_word(g, 1, 2, SNAP_ID) == 0);
-    GROUP_MUST(g, "no snapshot", group_stats(g, 2).snapshots_loaded == 0);
+    GROUP_MUST(g, "no snapshot", group_stats(g, 2).count.snapshots_loaded == 0);
     assert_clean(g);
 }
 

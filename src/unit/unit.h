@@ -1,0 +1,126 @@
+/* A unit: whatever a host steps, as everybody above the protocols sees it. A replica of a log is one, and a replica of a
+ * group that multicasts; who polls them, shows them or checks on them knows no more of them than this.
+ *
+ * A unit belongs to the thread that polls its node's memory. */
+#ifndef UNIT_UNIT_H
+#define UNIT_UNIT_H
+
+#include "base/err.h"
+#include "mem/mem.h"
+
+enum { UNIT_REPLICAS_MAX = 9 };
+
+enum unit_role {
+    UNIT_JOINING,   /* memory lost: promises nothing until the group has taken it back */
+    UNIT_FOLLOWER,  /* applies what the leader commits */
+    UNIT_CANDIDATE, /* raising promises and reading what others left */
+    UNIT_SYNC,      /* has a quorum; rewriting what it found under its own ballot */
+    UNIT_LEADER,    /* serves */
+};
+
+const char *unit_role_name(enum unit_role);
+
+/* The last client that is not read any more, for having written what no client writes. */
+struct unit_muted {
+    uint64_t count; /* how often that was done, since the unit was opened */
+    uint32_t source;
+    uint32_t life;
+    const char *why; /* what it had done, for people */
+};
+
+/* Of this life. */
+struct unit_counts {
+    uint64_t messages; /* applied by the machine */
+    uint64_t noops;    /* entries that the machine did not get */
+    uint64_t terms;    /* times this replica began to serve as leader */
+    uint64_t candidacies;
+    uint64_t snapshots_sent;
+    uint64_t snapshots_loaded;
+    uint64_t saves;   /* times the machine was asked to freeze its state */
+    uint64_t batches; /* writes of new entries by this leader, per replica one */
+    uint64_t shed;    /* followers given up for being stuck */
+};
+
+/* What anyone may look at. */
+struct unit_status {
+    enum unit_role role;
+    uint32_t leader;    /* the node that leads, as far as this replica knows; UINT32_MAX: nobody */
+    uint64_t epoch;     /* own ballot while leading or trying to, else 0 */
+    uint64_t promised;  /* of the own memory */
+    uint64_t applied;   /* position up to which the machine has everything */
+    uint64_t committed; /* leader: position up to which it is decided */
+    uint64_t written;   /* leader: position up to which it is written */
+    uint64_t delivered; /* messages in the machine's state, those of snapshots included */
+
+    bool behind; /* waits for a snapshot */
+    bool lost;   /* broken, since so many replicas lost their memory that the group is gone */
+    const char *
+        broken; /* NULL, or what it saw that no correct memory or peer can produce. It has stopped for good */
+
+    uint32_t attached; /* leader: replicas that take its writes, own included */
+    /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
+     * 0: it does */
+    uint64_t detached_ns[UNIT_REPLICAS_MAX];
+    uint32_t muted_now; /* leader: sources that are, until another process has their place */
+    struct unit_muted muted;
+    struct unit_counts count;
+};
+
+struct unit;
+
+struct unit_ops {
+    /* Takes what has come and writes out what follows from it. Returns work done. */
+    int (*post)(struct unit *, uint64_t now_ns);
+
+    /* After mem_poll: what was written is settled, applied, answered. Sets leads and broken. Returns work done. */
+    int (*settle)(struct unit *, uint64_t now_ns);
+
+    /* When post has to be called again though nothing happens. */
+    uint64_t (*next_ns)(const struct unit *);
+
+    void (*status)(const struct unit *, struct unit_status *);
+
+    /* Opens what a client needs that has come, as mem_offer tells; NULL: it has no clients. */
+    int (*offer)(struct unit *, const struct mem_lane_spec *, struct err *);
+
+    void (*close)(struct unit *);
+};
+
+struct unit {
+    const struct unit_ops *ops;
+    void *of;           /* NULL: none */
+    const char *broken; /* as in its status, after the last settle */
+    uint32_t region;    /* that a client names */
+    bool leads;         /* leads, or is about to; after the last settle */
+};
+
+static inline int unit_post(struct unit *u, uint64_t now_ns)
+{
+    return u->ops->post(u, now_ns);
+}
+
+static inline int unit_settle(struct unit *u, uint64_t now_ns)
+{
+    return u->ops->settle(u, now_ns);
+}
+
+static inline uint64_t unit_next_ns(const struct unit *u)
+{
+    return u->ops->next_ns(u);
+}
+
+static inline struct unit_status unit_status(const struct unit *u)
+{
+    struct unit_status s;
+    u->ops->status(u, &s);
+    return s;
+}
+
+/* Afterwards there is none. */
+static inline void unit_close(struct unit *u)
+{
+    u->ops->close(u);
+    u->of = NULL;
+}
+
+#endif
