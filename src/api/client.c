@@ -232,15 +232,6 @@ uint32_t tram_client_life(const struct tram_client *c)
     return c->mem->incarnation;
 }
 
-/* Rings to the groups that a message needs, made when first used. */
-static int reach(struct tram_client *c, struct dst_set dst, struct err *e)
-{
-    int rc = caster_group_open(c->caster, overlay_lca(c->cluster->overlay, dst), e);
-    for (uint32_t i = 0; rc == 0 && i < dst.count; i++)
-        rc = caster_group_open(c->caster, dst.group[i], e);
-    return rc;
-}
-
 /* Can the client be answered at all? 0, or what is wrong. */
 static int check_served(const struct tram_client *c, struct err *e)
 {
@@ -256,7 +247,7 @@ static int cast(struct tram_client *c, struct dst_set dst, const void *body, uin
         return served;
     int rc = caster_cast(c->caster, dst, body, bytes, ticket);
     if (rc == ERR_NOTFOUND) {
-        rc = reach(c, dst, e);
+        rc = caster_groups_open(c->caster, dst, e);
         if (rc == 0)
             rc = caster_cast(c->caster, dst, body, bytes, ticket);
     }

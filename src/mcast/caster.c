@@ -5,6 +5,7 @@
 #include "base/planted.h"
 #include "mcast/lanes.h"
 #include "mcast/message.h"
+#include "mcast/protocol.h"
 #include "mem/wrap.h"
 
 #include <stdlib.h>
@@ -40,6 +41,7 @@ struct ticket {
 
 struct caster {
     struct caster_options opt;
+    const struct protocol *protocol;
     struct port **port; /* by group; NULL: not open */
     uint16_t *open;     /* the groups that are */
     uint32_t opens;
@@ -70,6 +72,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
         return err_set(e, ERR_NOMEM, "client: no memory");
     o.retry_ns = o.retry_ns ? o.retry_ns : RETRY_NS_DEFAULT;
     c->opt = o;
+    c->protocol = protocol_of(o.protocol);
     c->window = mcast_window(&o.sizes);
     c->port = calloc(o.overlay->n, sizeof(struct port *));
     c->open = calloc(o.overlay->n, sizeof(*c->open));
@@ -96,11 +99,6 @@ void caster_close(struct caster *c)
     free(c->ticket);
     free(c->over);
     free(c);
-}
-
-bool caster_group_is_open(const struct caster *c, uint16_t group)
-{
-    return c->port[group] != NULL;
 }
 
 int caster_group_open(struct caster *c, uint16_t group, struct err *e)
@@ -150,6 +148,18 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     return 0;
 }
 
+int caster_groups_open(struct caster *c, struct dst_set dst, struct err *e)
+{
+    uint16_t one;
+    struct dst_set to = c->protocol->route(c->opt.overlay, dst, &one);
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < to.count; i++)
+        rc = caster_group_open(c, to.group[i], e);
+    for (uint32_t i = 0; rc == 0 && i < dst.count; i++)
+        rc = caster_group_open(c, dst.group[i], e);
+    return rc;
+}
+
 static void port_send(const struct caster *c, struct port *p, struct dst_set dst, const void *body,
                       uint32_t bytes)
 {
@@ -174,19 +184,14 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
     for (uint32_t i = 0; i < dst.count; i++)
         if (c->port[dst.group[i]] == NULL)
             return ERR_NOTFOUND;
-    /* Whom it is written to: the group that orders it, or all that do. */
-    struct dst_set to = dst;
-    uint16_t lca;
-    if (c->opt.protocol == MCAST_TREE) {
-        lca = overlay_lca(c->opt.overlay, dst);
-        to = (struct dst_set){&lca, 1};
-        if (c->port[lca] == NULL)
+    uint16_t one;
+    struct dst_set to = c->protocol->route(c->opt.overlay, dst, &one);
+    for (uint32_t i = 0; i < to.count; i++)
+        if (c->port[to.group[i]] == NULL)
             return ERR_NOTFOUND;
-    }
-    /* Without a tree what a group has taken from us still waits there for others. */
     uint64_t size = frame_size(message_bytes(dst.count, bytes));
-    uint32_t waits = c->opt.protocol == MCAST_GENUINE && dst.count > 1 ? dst.count : 0;
-    if (c->opt.protocol == MCAST_GENUINE && c->bytes + size > c->opt.sizes.source_bytes)
+    uint32_t waits = c->protocol->holds ? c->protocol->holds(dst) : 0;
+    if (c->protocol->holds && c->bytes + size > c->opt.sizes.source_bytes)
         return ERR_AGAIN;
     if (waits && c->waiting > 0 && c->waiting + waits > WAITING_MAX)
         return ERR_AGAIN;

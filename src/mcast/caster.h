@@ -36,7 +36,9 @@ void caster_close(struct caster *);
 
 /* Makes rings to and from the group; needed once before it is an lca or a destination. */
 int caster_group_open(struct caster *, uint16_t group, struct err *);
-bool caster_group_is_open(const struct caster *, uint16_t group);
+
+/* The same for all that a message to these needs. */
+int caster_groups_open(struct caster *, struct dst_set, struct err *);
 
 /* Casts a message; *seq is its number. Leaves with the next flush. ERR_AGAIN: too many under way.
  * ERR_TOOBIG. ERR_NOTFOUND: a group that it needs is not open. */

@@ -404,7 +404,22 @@ static bool genuine_load(struct replica *r, const unsigned char *in, uint64_t by
     return at == end;
 }
 
+static struct dst_set genuine_route(const struct overlay *o, struct dst_set dst, uint16_t *one)
+{
+    (void)o;
+    (void)one;
+    return dst;
+}
+
+/* Until the stamps of the other destinations are there. */
+static uint32_t genuine_holds(struct dst_set dst)
+{
+    return dst.count > 1 ? dst.count : 0;
+}
+
 const struct protocol protocol_genuine = {
+    .route = genuine_route,
+    .holds = genuine_holds,
     .streams = genuine_streams,
     .open = genuine_open,
     .close = genuine_close,

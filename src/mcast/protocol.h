@@ -48,6 +48,13 @@ struct protocol_streams {
 };
 
 struct protocol {
+    /* A client's: whom it writes a message to. One group, in *one, that orders it first; or all destinations. */
+    struct dst_set (*route)(const struct overlay *, struct dst_set dst, uint16_t *one);
+
+    /* A client's: in how many groups a message waits for others after it was taken there; the client bounds the sum,
+     * and the bytes, of what it has under way. NULL: it waits nowhere. */
+    uint32_t (*holds)(struct dst_set dst);
+
     void (*streams)(const struct replica_options *, struct protocol_streams *);
     int (*open)(struct replica *, struct err *);
     void (*close)(struct replica *);
@@ -66,6 +73,11 @@ struct protocol {
 };
 
 extern const struct protocol protocol_tree, protocol_genuine;
+
+static inline const struct protocol *protocol_of(enum mcast_protocol which)
+{
+    return which == MCAST_GENUINE ? &protocol_genuine : &protocol_tree;
+}
 
 /* Gives the message to the machine and answers the client; or only tells it that it was refused. */
 void replica_deliver(struct replica *, const struct message_view *);

@@ -104,10 +104,6 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes);
 
 int replica_open(const struct replica_options *options, struct replica **out, struct err *e)
 {
-    static const struct protocol *const protocols[] = {
-        [MCAST_TREE] = &protocol_tree,
-        [MCAST_GENUINE] = &protocol_genuine,
-    };
     struct replica_options o = *options;
     int rc = mcast_sizes_settle(&o.sizes, e);
     if (rc != 0)
@@ -122,7 +118,7 @@ int replica_open(const struct replica_options *options, struct replica **out, st
     o.suspect_ns = o.suspect_ns ? o.suspect_ns : 60 * UINT64_C(1000000);
     o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 15 * UINT64_C(1000000);
     r->opt = o;
-    r->protocol = protocols[o.protocol];
+    r->protocol = protocol_of(o.protocol);
     snap_open(&r->snap, &(struct snap_options){
                             .machine = o.machine,
                             .machine_ctx = o.ctx,

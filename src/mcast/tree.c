@@ -137,7 +137,15 @@ static void tree_apply(struct replica *r, const struct entry *e)
         replica_deliver(r, &t->v);
 }
 
+/* The lca forwards it to the others. */
+static struct dst_set tree_route(const struct overlay *o, struct dst_set dst, uint16_t *one)
+{
+    *one = overlay_lca(o, dst);
+    return (struct dst_set){one, 1};
+}
+
 const struct protocol protocol_tree = {
+    .route = tree_route,
     .streams = tree_streams,
     .open = tree_open,
     .close = tree_close,
