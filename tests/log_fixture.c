@@ -149,7 +149,7 @@ void group_start(struct group *g, uint32_t rank)
         .stagger_ns = 10 * US,
         .detach_ns = GROUP_DETACH_NS,
         .seed = g->opt.seed,
-        .rude = g->opt.rude,
+        .duels = g->opt.duels,
         .machine = &machine,
         .ctx = p,
     };

@@ -129,7 +129,7 @@ const char *failed_take_over(uint32_t n)
 const char *old_leader_writes_a_candidate(void)
 {
     struct group *g = serving(&(struct group_options){
-        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
+        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .duels = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 2, true);
     group_hold(g, 0, true); /* these two answer no request, but what is written to them lands */
@@ -1300,7 +1300,7 @@ const char *decided_copy_rewritten(void)
 const char *write_between_read_and_promise(uint64_t seed)
 {
     struct group *g = serving(&(struct group_options){
-        .replicas = 3, .clients = 2, .seed = seed, .owner_answers = true, .rude = true});
+        .replicas = 3, .clients = 2, .seed = seed, .owner_answers = true, .duels = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 1, true);
     group_hold(g, 0, true);
@@ -1331,7 +1331,7 @@ const char *write_between_read_and_promise(uint64_t seed)
 const char *write_held_up(void)
 {
     struct group *g = serving(&(struct group_options){
-        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
+        .replicas = 3, .clients = 2, .seed = 1, .owner_answers = true, .duels = true});
     client_reaches_only(g, 0, 0);
     group_cut(g, 0, 1, true);
     group_cut(g, 0, 2, true);

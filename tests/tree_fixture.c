@@ -101,7 +101,7 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
         .stagger_ns = 10 * US,
         .detach_ns = 100 * US,
         .seed = f->opt.seed + forest_node(f, group, rank),
-        .rude = f->opt.rude,
+        .duels = f->opt.duels,
         .machine = &machine,
         .observe = machine_observe,
         .ctx = p,

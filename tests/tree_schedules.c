@@ -282,7 +282,7 @@ const char *tree_failed_take_over(uint32_t messages)
 const char *tree_old_leader_writes_a_candidate(void)
 {
     struct forest *f = grown(&(struct forest_options){
-        .groups = 2, .clients = 2, .seed = 1, .owner_answers = true, .rude = true});
+        .groups = 2, .clients = 2, .seed = 1, .owner_answers = true, .duels = true});
     client_reaches_only(f, 0, 0);
     cut_inside(f, AT_ROOT, 0, 2, true);
     forest_stop(f, AT_ROOT, 0,

@@ -186,7 +186,7 @@ static void way_write(struct feed *f, struct way *w)
  * spares most of them. A new leader tells all sources that it leads, and gets then what was not taken. */
 static bool to_leader_alone(const struct feed *f)
 {
-    return f->mem->sends && f->leader_ballot > 0 && f->way[f->leader].flow.status == MEM_DONE;
+    return f->mem->remote && f->leader_ballot > 0 && f->way[f->leader].flow.status == MEM_DONE;
 }
 
 void feed_flush(struct feed *f)

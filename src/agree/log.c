@@ -44,7 +44,7 @@ void log_move(struct log *l, enum unit_role to)
     if (to == UNIT_FOLLOWER)
         l->ballot = 0;
     l->row[ROW_BALLOT] = l->ballot;
-    l->row[ROW_BACKS] = to == UNIT_LEADER && l->mem->sends ? l->ballot : 0;
+    l->row[ROW_BACKS] = to == UNIT_LEADER && l->mem->remote ? l->ballot : 0;
     log_invariant(l);
     log_row_push(l);
 }
@@ -322,7 +322,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
             mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
         }
     oracle_init(&l->oracle, l->n, l->me, o.suspect_ns, o.stagger_ns, o.seed + l->me);
-    l->oracle.remote = l->mem->sends && !o.rude;
+    l->oracle.remote = l->mem->remote && !o.duels;
 
     /* A second life has no state of its own, whatever became of its memory: the machine's state
      * was in the process. With its memory it still votes; without, it must not. */
@@ -604,7 +604,7 @@ static void beat(struct log *l)
 /* Over a network the others are told whom this replica backs, when that changes. */
 static void show_backing(struct log *l, uint64_t backs)
 {
-    if (!l->mem->sends || l->row[ROW_BACKS] == backs)
+    if (!l->mem->remote || l->row[ROW_BACKS] == backs)
         return;
     l->row[ROW_BACKS] = backs;
     log_row_push(l);
@@ -628,7 +628,7 @@ static void ask_oracle(struct log *l)
     l->ask_ns = l->now_ns + l->look_every_ns;
     struct oracle_view view[LOG_REPLICAS_MAX];
     look_at_rows(l, view);
-    if (l->mem->sends && !l->behind)
+    if (l->mem->remote && !l->behind)
         streams_answer(l);
     show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
     if (oracle_says_run(&l->oracle, view, promised, l->now_ns))
@@ -639,7 +639,7 @@ static void ask_oracle(struct log *l)
  * who does. (Memory that is written without its process may be silent and count.) */
 static void check_touch(struct log *l)
 {
-    if (!l->mem->sends || !log_leading(l) || l->now_ns < l->ask_ns)
+    if (!l->mem->remote || !log_leading(l) || l->now_ns < l->ask_ns)
         return;
     l->ask_ns = l->now_ns + l->look_every_ns;
     struct oracle_view view[LOG_REPLICAS_MAX];
@@ -748,7 +748,7 @@ uint64_t log_commit_wait_ns(const struct log *l)
 
 uint64_t log_commit_due_ns(const struct log *l)
 {
-    return l->mem->sends ? l->commit_ns + log_commit_wait_ns(l) : 0;
+    return l->mem->remote ? l->commit_ns + log_commit_wait_ns(l) : 0;
 }
 
 uint64_t log_next_ns(const struct log *l)

@@ -89,7 +89,7 @@ struct log_options {
     uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */
     uint64_t seed;         /* for back-off */
     bool
-        rude; /* over a network too, does not ask whether others hear a leader: for duels in tests */
+        duels; /* over a network too, does not ask whether others hear a leader: for duels in tests */
 
     const struct log_machine *machine;
     void *ctx;

@@ -168,7 +168,7 @@ static bool is_first(const struct log *l, uint32_t rank)
 static void peer_ask(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (l->mem->sends && !is_first(l, rank)) {
+    if (l->mem->remote && !is_first(l, rank)) {
         if (p->unasked_ns == 0)
             p->unasked_ns = l->now_ns;
         if (l->now_ns - p->unasked_ns < log_commit_wait_ns(l) &&
@@ -390,7 +390,7 @@ void lead_send_batch(struct log *l, uint64_t end)
     l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->n; q++) {
         if (l->peer[q].phase != PEER_LIVE || l->peer[q].next != from ||
-            (l->mem->sends && !is_first(l, q)))
+            (l->mem->remote && !is_first(l, q)))
             continue;
         peer_write(l, q, end);
     }

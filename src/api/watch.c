@@ -173,7 +173,7 @@ static void say_peers(struct watch *w)
 /* Over a network the memory itself tells of connections. */
 static void say_deaths(struct watch *w)
 {
-    for (uint32_t h = 0; h < w->opt.cluster->conf->hosts && !w->opt.mem->sends; h++) {
+    for (uint32_t h = 0; h < w->opt.cluster->conf->hosts && !w->opt.mem->remote; h++) {
         bool dead = h != w->opt.host && mem_dead(w->opt.mem, h);
         if (dead == w->dead[h])
             continue;

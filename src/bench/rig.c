@@ -19,7 +19,7 @@ int rig_cores(struct bench_rig *r, struct err *e)
     if (sched_getaffinity(0, sizeof(r->cores), &r->cores) != 0)
         return err_sys(e, "which cores may be used");
     for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
-        if (CPU_ISSET(i, &r->cores))
+        if (CPU_ISSET((size_t)i, &r->cores))
             r->core[found++] = i;
     return found == 2 ? 0 : err_set(e, ERR_INVALID, "two cores are needed, this process has one");
 }
@@ -28,7 +28,7 @@ static void pin(int core)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(core, &set);
+    CPU_SET((size_t)core, &set);
     pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 

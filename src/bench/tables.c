@@ -145,7 +145,7 @@ static void finding_ahead(const struct compare *c, const struct compare_figure *
             continue;
         double tree = compare_value(c, f, (uint32_t)best, x, metric);
         double other = compare_value(c, f, (uint32_t)f->series[best].reference, x, metric);
-        known += !isnan(other);
+        known += isnan(other) ? 0 : 1;
         if (!isnan(other) && better(metric, tree, other))
             append(text, bytes, "%s %u", ahead++ ? "," : "", f->x[x]);
     }

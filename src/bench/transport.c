@@ -216,7 +216,7 @@ int child_start(struct bench_child *c, const char *const argv[], int core, struc
         if (core >= 0) {
             cpu_set_t set;
             CPU_ZERO(&set);
-            CPU_SET(core, &set);
+            CPU_SET((size_t)core, &set);
             sched_setaffinity(0, sizeof(set), &set);
         }
         dup2(pipes[0], STDIN_FILENO);

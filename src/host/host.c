@@ -85,7 +85,7 @@ static int round_of(struct host *h, uint64_t now_ns, bool all)
     if (since > h->away_ns)
         h->away_ns = since;
     h->round_ns = h->here_ns = now_ns;
-    if (h->opt.mem->sends) {
+    if (h->opt.mem->remote) {
         work = poll_units(h, now_ns, all);
         work += post_units(h, now_ns, all);
         mem_flush(h->opt.mem);

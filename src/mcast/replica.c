@@ -75,7 +75,7 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .stagger_ns = o->stagger_ns,
         .detach_ns = o->detach_ns,
         .seed = o->seed,
-        .rude = o->rude,
+        .duels = o->duels,
         .machine = &log_calls,
         .ctx = r,
     };
@@ -361,7 +361,7 @@ static int write_out(struct replica *r, uint64_t now_ns)
     if (step)
         r->step_ns = now_ns + r->opt.heartbeat_ns;
     /* Where writes are messages a stream goes to the leader alone at first: a new one must not wait long. */
-    bool look = step || (r->opt.mem->sends && now_ns >= r->look_ns);
+    bool look = step || (r->opt.mem->remote && now_ns >= r->look_ns);
     if (look)
         r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     for (uint32_t i = 0; look && i < r->edges; i++)
@@ -379,7 +379,7 @@ static int write_out(struct replica *r, uint64_t now_ns)
  * both from nobody else: then they go on through us. */
 static void help_out(struct replica *r, uint64_t now_ns)
 {
-    if (!r->opt.mem->sends || now_ns < r->look_ns)
+    if (!r->opt.mem->remote || now_ns < r->look_ns)
         return;
     r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     for (uint32_t i = 0; i < r->edges; i++)
@@ -397,7 +397,7 @@ static int settle(struct unit *u, uint64_t now_ns)
             begin_to_lead(r);
         /* Where nothing was applied there is nothing to write. */
         if (work > 0 || more || !r->led || now_ns >= r->step_ns || replies_waiting(r->replies) ||
-            (r->opt.mem->sends && now_ns >= r->look_ns))
+            (r->opt.mem->remote && now_ns >= r->look_ns))
             work += write_out(r, now_ns);
     } else {
         help_out(r, now_ns);

@@ -154,9 +154,9 @@ struct mem {
     bool anew;
     bool unsettled;   /* it may still turn out so */
     uint32_t offered; /* lanes that mem_offer would tell of, at most; changes only inside poll */
-    bool
-        sends; /* writes to others are messages, which cost both sides and land while the other polls:
-                 * fewer are better than sooner */
+    /* Writes to others are messages, which cost both sides and land while the other polls: fewer are better than
+     * sooner. */
+    bool remote;
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in

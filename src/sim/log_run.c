@@ -350,7 +350,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .snap_bytes = 4096,
         .backlog_bytes = r->state.backlog_rings * log_bytes,
         .heartbeat_ns = RUN_HEARTBEAT_NS,
-        .rude = so->seed & 1,
+        .duels = so->seed & 1,
         .machine = &machine,
     };
     r->log_opt.batch_bytes = (uint32_t)rng_range(g, 64, log_bytes / 8);

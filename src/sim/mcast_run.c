@@ -397,7 +397,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .groups = r->group,
         .sizes = r->sizes,
         .heartbeat_ns = RUN_HEARTBEAT_NS,
-        .rude = so->seed & 1,
+        .duels = so->seed & 1,
         .machine = &machine,
         .observe = machine_observe,
     };

@@ -189,7 +189,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     if (!o)
         return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
     o->mem.ops = &ofi_ops;
-    o->mem.sends = true;
+    o->mem.remote = true;
     o->dirty_last = &o->dirty;
     o->mem.self = p->self;
     o->host = p->self < p->hosts_count;

@@ -89,7 +89,7 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
     for (uint32_t i = 0; i < n; i++) {
         struct sim_node *node = &w->nodes[i];
         node->world = w;
-        node->mem = (struct mem){.ops = &sim_mem_ops, .self = i, .sends = w->opt.owner_answers};
+        node->mem = (struct mem){.ops = &sim_mem_ops, .self = i, .remote = w->opt.owner_answers};
         node->regions_end = &node->regions;
         node->flows = node->inbox = node->inbox_end = SIM_NONE;
         node->place = i;
