@@ -228,7 +228,7 @@ static inline pid_t spawn(int (*fn)(void *), void *arg)
     _exit(fn(arg));
 }
 
-enum kid_verb { KID_NONE, KID_RAISE, KID_WRITE, KID_READ, KID_CONNECT, KID_CLOSE };
+enum kid_verb { KID_NONE, KID_RAISE, KID_WRITE, KID_READ, KID_CONNECT, KID_GRANT, KID_CLOSE };
 
 /* One order at a time, through shared memory. WRITE opens a flow under the ballot if the last one
  * failed or had another, and sets a word of the lane to `owner`. */
@@ -307,6 +307,10 @@ static inline int kid_main(void *arg)
             break;
         case KID_CONNECT:
             o->status = wait_connected(&n, o->owner) ? MEM_DONE : MEM_LOST;
+            break;
+        case KID_GRANT:
+            mem_region_grant(n.mem, REGION, o->value);
+            o->status = MEM_DONE;
             break;
         case KID_CLOSE:
             shm_close_node(n.mem);

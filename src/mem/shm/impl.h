@@ -23,8 +23,9 @@
  *  - a node whose memory is gone counts its losses in its lock file, which all peers have mapped, before it
  *    opens new memory. Flows, raises and reads compare, so nothing completes on memory that its
  *    owner has given up, however late a peer hears of it.
- *  - a new life that could not find all it had written says so (`broken`) in its segments; a
- *    host that counts on older content than that refuses them. */
+ *  - a new life that could not find all it had written says so (`broken`) in its segments, and so do all
+ *    lives after it; a host that counts on older content than that refuses them, unless a life found
+ *    all that had counted there and said so (`carried`). */
 #ifndef MEM_SHM_IMPL_H
 #define MEM_SHM_IMPL_H
 

@@ -250,7 +250,8 @@ static bool memory_whole(struct shm *s, struct grant *g)
 }
 
 /* What we carry over is whole for every host that had counted on no more than that. Tells those
- * whose grant memory is at hand, so that they take our new segments although `broken`. */
+ * whose grant memory is at hand, so that they take our new segments although `broken`. A version says only
+ * how far the life before went: if it was broken itself, what it had lost is not in it. */
 static void tell_carried(struct shm *s)
 {
     for (uint32_t i = 0; i < s->hosts_count; i++) {
@@ -258,7 +259,8 @@ static void tell_carried(struct shm *s)
         if (q == s->self || !q->grant_seen || s->self->role != SHM_HOST)
             continue;
         uint64_t gen = atomic_load(&q->grant_seen->gen[s->mem.self]);
-        if (gen && gen <= s->past_version)
+        if (gen && gen <= s->past_version &&
+            !content_missing(q->grant_seen, s->mem.self, s->past_broken))
             atomic_store(&q->grant_seen->carried[s->mem.self], s->mem.incarnation + 1);
     }
 }
