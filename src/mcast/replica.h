@@ -24,7 +24,7 @@ struct replica_options {
                              * clients; 0: 64 MiB */
     uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
     uint64_t seed;
-    bool duels;                 /* likewise */
+    bool duels;                /* likewise */
     struct log_budget *budget; /* likewise */
     const struct mcast_machine *machine;
     void *ctx;
