@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { SAVES_MAX = 5 };
+
 enum {
     HOSTS = 3,
     GROUPS = 2,
@@ -378,9 +380,10 @@ static void kill_and_return(struct test *t, uint32_t host, const char *who, uint
            (unsigned long long)(sum_of_terms(t, host) - terms));
     snprintf(text, sizeof(text), "%s is back under load", who);
     verdict(t, back_ns < PATIENCE_NS, text);
-    snprintf(text, sizeof(text), "its state was saved at most twice: %llu",
+    /* Once, unless a busy minute breaks a transfer off, which then begins anew; never again and again. */
+    snprintf(text, sizeof(text), "its state was saved a few times at most: %llu",
              (unsigned long long)(sum_of_saves(t) - saves));
-    verdict(t, sum_of_saves(t) - saves <= 2, text);
+    verdict(t, sum_of_saves(t) - saves <= SAVES_MAX, text);
     snprintf(text, sizeof(text), "no call took longer than %llu ms meanwhile: %.1f",
              (unsigned long long)(limit_ns / MS), (double)t->worst_ns / 1e6);
     verdict(t, t->worst_ns <= limit_ns, text);
