@@ -23,7 +23,7 @@ struct cast {
 
 /* One thing that stands in a queue. */
 struct thing {
-    struct telling t; /* of a group; a message if the stamp is 0 */
+    struct stamp_note t; /* of a group; a message if the stamp is 0 */
     uint32_t cast;
 };
 
@@ -121,7 +121,7 @@ static void tell_final(struct world *w, uint16_t g, uint32_t cast)
 {
     struct thing t = {.t = {.id = w->cast[cast].id}, .cast = cast};
     t.t.stamp = complete(w, g, cast);
-    t.t.id.mark = TELLING_FINAL;
+    t.t.id.mark = STAMP_NOTE_FINAL;
     if (t.t.stamp == 0 || order_home((const void *)w->cast[cast].payload) != g)
         return;
     w->seen->homes++;
@@ -250,7 +250,7 @@ static void take_group(struct world *w, uint16_t g, uint16_t from, const struct 
         return;
     }
     struct message_id id = t->t.id;
-    bool final = id.mark == TELLING_FINAL;
+    bool final = id.mark == STAMP_NOTE_FINAL;
     id.mark = 0;
     enum order_news news[TWINS];
     for (uint32_t k = 0; k < TWINS; k++)

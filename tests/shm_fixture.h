@@ -243,7 +243,7 @@ struct kid_order {
     /* Set when it has opened. */
     _Atomic uint32_t open;
     enum mem_birth birth;
-    uint32_t incarnation;
+    uint32_t life;
     uint64_t promised;
     uint64_t open_ns; /* how long that took */
 };
@@ -281,7 +281,7 @@ static inline int kid_main(void *arg)
     struct node n = host_open(k->self);
 
     o->birth = n.birth;
-    o->incarnation = n.mem->incarnation;
+    o->life = n.mem->life;
     o->promised = mem_promised(n.mem, REGION);
     o->open_ns = clock_now_ns() - begin;
     mem_poll(n.mem);

@@ -1,6 +1,6 @@
 /* What a part of a test says on standard error, instead of it being printed. */
-#ifndef TESTS_HUSH_H
-#define TESTS_HUSH_H
+#ifndef TESTS_STDERR_CAPTURE_H
+#define TESTS_STDERR_CAPTURE_H
 
 #include <stdio.h>
 #include <sys/mman.h>

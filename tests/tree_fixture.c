@@ -238,7 +238,7 @@ void forest_client_start(struct forest *f, uint32_t client)
         .overlay = f->overlay,
         .groups = f->group,
         .sizes = f->sizes,
-        .slot = client,
+        .place = client,
         .retry_ns = 100 * US,
         .reply = client_reply,
         .done = client_done,
@@ -264,7 +264,7 @@ void forest_client_crash(struct forest *f, uint32_t client)
 
 uint32_t forest_sender(const struct forest *f, uint32_t client)
 {
-    return tree_sender(client, f->client[client].mem->incarnation);
+    return mcast_sender(client, f->client[client].mem->life);
 }
 
 bool forest_cast(struct forest *f, uint32_t client, uint8_t mask, uint32_t bytes)
@@ -381,7 +381,7 @@ bool forest_even(const struct forest *f)
                  p->counter.state.count != f->check.group[g].count))
                 return false;
         }
-    for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)
+    for (uint32_t s = 0; s < MCAST_SENDERS_MAX; s++)
         for (uint32_t i = 0; i < f->check.casts[s]; i++) {
             const struct cast *k = &f->check.cast[s][i];
             if (k->delivered != 0 && k->delivered != k->dst_mask)
@@ -460,7 +460,7 @@ void forest_raw_send(struct forest *f, uint32_t client, uint16_t group, const vo
         .source = client,
         .source_bytes = f->sizes.source_bytes,
         .payload_max = message_bytes(DST_GROUPS_MAX, f->sizes.body_max),
-        .life = c->mem->incarnation,
+        .life = c->mem->life,
     };
     uint64_t end = 0;
     CHECK(feed_open(&o, &c->raw, &e) == 0);

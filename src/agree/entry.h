@@ -65,7 +65,7 @@ enum entry_kind {
 
 struct entry_join {
     uint32_t rank;
-    uint32_t incarnation;
+    uint32_t life;
 };
 
 struct frame {

@@ -30,7 +30,7 @@ enum {
 
 /* Control words of LANE_ROW. */
 enum {
-    ROW_INCARNATION, /* plus one, so that 0 means: never heard of */
+    ROW_LIFE,        /* plus one, so that 0 means: never heard of */
     ROW_BEAT,        /* rises while the replica is polled */
     ROW_FLAGS,       /* enum row_flag */
     ROW_APPLIED,     /* position up to which it has applied; meaningless while ROW_BEHIND */
@@ -53,7 +53,7 @@ enum row_flag {
 enum {
     SNAP_ID,     /* counts the transfers of its writer; 0: none */
     SNAP_BALLOT, /* of the leader who sends it */
-    SNAP_LIFE,   /* ROW_INCARNATION of the owner it is meant for */
+    SNAP_LIFE,   /* ROW_LIFE of the owner it is meant for */
     SNAP_POS,    /* of the log: everything below is in the state */
     SNAP_GUARD,  /* bytes that are there */
     SNAP_WORDS

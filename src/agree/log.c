@@ -335,7 +335,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         else
             l->state = UNIT_JOINING;
     }
-    l->row[ROW_INCARNATION] = l->mem->incarnation + 1;
+    l->row[ROW_LIFE] = l->mem->life + 1;
     l->row[ROW_FLAGS] = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0);
     *out = l;
     return 0;
@@ -430,8 +430,8 @@ static void apply_control(struct log *l, const struct entry *e)
     if (e->srcpos == ENTRY_JOIN && e->bytes == sizeof(struct entry_join)) {
         struct entry_join j;
         memcpy(&j, e->payload, sizeof(j));
-        if (j.rank < l->n && j.incarnation > l->joined[j.rank])
-            l->joined[j.rank] = j.incarnation;
+        if (j.rank < l->n && j.life > l->joined[j.rank])
+            l->joined[j.rank] = j.life;
     }
 }
 

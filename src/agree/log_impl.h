@@ -29,9 +29,8 @@ enum peer_phase {
 struct peer {
     enum peer_phase phase;
     uint64_t retry_ns;
-    uint64_t raised; /* ballot of the raise under way or done */
-    uint64_t
-        raised_life; /* ROW_INCARNATION when it was issued: the promise is at least of that life */
+    uint64_t raised;      /* ballot of the raise under way or done */
+    uint64_t raised_life; /* ROW_LIFE when it was issued: the promise is at least of that life */
     uint64_t
         beat_before; /* ROW_BEAT when our candidacy began: a row that still has it is from before */
     struct mem_op op;     /* that raise, and the question whether it still stands */
@@ -76,7 +75,7 @@ enum send_step {
 struct sending {
     enum send_step step;
     uint64_t id, pos;
-    uint64_t life;          /* ROW_INCARNATION of the life that it is for */
+    uint64_t life;          /* ROW_LIFE of the life that it is for */
     void *save;             /* the machine's, while it is open */
     uint64_t sent, taken;   /* bytes of the stream: written, and taken as last seen */
     uint64_t moved_ns;      /* when that last changed, */
@@ -243,8 +242,8 @@ struct log {
     unsigned char *batch; /* entries being sent; put_max bytes */
 
     /* Joining and snapshots. */
-    uint32_t joined[LOG_REPLICAS_MAX];     /* derived: incarnation last taken back, by rank */
-    uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: incarnation proposed in this ballot, plus 1 */
+    uint32_t joined[LOG_REPLICAS_MAX];     /* derived: life last taken back, by rank */
+    uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: life proposed in this ballot, plus 1 */
     uint64_t snap_count;
     uint32_t snap_to; /* rank of the transfer under way, or n */
     struct sending sending;

@@ -30,7 +30,7 @@ static uint32_t newest_offer(const struct log *l)
             continue;
         uint64_t id = mem_word(lane, SNAP_ID);
         uint64_t ballot = mem_word(lane, SNAP_BALLOT);
-        bool ours = mem_word(lane, SNAP_LIFE) == l->row[ROW_INCARNATION];
+        bool ours = mem_word(lane, SNAP_LIFE) == l->row[ROW_LIFE];
         if (id == 0 || !ours || mem_word(lane, SNAP_ID) != id ||
             (promised != MEM_CLOSED && ballot < promised))
             continue;
@@ -356,7 +356,7 @@ int join_step(struct log *l)
     look_for_loss(l);
     if (l->behind && !l->taking.whole)
         return 0;
-    if (l->joined[l->me] < l->mem->incarnation) {
+    if (l->joined[l->me] < l->mem->life) {
         if (l->behind)
             return 0;       /* the return is among the entries that come */
         log_fall_behind(l); /* that state was from before the return */

@@ -154,7 +154,7 @@ int peer_step(struct log *l, uint32_t rank)
         if (p->raised == l->ballot)
             return peer_raised(l, rank);
         p->raised = l->ballot;
-        p->raised_life = row_word(l, rank, ROW_INCARNATION);
+        p->raised_life = row_word(l, rank, ROW_LIFE);
         if (PLANTED(own_not_fenced) && rank == l->me) {
             p->raised = 0;
             read_heads(l, rank);
@@ -559,8 +559,8 @@ static bool rec_promises_hold(const struct log *l)
             e->bytes == sizeof(struct entry_join)) {
             struct entry_join j;
             memcpy(&j, e->payload, sizeof(j));
-            if (j.rank < l->n && j.incarnation > joined[j.rank])
-                joined[j.rank] = j.incarnation;
+            if (j.rank < l->n && j.life > joined[j.rank])
+                joined[j.rank] = j.life;
         }
         pos += entry_size(e->bytes);
     }

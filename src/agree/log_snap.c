@@ -172,11 +172,11 @@ static bool wants_snapshot(struct log *l, uint32_t q)
         return false; /* it could not go on from there */
     if (!(flags & ROW_JOINING))
         return true;
-    uint32_t life = (uint32_t)row_word(l, q, ROW_INCARNATION);
+    uint32_t life = (uint32_t)row_word(l, q, ROW_LIFE);
     if (l->joined[q] + 1 >= life)
         return true;
     if (l->serving && l->join_asked[q] != life) {
-        struct entry_join j = {.rank = q, .incarnation = life - 1};
+        struct entry_join j = {.rank = q, .life = life - 1};
         if (lead_propose(l, ENTRY_JOIN, &j, sizeof(j)))
             l->join_asked[q] = life;
     }
@@ -219,7 +219,7 @@ static int freeze(struct log *l)
     struct sending *s = &l->sending;
     uint32_t q = l->snap_to;
     /* Before the rest of its row is looked at: if another life begins meanwhile, the offer is not to that. */
-    s->life = row_word(l, q, ROW_INCARNATION);
+    s->life = row_word(l, q, ROW_LIFE);
     if (!wants_snapshot(l, q)) {
         sending_end(l);
         return 1;
@@ -417,7 +417,7 @@ static void look_after(struct log *l, uint32_t q)
     if (heard && row_word(l, q, ROW_BUSY) != 0)
         s->moved_ns = l->now_ns; /* it has said so */
     /* A life that began meanwhile knows nothing of an offer to the one before. */
-    if (row_word(l, q, ROW_INCARNATION) != s->life ||
+    if (row_word(l, q, ROW_LIFE) != s->life ||
         (!is_shown(l, q) && l->now_ns - s->moved_ns > patience) ||
         l->now_ns - max_u64(s->heard_ns, s->moved_ns) > patience)
         snap_abort(l);

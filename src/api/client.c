@@ -57,7 +57,7 @@ static uint64_t now_ns(const struct tram_client *c)
 
 static struct trace_id trace_id_of(const struct tram_client *c, uint64_t seq)
 {
-    return (struct trace_id){.seq = seq, .client = c->place, .life = (uint16_t)c->mem->incarnation};
+    return (struct trace_id){.seq = seq, .client = c->place, .life = (uint16_t)c->mem->life};
 }
 
 static void call_begin(struct call *call, const uint16_t *groups, uint32_t count, void *replies,
@@ -126,7 +126,7 @@ static int caster_make(struct tram_client *c, struct err *e)
         .overlay = c->cluster->overlay,
         .groups = c->cluster->group,
         .sizes = c->cluster->sizes,
-        .slot = c->place,
+        .place = c->place,
         .reply = on_reply,
         .done = on_done,
         .ctx = c,
@@ -144,7 +144,7 @@ static int open_all(struct tram_client *c, struct err *e)
     if (rc != 0 || c->opt.trace_dir == NULL)
         return rc;
     char name[48];
-    snprintf(name, sizeof(name), "client-%u-%u", c->place, c->mem->incarnation);
+    snprintf(name, sizeof(name), "client-%u-%u", c->place, c->mem->life);
     return api_trace(c->cluster, c->opt.trace_dir, name, &c->say, &c->trace, e);
 }
 
@@ -229,7 +229,7 @@ uint32_t tram_client_place(const struct tram_client *c)
 
 uint32_t tram_client_life(const struct tram_client *c)
 {
-    return c->mem->incarnation;
+    return c->mem->life;
 }
 
 /* Can the client be answered at all? 0, or what is wrong. */

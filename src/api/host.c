@@ -25,7 +25,7 @@ enum {
 };
 
 /* A replica of one group on this host. */
-struct place {
+struct member {
     struct api_machine machine; /* first: the ctx of the calls below */
     struct tram_host *host;
     uint16_t group;
@@ -44,8 +44,8 @@ struct tram_host {
     struct say say;
     struct api_home home;
     struct mem *mem;
-    struct place *place;
-    uint32_t places;
+    struct member *member;
+    uint32_t members;
     struct host loop;
     struct event event;
     struct watch *watch;
@@ -117,7 +117,7 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
     h->page_ns = now_ns;
     h->page_old = false;
     struct api_page *p = h->page;
-    for (uint32_t i = 0; i < h->places; i++) {
+    for (uint32_t i = 0; i < h->members; i++) {
         struct tram_replica_stats s;
         struct api_page_replica *r = &p->replica[i];
         tram_host_replica(h, i, &s);
@@ -147,10 +147,10 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
 
 static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t reply_max)
 {
-    struct place *p = ctx;
+    struct member *p = ctx;
     struct tram_host *h = p->host;
     if (p->trace) {
-        struct trace_replica who = {p->group, h->index, h->mem->incarnation};
+        struct trace_replica who = {p->group, h->index, h->mem->life};
         struct trace_id id = {.seq = d->seq, .client = d->client, .life = d->life};
         if (!p->trace_began) /* a later life, in a cluster that began anew */
             trace_start(p->trace, who, d->number);
@@ -162,11 +162,11 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
 
 static int on_load_close(void *ctx, bool whole)
 {
-    struct place *p = ctx;
+    struct member *p = ctx;
     struct tram_host *h = p->host;
     int rc = api_load_close(&p->machine, whole);
     if (p->trace && whole) {
-        struct trace_replica who = {p->group, h->index, h->mem->incarnation};
+        struct trace_replica who = {p->group, h->index, h->mem->life};
         trace_start(p->trace, who, replica_delivered(p->replica));
         p->trace_began = true;
     }
@@ -185,12 +185,12 @@ static const struct mcast_machine machine_calls = {
 
 /* ---- opening ---- */
 
-static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
+static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
                       struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
-    struct place *p = &h->place[h->places];
-    *p = (struct place){
+    struct member *p = &h->member[h->members];
+    *p = (struct member){
         .machine = {.calls = h->machine,
                     .ctx = h->ctx,
                     .group = group,
@@ -210,7 +210,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
     int rc = replica_open(&o, &p->replica, e);
     if (rc != 0)
         return rc;
-    h->places++;
+    h->members++;
     if (trace_dir) {
         char name[2 * CLUSTER_NAME_BYTES + 8];
         snprintf(name, sizeof(name), "%s-%s", c->conf->group[group].name,
@@ -218,7 +218,7 @@ static int place_open(struct tram_host *h, uint16_t group, uint32_t rank, const 
         rc = api_trace(c, trace_dir, name, &h->say, &p->trace, e);
         if (rc != 0)
             return rc;
-        p->trace_began = h->mem->incarnation == 0;
+        p->trace_began = h->mem->life == 0;
         if (p->trace_began)
             trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
     }
@@ -267,29 +267,28 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     };
     host_init(&h->loop,
               &(struct host_options){.mem = h->mem, .wait = waits[c->conf->wait], .say = h->say});
-    h->place = calloc(c->conf->groups, sizeof(*h->place));
-    if (h->place == NULL)
+    h->member = calloc(c->conf->groups, sizeof(*h->member));
+    if (h->member == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
     for (uint32_t g = 0; g < c->conf->groups; g++)
         for (uint32_t q = 0; q < c->group[g].replicas; q++)
             if (c->group[g].nodes[q] == h->index) {
-                rc = place_open(h, (uint16_t)g, q, trace_dir, e);
+                rc = member_open(h, (uint16_t)g, q, trace_dir, e);
                 if (rc != 0)
                     return rc;
             }
     rc = api_mem_limits(c, h->mem, e);
     if (rc != 0)
         return rc;
-    h->page =
-        api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->incarnation, h->places, e);
+    h->page = api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->life, h->members, e);
     if (h->page == NULL)
         return ERR_SYSTEM;
-    api_mem_show(c, h->mem, h->page, page_bytes(h->places));
+    api_mem_show(c, h->mem, h->page, page_bytes(h->members));
     h->watch = watch_open(&(struct watch_options){.cluster = c,
                                                   .host = h->index,
                                                   .mem = h->mem,
                                                   .loop = &h->loop,
-                                                  .replicas = h->places,
+                                                  .replicas = h->members,
                                                   .say = h->say});
     if (h->watch == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
@@ -334,20 +333,20 @@ void tram_host_close(struct tram_host *h)
 {
     if (h == NULL)
         return;
-    for (uint32_t i = 0; i < h->places; i++) {
-        trace_close(h->place[i].trace, NULL);
-        replica_close(h->place[i].replica);
-        api_machine_fini(&h->place[i].machine);
+    for (uint32_t i = 0; i < h->members; i++) {
+        trace_close(h->member[i].trace, NULL);
+        replica_close(h->member[i].replica);
+        api_machine_fini(&h->member[i].machine);
     }
     if (h->mem) {
         api_mem_show(h->cluster, h->mem, NULL, 0);
-        api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->places);
+        api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->members);
         mem_close(h->mem);
     }
     event_close(&h->event);
     api_home_close(&h->home);
     watch_close(h->watch);
-    free(h->place);
+    free(h->member);
     free(h);
 }
 
@@ -359,8 +358,8 @@ static void watch(struct tram_host *h)
     if (h->say.line == NULL || h->loop.round_ns - h->watch_ns < WATCH_EVERY_NS)
         return;
     h->watch_ns = h->loop.round_ns;
-    for (uint32_t i = 0; i < h->places; i++)
-        watch_look(h->watch, i, h->place[i].group, &h->loop.unit[i]);
+    for (uint32_t i = 0; i < h->members; i++)
+        watch_look(h->watch, i, h->member[i].group, &h->loop.unit[i]);
     watch_say(h->watch);
 }
 
@@ -378,20 +377,20 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
             error,
             err_set(&e, ERR_REFUSED, "host %s: %s", h->cluster->conf->host[h->index].name, cut_off),
             &e);
-    for (uint32_t i = 0; i < h->places; i++) {
-        if (h->place[i].machine.failure)
+    for (uint32_t i = 0; i < h->members; i++) {
+        if (h->member[i].machine.failure)
             return api_error(error,
                              err_set(&e, ERR_CORRUPT, "group %s at host %s: %s",
-                                     h->cluster->conf->group[h->place[i].group].name,
+                                     h->cluster->conf->group[h->member[i].group].name,
                                      h->cluster->conf->host[h->index].name,
-                                     h->place[i].machine.failure),
+                                     h->member[i].machine.failure),
                              &e);
         const struct unit *u = &h->loop.unit[i];
         if (u->broken)
             return api_error(error,
                              err_set(&e, unit_status(u).lost ? ERR_DATA_LOST : ERR_CORRUPT,
                                      "group %s at host %s: %s",
-                                     h->cluster->conf->group[h->place[i].group].name,
+                                     h->cluster->conf->group[h->member[i].group].name,
                                      h->cluster->conf->host[h->index].name, u->broken),
                              &e);
     }
@@ -457,9 +456,9 @@ void api_replica_stats(const struct unit *u, uint16_t group, uint32_t rank,
 
 int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)
 {
-    if (n >= h->places)
+    if (n >= h->members)
         return TRAM_NOTFOUND;
-    const struct place *p = &h->place[n];
+    const struct member *p = &h->member[n];
     api_replica_stats(&h->loop.unit[n], p->group, p->rank, out);
     return TRAM_OK;
 }

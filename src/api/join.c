@@ -55,9 +55,9 @@ static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struc
     snprintf(name, sizeof(name), "client-%u", place);
     struct shm_node self = {.name = name, .node = c->sizes.client_node + place, .role = SHM_CLIENT};
     int rc = shm_join(c, self, say, out, e);
-    if (rc == 0 && (*out)->incarnation >= CASTER_LIVES_MAX) {
+    if (rc == 0 && (*out)->life >= CASTER_LIVES_MAX) {
         say_warn(say, "place %u for clients of cluster %s has had %u processes, and is passed over",
-                 place, c->conf->name, (*out)->incarnation);
+                 place, c->conf->name, (*out)->life);
         mem_close(*out); /* no stream could begin there any more */
         *out = NULL;
         return PLACE_USED_UP;

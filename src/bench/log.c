@@ -49,7 +49,7 @@ static int bench_open(struct bench *b, struct err *e)
     char cluster[64], names[LOG_REPLICAS_MAX][16];
     struct shm_node hosts[LOG_REPLICAS_MAX];
     uint32_t nodes[LOG_REPLICAS_MAX], client = n;
-    ground_name(cluster, sizeof(cluster));
+    nodes_name(cluster, sizeof(cluster));
     for (uint32_t q = 0; q < n; q++) {
         snprintf(names[q], sizeof(names[q]), "h%u", q + 1);
         hosts[q] = (struct shm_node){.name = names[q], .node = q, .role = SHM_HOST};

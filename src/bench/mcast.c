@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    SLOTS = BENCH_CLIENTS_MAX,
+    PLACES = BENCH_CLIENTS_MAX,
     REPLY_MAX = 16,
     WARM_UP_CASTS = 1000,
     WARM_UP_AT_LEAST = 20,
@@ -44,7 +44,7 @@ struct user {
 struct bench {
     struct bench_rig rig;
     struct bench_args args;
-    struct bench_ground ground;
+    struct bench_nodes nodes;
     struct bench_wire wire;
     struct overlay *overlay;
     struct mcast_group *groups;
@@ -93,7 +93,7 @@ static int plan_open(struct bench *b, struct err *e)
 {
     const struct bench_args *a = &b->args;
     uint16_t parent[OVERLAY_GROUPS_MAX];
-    int rc = ground_open(&b->ground, a, e);
+    int rc = nodes_open(&b->nodes, a, e);
     if (rc != 0)
         return rc;
     overlay_shape_fill(a->shape, a->groups, parent);
@@ -110,7 +110,7 @@ static int plan_open(struct bench *b, struct err *e)
             b->groups[g].nodes[q] = (g + q) % a->hosts;
     }
     b->sizes = (struct mcast_sizes){
-        .clients = SLOTS,
+        .clients = PLACES,
         .client_node = a->hosts,
         .body_max = a->payload < 1024 ? 1024 : a->payload,
         .reply_max = REPLY_MAX,
@@ -123,7 +123,7 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
 {
     const struct bench_args *a = &b->args;
     struct server *s = &b->server[h];
-    int rc = ground_host(&b->ground, h, &s->mem, e);
+    int rc = nodes_host(&b->nodes, h, &s->mem, e);
     if (rc != 0)
         return rc;
     s->host = calloc(1, sizeof(*s->host));
@@ -172,7 +172,7 @@ static void plan_close(struct bench *b)
 {
     overlay_close(b->overlay);
     free(b->groups);
-    ground_close(&b->ground);
+    nodes_close(&b->nodes);
 }
 
 /* ---- hosts as processes ---- */
@@ -215,7 +215,7 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
     const char *argv[] = {"tram",
                           "bench",
                           "--serve-cluster",
-                          b->ground.cluster,
+                          b->nodes.cluster,
                           "--serve-host",
                           number[0],
                           "--groups",
@@ -235,7 +235,7 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
                           "--address",
                           a->address,
                           "--serve-dir",
-                          b->ground.dir,
+                          b->nodes.dir,
                           a->log_bytes ? "--log-bytes" : NULL,
                           number[5],
                           NULL};
@@ -252,10 +252,10 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
     u->done++;
 }
 
-static int user_open(struct bench *b, uint32_t slot, struct err *e)
+static int user_open(struct bench *b, uint32_t place, struct err *e)
 {
-    struct user *u = &b->user[slot];
-    int rc = ground_client(&b->ground, slot, &u->mem, e);
+    struct user *u = &b->user[place];
+    int rc = nodes_client(&b->nodes, place, &u->mem, e);
     if (rc != 0)
         return rc;
     struct caster_options co = {
@@ -264,7 +264,7 @@ static int user_open(struct bench *b, uint32_t slot, struct err *e)
         .overlay = b->overlay,
         .groups = b->groups,
         .sizes = b->sizes,
-        .slot = slot,
+        .place = place,
         .done = on_done,
         .ctx = u,
     };
@@ -485,12 +485,12 @@ static const char *why_stuck(struct bench *b)
 }
 
 /* The thread that works for the client in the background must not be kept on the core where we spin. */
-static int user_open_unpinned(struct bench *b, uint32_t slot, struct err *e)
+static int user_open_unpinned(struct bench *b, uint32_t place, struct err *e)
 {
     if (b->args.layout == BENCH_SINGLE)
-        return user_open(b, slot, e);
+        return user_open(b, place, e);
     rig_unpin(&b->rig);
-    int rc = user_open(b, slot, e);
+    int rc = user_open(b, place, e);
     rig_pin(&b->rig);
     return rc;
 }
@@ -798,7 +798,7 @@ static int open_all(struct bench *b, struct err *e)
     /* Before anything of a network is open: the other process would have it too. */
     if (rc == 0 && a->transport != BENCH_SHM) {
         b->rig.wire = &b->wire;
-        rc = wire_open(&b->wire, &b->ground, a, b->rig.core[1], e);
+        rc = wire_open(&b->wire, &b->nodes, a, b->rig.core[1], e);
     }
     for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
         rc = a->layout == BENCH_PROCS ? server_start(b, h, e) : server_open(b, h, HOST_SPIN, e);

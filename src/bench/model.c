@@ -418,7 +418,7 @@ static int client_open(struct model *m, struct station *s, struct err *e)
         .overlay = o->overlay,
         .groups = m->group,
         .sizes = m->sizes,
-        .slot = s->node - m->hosts,
+        .place = s->node - m->hosts,
         .reply = on_reply,
         .done = on_done,
         .ctx = s,

@@ -25,14 +25,14 @@ enum {
 
 #define LINGER_NS 1000000 /* all hosts leave together, one after the other */
 
-static bool networked(const struct bench_ground *g)
+static bool networked(const struct bench_nodes *g)
 {
     return g->transport != BENCH_SHM;
 }
 
 /* ---- the directory of a network ---- */
 
-static const char *in_dir(const struct bench_ground *g, const char *name, char path[PATH_BYTES])
+static const char *in_dir(const struct bench_nodes *g, const char *name, char path[PATH_BYTES])
 {
     snprintf(path, PATH_BYTES, "%s/%s", g->dir, name);
     return path;
@@ -68,7 +68,7 @@ static int port_find(const char *address, uint32_t *next, uint16_t *port, struct
 }
 
 /* Key and ports, for the hosts that are processes too. */
-static int dir_make(struct bench_ground *g, const char *address, struct err *e)
+static int dir_make(struct bench_nodes *g, const char *address, struct err *e)
 {
     char path[PATH_BYTES];
     uint32_t next = (uint32_t)getpid() * 31;
@@ -92,7 +92,7 @@ static int dir_make(struct bench_ground *g, const char *address, struct err *e)
     return f && fclose(f) == 0 ? 0 : err_sys(e, "write %s", path);
 }
 
-static int dir_read(struct bench_ground *g, struct err *e)
+static int dir_read(struct bench_nodes *g, struct err *e)
 {
     char path[PATH_BYTES];
     unsigned port = 0;
@@ -108,7 +108,7 @@ static int dir_read(struct bench_ground *g, struct err *e)
     return port > 0 ? 0 : err_set(e, ERR_NOTFOUND, "%s: not what it should be", path);
 }
 
-void ground_name(char *out, size_t bytes)
+void nodes_name(char *out, size_t bytes)
 {
     uint32_t chance = 0;
 
@@ -117,16 +117,16 @@ void ground_name(char *out, size_t bytes)
     snprintf(out, bytes, "bench-%d-%08x", (int)getpid(), chance);
 }
 
-int ground_open(struct bench_ground *g, const struct bench_args *a, struct err *e)
+int nodes_open(struct bench_nodes *g, const struct bench_args *a, struct err *e)
 {
     char path[PATH_BYTES];
 
-    *g = (struct bench_ground){
+    *g = (struct bench_nodes){
         .transport = a->transport, .hosts = a->hosts, .clients = BENCH_CLIENTS_MAX};
     if (a->serve)
         snprintf(g->cluster, sizeof(g->cluster), "%s", a->serve);
     else
-        ground_name(g->cluster, sizeof(g->cluster));
+        nodes_name(g->cluster, sizeof(g->cluster));
     for (uint32_t h = 0; h < g->hosts; h++) {
         snprintf(g->names[h], sizeof(g->names[h]), "h%u", h + 1);
         g->shm[h] = (struct shm_node){.name = g->names[h], .node = h, .role = SHM_HOST};
@@ -140,7 +140,7 @@ int ground_open(struct bench_ground *g, const struct bench_args *a, struct err *
     return rc == 0 ? ofi_key_read(in_dir(g, "key", path), g->key, e) : rc;
 }
 
-void ground_close(struct bench_ground *g)
+void nodes_close(struct bench_nodes *g)
 {
     char path[PATH_BYTES], name[24];
 
@@ -158,7 +158,7 @@ void ground_close(struct bench_ground *g)
 
 /* ---- nodes ---- */
 
-static int shm_node_open(struct bench_ground *g, struct shm_node self, struct mem **out,
+static int shm_node_open(struct bench_nodes *g, struct shm_node self, struct mem **out,
                          struct err *e)
 {
     struct shm_options o = {.cluster = g->cluster,
@@ -169,7 +169,7 @@ static int shm_node_open(struct bench_ground *g, struct shm_node self, struct me
     return shm_open_node(&o, out, e);
 }
 
-static int ofi_node_open(struct bench_ground *g, uint32_t self, struct mem **out, struct err *e)
+static int ofi_node_open(struct bench_nodes *g, uint32_t self, struct mem **out, struct err *e)
 {
     struct ofi_options o = {
         .provider = bench_transport_names[g->transport],
@@ -186,17 +186,17 @@ static int ofi_node_open(struct bench_ground *g, uint32_t self, struct mem **out
     return ofi_open_node(&o, out, e);
 }
 
-int ground_host(struct bench_ground *g, uint32_t host, struct mem **out, struct err *e)
+int nodes_host(struct bench_nodes *g, uint32_t host, struct mem **out, struct err *e)
 {
     return networked(g) ? ofi_node_open(g, host, out, e) : shm_node_open(g, g->shm[host], out, e);
 }
 
-int ground_client(struct bench_ground *g, uint32_t slot, struct mem **out, struct err *e)
+int nodes_client(struct bench_nodes *g, uint32_t place, struct mem **out, struct err *e)
 {
     char name[16];
-    snprintf(name, sizeof(name), "c%u", slot + 1);
-    struct shm_node self = {.name = name, .node = g->hosts + slot, .role = SHM_CLIENT};
-    return networked(g) ? ofi_node_open(g, g->hosts + slot, out, e)
+    snprintf(name, sizeof(name), "c%u", place + 1);
+    struct shm_node self = {.name = name, .node = g->hosts + place, .role = SHM_CLIENT};
+    return networked(g) ? ofi_node_open(g, g->hosts + place, out, e)
                         : shm_node_open(g, self, out, e);
 }
 
@@ -244,7 +244,7 @@ void child_stop(struct bench_child *c)
 
 /* ---- the wire ---- */
 
-static int raw_open(const struct bench_ground *g, const struct bench_args *a, bool listens,
+static int raw_open(const struct bench_nodes *g, const struct bench_args *a, bool listens,
                     struct ofi_raw **out, struct err *e)
 {
     struct ofi_raw_options o = {
@@ -257,7 +257,7 @@ static int raw_open(const struct bench_ground *g, const struct bench_args *a, bo
     return ofi_raw_open(&o, out, e);
 }
 
-int wire_open(struct bench_wire *w, const struct bench_ground *g, const struct bench_args *a,
+int wire_open(struct bench_wire *w, const struct bench_nodes *g, const struct bench_args *a,
               int core, struct err *e)
 {
     char payload[16], hosts[16];
@@ -318,12 +318,12 @@ bool wire_measure(struct bench_wire *w, struct hist *trips)
 
 int wire_serve(const struct bench_args *a, struct err *e)
 {
-    struct bench_ground g;
+    struct bench_nodes g;
     struct ofi_raw *raw = NULL;
     uint64_t value = 0;
     char go;
 
-    int rc = ground_open(&g, a, e);
+    int rc = nodes_open(&g, a, e);
     if (rc == 0)
         rc = raw_open(&g, a, false, &raw, e);
     while (rc == 0 && read(STDIN_FILENO, &go, 1) == 1) {

@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-struct bench_ground {
+struct bench_nodes {
     enum bench_transport transport;
     uint32_t hosts, clients;
     bool made; /* the directory is ours */
@@ -26,16 +26,16 @@ struct bench_ground {
 
 /* A name that no other run has had. Its directory outlives a run that is killed, and says to the next of that name that
  * memory was lost: its hosts would wait for ever to be taken back. A process id alone comes again. */
-void ground_name(char *out, size_t bytes);
+void nodes_name(char *out, size_t bytes);
 
 /* Of the run that we are, or with args.serve of the one that has started us. */
-int ground_open(struct bench_ground *, const struct bench_args *, struct err *);
-void ground_close(struct bench_ground *);
+int nodes_open(struct bench_nodes *, const struct bench_args *, struct err *);
+void nodes_close(struct bench_nodes *);
 
-int ground_host(struct bench_ground *, uint32_t host, struct mem **, struct err *);
+int nodes_host(struct bench_nodes *, uint32_t host, struct mem **, struct err *);
 
 /* Over a network the hosts must be polled meanwhile. */
-int ground_client(struct bench_ground *, uint32_t slot, struct mem **, struct err *);
+int nodes_client(struct bench_nodes *, uint32_t place, struct mem **, struct err *);
 
 /* A process of this program. It ends when the descriptor is closed, which is its standard input. */
 struct bench_child {
@@ -54,7 +54,7 @@ struct bench_wire {
     uint64_t writes, writes_ns;
 };
 
-int wire_open(struct bench_wire *, const struct bench_ground *, const struct bench_args *, int core,
+int wire_open(struct bench_wire *, const struct bench_nodes *, const struct bench_args *, int core,
               struct err *);
 void wire_close(struct bench_wire *);
 

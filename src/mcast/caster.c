@@ -62,11 +62,11 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     int rc = mcast_sizes_settle(&o.sizes, e);
     if (rc != 0)
         return rc;
-    if (o.slot >= o.sizes.clients)
-        return err_set(e, ERR_INVALID, "client slot %u of %u", o.slot, o.sizes.clients);
-    if (o.mem->incarnation >= CASTER_LIVES_MAX)
-        return err_set(e, ERR_INVALID, "client slot %u was used by %u processes, and by no more",
-                       o.slot, o.mem->incarnation);
+    if (o.place >= o.sizes.clients)
+        return err_set(e, ERR_INVALID, "client place %u of %u", o.place, o.sizes.clients);
+    if (o.mem->life >= CASTER_LIVES_MAX)
+        return err_set(e, ERR_INVALID, "client place %u was used by %u processes, and by no more",
+                       o.place, o.mem->life);
     struct caster *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
@@ -118,11 +118,11 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
         .region = group,
         .nodes = g->nodes,
         .replicas = g->replicas,
-        .source = o->slot,
+        .source = o->place,
         .source_bytes = o->sizes.source_bytes,
         .payload_max = message_bytes(DST_GROUPS_MAX, o->sizes.body_max),
         .retry_ns = o->retry_ns,
-        .life = (uint16_t)o->mem->incarnation,
+        .life = (uint16_t)o->mem->life,
     };
     int rc = feed_open(&fo, &p->feed, e);
     struct mem_lane_spec specs[LOG_REPLICAS_MAX];
@@ -166,8 +166,8 @@ static void port_send(const struct caster *c, struct port *p, struct dst_set dst
     uint64_t end;
     struct message *m = feed_reserve(p->feed, message_bytes(dst.count, bytes), &end);
     *m = (struct message){.seq = c->next,
-                          .client = c->opt.slot,
-                          .life = (uint16_t)c->opt.mem->incarnation,
+                          .client = c->opt.place,
+                          .life = (uint16_t)c->opt.mem->life,
                           .count = (uint16_t)dst.count};
     dst_write(m->rest, dst);
     if (bytes > 0)
@@ -266,7 +266,7 @@ static const struct frame *frame_of(struct caster *c, const unsigned char *ring,
 static int port_poll(struct caster *c, struct port *p)
 {
     const uint32_t bytes_max = (uint32_t)sizeof(struct reply) + c->opt.sizes.reply_max;
-    const uint32_t life = c->opt.mem->incarnation;
+    const uint32_t life = c->opt.mem->life;
     int done = 0;
     for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
         const struct mem_lane *lane = p->reply[q];

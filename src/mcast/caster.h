@@ -1,6 +1,6 @@
 /* The client's end of multicast: casts messages to sets of groups and collects their replies.
  *
- * A caster belongs to one client slot, one node and one thread. It never blocks and, but for the
+ * A caster belongs to one client place, one node and one thread. It never blocks and, but for the
  * functions named open, never allocates. A message is done when every destination group has
  * replied; each group delivers it exactly once, whatever leaders do meanwhile. Messages that go to the
  * same groups, and in a tree those with the same lowest common ancestor, are ordered as they were cast;
@@ -11,15 +11,15 @@
 #include "mcast/mcast.h"
 #include "mcast/overlay.h"
 
-enum { CASTER_LIVES_MAX = SOURCE_LIVES_MAX }; /* of a slot */
+enum { CASTER_LIVES_MAX = SOURCE_LIVES_MAX }; /* of a place */
 
 struct caster_options {
-    struct mem *mem; /* node sizes.client_node + slot */
+    struct mem *mem; /* node sizes.client_node + place */
     enum mcast_protocol protocol;
     const struct overlay *overlay;
     const struct mcast_group *groups;
     struct mcast_sizes sizes;
-    uint32_t slot;
+    uint32_t place;
     uint64_t retry_ns; /* as feed_options; 0: 10 ms */
     /* A group's reply to a message; may be NULL. */
     void (*reply)(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,

@@ -153,7 +153,7 @@ static void tell(struct replica *r, uint16_t group, const void *payload, uint32_
         backlog_add(g, &g->backlog[edge], payload, bytes);
 }
 
-static void tell_others(struct replica *r, const struct message_view *v, const struct telling *t)
+static void tell_others(struct replica *r, const struct message_view *v, const struct stamp_note *t)
 {
     for (uint32_t i = 0; i < v->dst.count; i++)
         if (v->dst.group[i] != r->opt.group)
@@ -166,9 +166,9 @@ static void tell_final(struct replica *r, struct message_id id)
     struct genuine *g = r->own;
     const void *payload;
     uint32_t bytes;
-    struct telling t = {.id = id};
+    struct stamp_note t = {.id = id};
     t.stamp = order_complete(g->order, id, &payload, &bytes);
-    t.id.mark = TELLING_FINAL;
+    t.id.mark = STAMP_NOTE_FINAL;
     if (t.stamp == 0 || order_home(payload) != r->opt.group)
         return;
     message_split(payload, bytes, &g->v);
@@ -178,7 +178,7 @@ static void tell_final(struct replica *r, struct message_id id)
 /* The message got our stamp. */
 static void tell_stamp(struct replica *r, const struct message_view *v, uint64_t stamp)
 {
-    struct telling t = {.stamp = stamp, .id = message_id(v->m)};
+    struct stamp_note t = {.stamp = stamp, .id = message_id(v->m)};
     uint16_t home = order_home(v->m);
     if (home == ORDER_NO_HOME)
         tell_others(r, v, &t);
@@ -260,7 +260,7 @@ static void apply_relay(struct replica *r, const void *payload, uint32_t bytes)
 static void apply_group(struct replica *r, const struct entry *e)
 {
     struct genuine *g = r->own;
-    struct telling t = {0};
+    struct stamp_note t = {0};
     if (e->bytes < sizeof(t.stamp))
         return;
     memcpy(&t.stamp, e->payload, sizeof(t.stamp));
@@ -273,11 +273,11 @@ static void apply_group(struct replica *r, const struct entry *e)
     memcpy(&t, e->payload, sizeof(t));
     uint16_t mark = t.id.mark, from = (uint16_t)(e->source - r->opt.sizes.clients);
     t.id.mark = 0;
-    enum order_news news = mark == TELLING_FINAL ? order_final(g->order, t.id, t.stamp)
-                                                 : order_stamp(g->order, from, t.id, t.stamp);
+    enum order_news news = mark == STAMP_NOTE_FINAL ? order_final(g->order, t.id, t.stamp)
+                                                    : order_stamp(g->order, from, t.id, t.stamp);
     if (news != ORDER_COMPLETE)
         return;
-    if (mark != TELLING_FINAL)
+    if (mark != STAMP_NOTE_FINAL)
         tell_final(r, t.id);
     deliver_ready(r);
 }
@@ -297,7 +297,7 @@ static void apply_note(struct replica *r, const struct entry *e)
     memset(g->relay, 0, sizeof(uint64_t));
     memcpy(g->relay + sizeof(uint64_t), payload, bytes);
     bool at_home = order_home(payload) == r->opt.group;
-    struct telling t = {.stamp = order_own(g->order, id), .id = id};
+    struct stamp_note t = {.stamp = order_own(g->order, id), .id = id};
     for (uint32_t i = 0; i < count; i++) {
         /* A group takes a relayed message only if it has heard of it, and of us it has not. */
         if (at_home)

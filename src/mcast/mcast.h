@@ -40,8 +40,8 @@ struct mcast_machine {
 
 /* Sizes that clients and replicas must have in common. */
 struct mcast_sizes {
-    uint32_t clients;     /* slots */
-    uint32_t client_node; /* the node of slot 0; the others follow */
+    uint32_t clients;     /* places */
+    uint32_t client_node; /* the node of place 0; the others follow */
     uint32_t body_max;    /* largest message, without its header */
     uint32_t reply_max;
     uint32_t source_bytes; /* a client's ring at a replica */

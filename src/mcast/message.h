@@ -9,8 +9,8 @@
 
 struct message {
     uint64_t seq;    /* the client's number for it */
-    uint32_t client; /* slot of the client */
-    uint16_t life;   /* which process it was in that slot */
+    uint32_t client; /* place of the client */
+    uint16_t life;   /* which process it was in that place */
     uint16_t count;  /* of destination groups */
     unsigned char rest[];
 };
@@ -37,13 +37,13 @@ static inline struct message_id message_id(const struct message *m)
 /* What one group tells another of a message under the genuine protocol: its stamp, or the final one, which
  * has a mark in its id's last field; or, where the stamp is 0, the message itself, which then follows that
  * word. */
-enum { TELLING_FINAL = 1 };
+enum { STAMP_NOTE_FINAL = 1 };
 
-struct telling {
+struct stamp_note {
     uint64_t stamp;
     struct message_id id;
 };
-_Static_assert(sizeof(struct telling) == 24, "a stamp takes three words");
+_Static_assert(sizeof(struct stamp_note) == 24, "a stamp takes three words");
 
 /* A message taken apart. Header and body stay where they are; the list may be a copy. */
 struct message_view {

@@ -24,7 +24,7 @@
 struct order_options {
     uint16_t group;
     uint32_t groups;  /* that there are */
-    uint32_t clients; /* slots */
+    uint32_t clients; /* places */
 };
 
 struct order;
@@ -33,8 +33,8 @@ int order_open(const struct order_options *, struct order **, struct err *);
 void order_close(struct order *);
 
 /* The destination that collects the stamps of the others and tells them the final one; ORDER_NO_HOME if
- * they are so few that everybody tells everybody. The number of tellings grows with the square of the
- * destinations otherwise; it costs those who are not home one telling more of waiting. */
+ * they are so few that everybody tells everybody. The number of notes grows with the square of the
+ * destinations otherwise; it costs those who are not home one note more of waiting. */
 enum { ORDER_NO_HOME = UINT16_MAX, ORDER_HOME_FROM = 4 };
 uint16_t order_home(const struct message *);
 

@@ -22,12 +22,12 @@ struct stream {
 
 struct replies {
     struct replies_options opt;
-    struct stream *stream; /* by slot */
-    uint32_t *dirty;       /* slots with something to write */
+    struct stream *stream; /* by place */
+    uint32_t *dirty;       /* places with something to write */
     uint32_t dirty_count;
-    uint32_t *known; /* slots with a ring */
+    uint32_t *known; /* places with a ring */
     uint32_t known_count;
-    unsigned char *rings;  /* of all slots */
+    unsigned char *rings;  /* of all places */
     struct reply *nobodys; /* room for one that goes nowhere */
 };
 
@@ -251,7 +251,7 @@ void replies_rewind(struct replies *r)
     }
 }
 
-/* ---- snapshots: per client that has replies | life, slot | tail | bytes before it, at most a ring | ---- */
+/* ---- snapshots: per client that has replies | life, place | tail | bytes before it, at most a ring | ---- */
 
 uint64_t replies_save_bytes(const struct replies *r)
 {

@@ -1,8 +1,8 @@
-/* The replies of one group to its clients, at one replica: a stream for every client slot.
+/* The replies of one group to its clients, at one replica: a stream for every client place.
  *
  * A stream is a function of the group's log: every replica adds the same replies, and only who leads
  * writes them out, into a ring of its own at the client. It begins anew with every life of the client, and the
- * lane says which life it is about, so that a process that takes over a slot gets none of its predecessor's
+ * lane says which life it is about, so that a process that takes over a place gets none of its predecessor's
  * replies. What the ring holds is kept here too, and in snapshots: after a change of the leader, or
  * on a way that broke, it is written again byte for byte, and the client goes on where it was.
  *
@@ -20,8 +20,8 @@
 struct replies_options {
     struct mem *mem;
     uint32_t region;      /* number of the group */
-    uint32_t clients;     /* slots */
-    uint32_t client_node; /* the node of slot 0; the others follow */
+    uint32_t clients;     /* places */
+    uint32_t client_node; /* the node of place 0; the others follow */
     uint32_t reply_max;   /* largest reply, without its header */
     uint32_t ring_bytes;  /* for one client; a power of two */
 };

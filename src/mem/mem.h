@@ -147,7 +147,7 @@ struct mem_ops {
 struct mem {
     const struct mem_ops *ops;
     uint32_t self;        /* this node's number */
-    uint32_t incarnation; /* how many lives this node had before; 0 the first time */
+    uint32_t life;        /* how many lives this node had before; 0 the first time */
     uint32_t lanes_moved; /* rises with every change of an open lane's ctl, ring or life */
     /* Memory that was lost holds nothing that others go on with: regions that were born LOST may be opened as if they
      * were new. Rises inside poll, once. */

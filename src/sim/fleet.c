@@ -101,7 +101,7 @@ int fleet_start(struct fleet_node *n, struct err *e)
         fleet_crash(n, true);
         return rc;
     }
-    chaos_trace(&f->chaos, "%s starts, life %u", n->name, n->mem->incarnation);
+    chaos_trace(&f->chaos, "%s starts, life %u", n->name, n->mem->life);
     plan_soon(n);
     return 0;
 }

@@ -33,7 +33,7 @@ static uint32_t false_life(struct liar *l)
 {
     switch (rng_below(&l->rng, 3)) {
     case 0:
-        return l->mem->incarnation + 1;
+        return l->mem->life + 1;
     case 1:
         return SOURCE_LIVES_MAX - 1;
     default:
@@ -45,7 +45,7 @@ static uint64_t false_position(struct liar *l)
 {
     switch (rng_below(&l->rng, 3)) {
     case 0: /* as if a life were in its upper bits */
-        return ((uint64_t)(l->mem->incarnation + 1 + rng_below(&l->rng, 3)) << 48) +
+        return ((uint64_t)(l->mem->life + 1 + rng_below(&l->rng, 3)) << 48) +
                8 * rng_below(&l->rng, 4);
     case 1:
         return stream_start() + 8 * rng_below(&l->rng, 1000);
@@ -64,7 +64,7 @@ void liar_step(struct liar *l)
     struct {
         struct frame head;
         unsigned char payload[PAYLOAD_BYTES];
-    } f = {.head = {.pos = stream_start(), .bytes = PAYLOAD_BYTES, .life = l->mem->incarnation}};
+    } f = {.head = {.pos = stream_start(), .bytes = PAYLOAD_BYTES, .life = l->mem->life}};
     uint64_t guard = stream_start() + frame_size(PAYLOAD_BYTES);
     switch (rng_below(&l->rng, 4)) {
     case 0: /* a frame of another life, in its place */

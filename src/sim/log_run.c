@@ -24,7 +24,7 @@ enum {
 
 struct run;
 
-struct place {
+struct member {
     struct counter_machine counter; /* first: the machine's ctx */
     struct run *run;
     uint32_t rank;
@@ -48,7 +48,7 @@ struct run {
     struct fleet fleet;
     struct mcast_group group;
     uint32_t source_nodes[CLIENTS_MAX];
-    struct place place[CHECK_REPLICAS_MAX];
+    struct member member[CHECK_REPLICAS_MAX];
     struct client client[CLIENTS_MAX];
     struct log_options log_opt;
     struct run_state state;
@@ -62,7 +62,7 @@ struct run {
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
 {
-    struct place *p = ctx;
+    struct member *p = ctx;
     (void)effective;
     sim_note(p->run->fleet.sim, hash_mix(e->pos, p->rank));
     check_entry(&p->run->check, p->rank, e);
@@ -70,7 +70,7 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static void machine_apply(void *ctx, const struct entry *e)
 {
-    struct place *p = ctx;
+    struct member *p = ctx;
     check_message(&p->run->check, p->rank, &p->counter.state, e);
     chaos_trace(&p->run->fleet.chaos, "r%u applies %llu: source %u at %llu, %u bytes, ballot %llu",
                 p->rank, (unsigned long long)e->pos, e->source, (unsigned long long)e->srcpos,
@@ -79,7 +79,7 @@ static void machine_apply(void *ctx, const struct entry *e)
 
 static int machine_load_close(void *ctx, bool whole)
 {
-    struct place *p = ctx;
+    struct member *p = ctx;
     if (!whole)
         return 0;
     if (!counter_machine_load_end(&p->counter))
@@ -104,10 +104,10 @@ static const struct log_machine machine = {
 
 /* ---- replicas ---- */
 
-static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
+static int member_open(struct fleet_member *m, uint64_t seed, struct err *e)
 {
     struct run *r = m->host->fleet->ctx;
-    struct place *p = &r->place[m->rank];
+    struct member *p = &r->member[m->rank];
     struct log *log;
     struct log_options o = r->log_opt;
     p->counter = (struct counter_machine){
@@ -165,19 +165,19 @@ static void compare_taken(struct run *r, const struct fleet_member *m)
     }
 }
 
-static uint64_t place_spent(struct fleet_member *m)
+static uint64_t member_spent(struct fleet_member *m)
 {
     struct run *r = m->host->fleet->ctx;
-    struct counter_machine *l = &r->place[m->rank].counter;
+    struct counter_machine *l = &r->member[m->rank].counter;
     uint64_t spent_ns = l->spent_ns;
     l->spent_ns = 0;
     return spent_ns;
 }
 
-static void place_stepped(struct fleet_member *m)
+static void member_stepped(struct fleet_member *m)
 {
     struct run *r = m->host->fleet->ctx;
-    if (++r->place[m->rank].steps % CHECK_LANES_EVERY == 0) {
+    if (++r->member[m->rank].steps % CHECK_LANES_EVERY == 0) {
         look_at_lane(r, m);
         compare_taken(r, m);
     }
@@ -297,9 +297,9 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
 }
 
 static const struct fleet_calls fleet_calls = {
-    .open = place_open,
-    .stepped = place_stepped,
-    .spent_ns = place_spent,
+    .open = member_open,
+    .stepped = member_stepped,
+    .spent_ns = member_spent,
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
@@ -383,7 +383,7 @@ static bool all_delivered(const void *ctx)
     for (uint32_t q = 0; q < r->group.replicas; q++) {
         const struct fleet_member *m = fleet_member(&r->fleet, q, 0);
         if (m->unit.of &&
-            (fleet_unfit(m) || r->place[q].counter.state.count != r->check.history_count))
+            (fleet_unfit(m) || r->member[q].counter.state.count != r->check.history_count))
             return false;
     }
     return true;
@@ -392,7 +392,7 @@ static bool all_delivered(const void *ctx)
 static uint64_t delivered(const struct fleet_member *m)
 {
     const struct run *r = m->host->fleet->ctx;
-    return r->place[m->rank].counter.state.count;
+    return r->member[m->rank].counter.state.count;
 }
 
 static void stuck(void *ctx)
@@ -448,7 +448,7 @@ static void start_all(struct run *r)
     chaos_trace(&f->chaos, "%u replicas, %u clients, log of %u bytes", f->hosts, f->clients,
                 r->log_opt.log_bytes);
     for (uint32_t q = 0; q < f->hosts; q++) {
-        r->place[q] = (struct place){.run = r, .rank = q};
+        r->member[q] = (struct member){.run = r, .rank = q};
         snprintf(f->node[q].name, sizeof(f->node[q].name), "r%u", q);
         snprintf(f->node[q].member[0].name, sizeof(f->node[q].member[0].name), "r%u", q);
     }

@@ -54,7 +54,7 @@ void mcast_check_cast(struct mcast_check *c, uint32_t sender, uint64_t seq, uint
 /* Integrity: it was cast, to this group, with these destinations and bytes. */
 static bool genuine_delivery(struct mcast_check *c, uint32_t host, const struct delivery *d)
 {
-    uint32_t sender = tree_sender(d->client, d->life);
+    uint32_t sender = mcast_sender(d->client, d->life);
     if (d->client >= TREE_CLIENTS_MAX || d->life >= TREE_LIVES_MAX || d->seq >= c->casts[sender]) {
         mcast_check_violated(c, "integrity", d->number, "host %u, group %u: nobody cast this", host,
                              d->group);
@@ -93,7 +93,7 @@ void mcast_check_deliver(struct mcast_check *c, uint32_t host, struct counter_ma
 {
     if (!genuine_delivery(c, host, d))
         return;
-    uint32_t sender = tree_sender(d->client, d->life);
+    uint32_t sender = mcast_sender(d->client, d->life);
     uint32_t id = sender << 16 | (uint32_t)d->seq;
     uint64_t k = s->count++;
     s->hash = hash_mix(s->hash, id + 1);
@@ -160,7 +160,7 @@ void mcast_check_landing(struct mcast_check *c, const struct sim_landing *l)
 /* Kahn's algorithm over the messages; an edge from each delivery to the next of its group. */
 void mcast_check_order(struct mcast_check *c)
 {
-    enum { NODES = TREE_SENDERS_MAX * TREE_CASTS_MAX };
+    enum { NODES = MCAST_SENDERS_MAX * TREE_CASTS_MAX };
     static uint32_t before[NODES]; /* edges into it that are still there */
     static uint32_t at[TREE_GROUPS_MAX];
     static uint32_t queue[NODES];

@@ -16,13 +16,13 @@ enum {
     TREE_GROUPS_MAX = 8,
     TREE_CLIENTS_MAX = 4, /* places */
     TREE_LIVES_MAX = 4,   /* processes in one place, one after the other */
-    TREE_SENDERS_MAX = TREE_CLIENTS_MAX * TREE_LIVES_MAX,
+    MCAST_SENDERS_MAX = TREE_CLIENTS_MAX * TREE_LIVES_MAX,
     TREE_CASTS_MAX = 512, /* of one sender */
     TREE_NODES_MAX = 64,
 };
 
 /* Who cast a message: the process that had the place then. */
-static inline uint32_t tree_sender(uint32_t place, uint32_t life)
+static inline uint32_t mcast_sender(uint32_t place, uint32_t life)
 {
     return place * TREE_LIVES_MAX + life;
 }
@@ -39,8 +39,8 @@ struct cast {
 struct mcast_check {
     struct run_result *result;
     uint64_t seed;
-    struct cast cast[TREE_SENDERS_MAX][TREE_CASTS_MAX];
-    uint32_t casts[TREE_SENDERS_MAX];
+    struct cast cast[MCAST_SENDERS_MAX][TREE_CASTS_MAX];
+    uint32_t casts[MCAST_SENDERS_MAX];
     struct {
         uint32_t *message; /* sender << 16 | seq, in order */
         uint64_t *hash;    /* of the state after it */

@@ -217,7 +217,7 @@ static void client_crash(struct fleet_node *n);
 static void liar_end_event(void *ctx, uint64_t life)
 {
     struct fleet_node *n = ctx;
-    if (!n->fleet->chaos.calm && n->mem != NULL && n->mem->incarnation == life)
+    if (!n->fleet->chaos.calm && n->mem != NULL && n->mem->life == life)
         client_crash(n);
 }
 
@@ -232,7 +232,7 @@ static int liar_draw(struct fleet_node *n, struct client *c, struct err *e)
         return 0;
     chaos_trace(&r->fleet.chaos, "%s lies", n->name);
     sim_at(r->fleet.sim, sim_now(r->fleet.sim) + rng_range(&own, 20 * RUN_US, 200 * RUN_US),
-           liar_end_event, n, n->mem->incarnation);
+           liar_end_event, n, n->mem->life);
     return liar_open(&c->liar, n->mem, r->group, r->fleet.groups, &r->sizes, c->place,
                      rng_u64(&own), e);
 }
@@ -243,7 +243,7 @@ static int client_open(struct fleet_node *n, struct err *e)
     struct rng *g = &r->fleet.rng;
     struct client *c = client_at(n);
     *c = (struct client){.place = n->node - n->fleet->hosts, .run = r};
-    c->sender = tree_sender(c->place, n->mem->incarnation);
+    c->sender = mcast_sender(c->place, n->mem->life);
     c->quota = rng_below(g, 4) ? (uint32_t)rng_range(g, 20, TREE_CASTS_MAX) : 2;
     struct caster_options o = {
         .mem = n->mem,
@@ -251,7 +251,7 @@ static int client_open(struct fleet_node *n, struct err *e)
         .overlay = r->overlay,
         .groups = r->group,
         .sizes = r->sizes,
-        .slot = c->place,
+        .place = c->place,
         .retry_ns = 100 * RUN_US,
         .reply = client_reply,
         .done = client_done,
@@ -296,7 +296,7 @@ static void client_restart_event(void *ctx, uint64_t arg)
 static void client_crash(struct fleet_node *n)
 {
     struct fleet *f = n->fleet;
-    uint32_t life = n->mem->incarnation;
+    uint32_t life = n->mem->life;
     chaos_trace(&f->chaos, "%s dies", n->name);
     fleet_crash(n, rng_below(&f->rng, 2));
     f->chaos.faults++;
@@ -421,7 +421,7 @@ static bool all_delivered(const void *ctx)
         if (r->client[s].caster && caster_outstanding(r->client[s].caster) > 0)
             return false;
     /* A message that reached one of its groups must reach all of them, its client alive or not. */
-    for (uint32_t s = 0; s < TREE_SENDERS_MAX; s++)
+    for (uint32_t s = 0; s < MCAST_SENDERS_MAX; s++)
         for (uint32_t i = 0; i < r->check.casts[s]; i++)
             if (r->check.cast[s][i].delivered != 0 &&
                 r->check.cast[s][i].delivered != r->check.cast[s][i].dst_mask)

@@ -26,7 +26,7 @@ static bool concerns(const struct participation *c, uint16_t group, uint8_t dst_
 
 static void look(const struct participation *c, const struct part *p)
 {
-    uint32_t sender = tree_sender(p->id.client, p->id.life);
+    uint32_t sender = mcast_sender(p->id.client, p->id.life);
     if (p->id.client >= TREE_CLIENTS_MAX || p->id.life >= TREE_LIVES_MAX ||
         p->id.seq >= c->check->casts[sender])
         return; /* what nobody cast is for others to find when it is delivered */
@@ -48,7 +48,7 @@ static void look_payload(const struct participation *c, uint16_t group, uint32_t
                          const unsigned char *payload, uint32_t bytes)
 {
     struct part p = {.group = group, .from = -1};
-    struct telling t = {0};
+    struct stamp_note t = {0};
     struct message m;
     if (source == SOURCE_LOG) {
         if (bytes != sizeof(p.id))

@@ -16,7 +16,7 @@ struct participation {
     struct mcast_check *check; /* knows what was cast, and takes violations */
     enum mcast_protocol protocol;
     const struct overlay *overlay;
-    uint32_t clients; /* slots */
+    uint32_t clients; /* places */
     /* The last put ended within a frame: this much of it, in that lane. */
     _Alignas(8) unsigned char cut[PART_PUT_BYTES_MAX];
     uint32_t cut_bytes;

@@ -211,7 +211,7 @@ static void compare(struct state_compare *w, struct image *known, const struct d
         return;
     }
     *known = (struct image){.len = len, .hash = hash, .host = d->who.host, .there = true};
-    if (len > 0 && w->kept + len <= WITNESS_KEPT_BYTES) {
+    if (len > 0 && w->kept + len <= STATE_COMPARE_KEPT_BYTES) {
         known->bytes = malloc(len);
         CHECK(known->bytes != NULL);
         memcpy(known->bytes, data, len);

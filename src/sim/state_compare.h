@@ -3,7 +3,7 @@
  * For each group it holds one sequence of messages with the reply to each and the state after it, as the
  * first replica to get there had them; all other replicas, in every life, are compared with it. Beside
  * that it feeds the checker of atomic multicast (check/amcast.h). Replies and states are kept as bytes up
- * to WITNESS_KEPT_BYTES, so that a difference can be shown, and as hashes after that.
+ * to STATE_COMPARE_KEPT_BYTES, so that a difference can be shown, and as hashes after that.
  *
  * One thread. Running out of memory ends the process. */
 #ifndef SIM_STATE_COMPARE_H
@@ -13,7 +13,7 @@
 #include "mcast/mcast.h"
 #include "tram/sim.h"
 
-enum { WITNESS_KEPT_BYTES = 64 << 20 };
+enum { STATE_COMPARE_KEPT_BYTES = 64 << 20 };
 
 /* A replica in one of its lives. */
 struct state_compare_who {

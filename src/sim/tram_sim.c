@@ -82,7 +82,7 @@ static uint64_t now(const struct tram_sim *s)
 static struct state_compare_who who(const struct place *r)
 {
     return (struct state_compare_who){
-        .group = r->at->group, .host = r->at->host->node, .life = r->at->host->mem->incarnation};
+        .group = r->at->group, .host = r->at->host->node, .life = r->at->host->mem->life};
 }
 
 static void fail(struct tram_sim *s, struct fleet_node *n, int code, const char *text)
@@ -231,7 +231,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
         return rc;
     m->unit = replica_unit(r->replica);
     /* A later life has no state before it has loaded one. */
-    if (m->host->mem->incarnation == 0) {
+    if (m->host->mem->life == 0) {
         state_compare_start(s->compare, who(r), 0, now(s));
         show_state(r, 0, false);
     }

@@ -57,7 +57,7 @@ struct trace_options {
     struct say say; /* told when the trace ends early */
 };
 
-/* A message is known by its client, which process that was in the client's slot, and its number
+/* A message is known by its client, which process that was in the client's place, and its number
  * there. It is written CLIENT:SEQ, where CLIENT is the name for life 0 and NAME.LIFE after. */
 struct trace_id {
     uint64_t seq;

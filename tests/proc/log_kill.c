@@ -195,7 +195,7 @@ static int host_main(const char *dir, const char *cluster, uint32_t rank, enum h
     static struct host host;
     host_init(&host, &(struct host_options){.mem = mem, .wait = wait});
     host_add(&host, log_unit(log));
-    atomic_store(&m.notice->life, mem->incarnation + 1);
+    atomic_store(&m.notice->life, mem->life + 1);
     while (!atomic_load_explicit(&board->stop, memory_order_relaxed)) {
         host_step(&host);
         show(m.notice, &m, log);

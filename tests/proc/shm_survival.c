@@ -37,7 +37,7 @@ static void shm__first_life_is_new(void **state)
     start_all();
     for (unsigned i = 0; i < HOSTS; i++) {
         assert_int_equal(kids[i].order->birth, MEM_BIRTH_NEW);
-        assert_int_equal(kids[i].order->incarnation, 0);
+        assert_int_equal(kids[i].order->life, 0);
         assert_int_equal(kids[i].order->promised, 0);
     }
 }
@@ -71,7 +71,7 @@ static void shm__a_killed_owner_finds_its_memory_kept(void **state)
 
     restart(1);
     assert_int_equal(kids[1].order->birth, MEM_BIRTH_KEPT);
-    assert_int_equal(kids[1].order->incarnation, 1);
+    assert_int_equal(kids[1].order->life, 1);
     assert_int_equal(kids[1].order->promised, 9);
     assert_true(kid_connect(&kids[1], 0) && kid_connect(&kids[1], 2));
     assert_int_equal(word_at(1, 1, 0, 3), 33);
@@ -91,7 +91,7 @@ static void shm__a_lane_survives_restarts_of_its_writer(void **state)
         kid_kill(&kids[1]);
         assert_int_equal(word_at(0, 0, 1, life), 100 + life);
         restart(1);
-        assert_int_equal(kids[1].order->incarnation, life);
+        assert_int_equal(kids[1].order->life, life);
         assert_int_equal(kids[1].order->birth, MEM_BIRTH_KEPT);
         assert_true(kid_connect(&kids[1], 0) && kid_connect(&kids[0], 1));
         for (unsigned w = 1; w <= life; w++) {
@@ -160,7 +160,7 @@ static void shm__a_clean_end_of_all_begins_anew(void **state)
     for (unsigned i = 0; i < HOSTS; i++) {
         restart(i);
         assert_int_equal(kids[i].order->birth, MEM_BIRTH_NEW);
-        assert_int_equal(kids[i].order->incarnation, 0);
+        assert_int_equal(kids[i].order->life, 0);
     }
 }
 
@@ -270,7 +270,7 @@ static void shm__older_content_does_not_pass_for_kept(void **state)
     /* Host 2 may or may not have fetched life 1 by now; it cannot, host 0 and 1 are dead. */
     kid_continue(&kids[2]);
     restart(1);
-    assert_int_equal(kids[1].order->incarnation, 2);
+    assert_int_equal(kids[1].order->life, 2);
     assert_int_equal(kids[1].order->birth, MEM_BIRTH_LOST);
 }
 
@@ -331,7 +331,7 @@ static void shm__a_later_life_does_not_pass_for_whole_either(void **state)
     for (unsigned life = 3; life <= 5; life++) {
         kid_kill(&kids[2]);
         restart(2); /* from what host 1 has, which is the life before */
-        assert_int_equal(kids[2].order->incarnation, life);
+        assert_int_equal(kids[2].order->life, life);
         assert_true(kid_connect(&kids[2], 1));
         assert_int_equal(kid_raise(&kids[0], 0, 10 * life), MEM_DONE);
         assert_int_equal(word_at(0, 0, 2, 1), 12);
@@ -467,7 +467,7 @@ static int client_life(void *arg)
         mem_poll(m);
         mem_flow_open(m, &f, 0, REGION, 0);
     }
-    mem_set1(m, &f, lane, CLIENT_WORD, m->incarnation + 1);
+    mem_set1(m, &f, lane, CLIENT_WORD, m->life + 1);
     mem_mark(m, &f, 1);
     while (f.status == MEM_DONE && f.done != 1 && clock_now_ns() < until)
         mem_poll(m);

@@ -472,7 +472,7 @@ static void log__unknown_entries_are_no_ops(void **state)
     raw_entry(&r, SOURCE_LOG, 99, 24, r.tail);
     uint64_t at = r.tail;
     raw_entry(&r, SOURCE_LOG, ENTRY_JOIN, sizeof(struct entry_join), at);
-    struct entry_join join = {.rank = UINT32_MAX, .incarnation = 5};
+    struct entry_join join = {.rank = UINT32_MAX, .life = 5};
     memcpy(r.bytes + at + sizeof(struct entry), &join, sizeof(join));
     raw_entry(&r, SOURCE_LOG, ENTRY_JOIN, 3, r.tail);
     raw_entry(&r, 0, 4096, 8, r.tail); /* of a known source, but not its next */

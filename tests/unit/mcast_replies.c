@@ -130,7 +130,7 @@ static uint32_t take(struct world *w, uint32_t client, uint32_t q, uint64_t seq)
     struct client *c = &w->client[client];
     uint64_t guard = mem_word(c->lane[q], REPLY_GUARD);
     uint32_t count = 0;
-    if (mem_word(c->lane[q], REPLY_LIFE) != c->mem->incarnation)
+    if (mem_word(c->lane[q], REPLY_LIFE) != c->mem->life)
         return 0;
     while (c->next < guard) {
         uint64_t copy[RING / 8];
@@ -138,7 +138,7 @@ static uint32_t take(struct world *w, uint32_t client, uint32_t q, uint64_t seq)
         const struct frame *f = (const void *)copy;
         const struct reply *r = (const void *)f->payload;
         assert_int_equal(f->pos, c->next);
-        assert_int_equal(f->life, c->mem->incarnation);
+        assert_int_equal(f->life, c->mem->life);
         assert_int_equal(f->bytes, sizeof(*r) + r->bytes);
         assert_int_equal(r->seq, seq + count);
         for (uint32_t i = 0; i < r->bytes; i++)
@@ -213,7 +213,7 @@ static void replies__of_a_life_that_is_over_go_nowhere(void **state)
     sim_node_crash(w->sim, REPLICAS, true);
     pass(w, 2 * LOST_NS);
     client_start(w, 0);
-    assert_int_equal(w->client[0].mem->incarnation, 1);
+    assert_int_equal(w->client[0].mem->life, 1);
     add(w, 0, 1, 70);
     add(w, 0, 0, 2);
     add(w, 0, 1, 71);

@@ -655,7 +655,7 @@ static void nothing_spans_two_memories(void)
 
     node_open(1);
     connect_all();
-    assert_int_equal(rig.node[1].mem->incarnation, 1);
+    assert_int_equal(rig.node[1].mem->life, 1);
     assert_int_equal(rig.node[1].birth, MEM_BIRTH_LOST);
     assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 0); /* born again */
     assert_int_equal(f.status, MEM_LOST);

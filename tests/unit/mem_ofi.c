@@ -508,27 +508,27 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
     second_state(dir, sizeof dir, "h1", 5);
     o.state = dir;
     struct mem *b = open_with(&o);
-    assert_int_equal(b->incarnation, 5);
+    assert_int_equal(b->life, 5);
     wait_connected(a, b);
     close_now(b);
     second_state(dir, sizeof dir, "h1", 0); /* it is lost */
     struct stderr_capture h = stderr_capture_begin();
     b = open_with(&o);
-    assert_int_equal(b->incarnation, 0);
+    assert_int_equal(b->life, 0);
     WAIT_FOR(ofi_failure(b));
-    expect_says(ofi_failure(b), "an old incarnation");
+    expect_says(ofi_failure(b), "an old life");
     assert_false(ofi_connected(a, 1));
     assert_null(ofi_failure(a));
     close_now(b);
     stderr_capture_end(&h, said, sizeof said);
-    expect_says(said, "an old incarnation");
+    expect_says(said, "an old life");
     snprintf(path, sizeof path, "%s/h1.life", dir);
     int fd = open(path, O_RDONLY);
     assert_true(read(fd, text, sizeof text - 1) > 0);
     close(fd);
     expect_says(text, "lives          6");
     b = open_with(&o);
-    assert_int_equal(b->incarnation, 6);
+    assert_int_equal(b->life, 6);
     wait_connected(a, b);
     close_now(b);
     second_state_remove(dir, "h1");
@@ -596,7 +596,7 @@ static void leave_with_others(uint32_t self, int ready, int go)
         if (all && !told)
             told = write(ready, "r", 1) == 1;
     }
-    uint32_t lived = m->incarnation;
+    uint32_t lived = m->life;
     mem_close(m);
     _exit(lived == 0 ? 0 : 1);
 }
@@ -634,7 +634,7 @@ static void ofi__who_leaves_last_begins_anew(void **state)
     /* One of whom nobody has heard has not lived, */
     for (int i = 0; i < 2; i++) {
         struct mem *alone = open_node(1);
-        assert_int_equal(alone->incarnation, 0);
+        assert_int_equal(alone->life, 0);
         close_now(alone);
     }
     /* and one that leaves alone has. */
@@ -643,7 +643,7 @@ static void ofi__who_leaves_last_begins_anew(void **state)
     close_now(b);
     WAIT_FOR(mem_dead(a, 1));
     b = open_node(1);
-    assert_int_equal(b->incarnation, 1);
+    assert_int_equal(b->life, 1);
     wait_connected(a, b);
     assert_false(mem_dead(a, 1));
 }
@@ -720,12 +720,12 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         region(old);
         struct mem_lane *own = lane_of(a, 0, 1), *out = lane_of(old, 0, 1);
         wait_connected(a, old);
-        second_state(dir, sizeof dir, "h1", old->incarnation + 1);
+        second_state(dir, sizeof dir, "h1", old->life + 1);
         o.state = dir;
         hosts[1].port = ofi_fixture_port();
         struct stderr_capture h = stderr_capture_begin();
         struct mem *young = open_with(&o);
-        assert_int_equal(young->incarnation, old->incarnation + 1);
+        assert_int_equal(young->life, old->life + 1);
         region(young);
         lane_of(young, 0, 1);
         /* The old one writes all the time. */
@@ -1117,7 +1117,7 @@ static void ofi__clients_get_places_of_their_own(void **state)
     /* A place of one's choice, if nobody has it; each time it is another life. */
     o.self = m[3]->self;
     assert_int_equal(ofi_open_node(&o, &more, &e), ERR_EXISTS);
-    uint32_t life = m[3]->incarnation;
+    uint32_t life = m[3]->life;
     close_now(m[3]);
     for (int i = 0; i < 5; i++) {
         int rc = ERR_EXISTS;
@@ -1126,8 +1126,8 @@ static void ofi__clients_get_places_of_their_own(void **state)
             rc = ofi_open_node(&o, &more, &e);
         assert_int_equal(rc, 0);
         assert_int_equal(more->self, o.self);
-        assert_true(more->incarnation > life);
-        life = more->incarnation;
+        assert_true(more->life > life);
+        life = more->life;
         mem_close(more);
     }
     hosts_stop(kid);
@@ -1204,12 +1204,12 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
         struct err e = {""};
         struct mem *m;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (ofi_fixture_open(&fixture, 3, &m, &e) < 0 || m->incarnation != 0)
+        if (ofi_fixture_open(&fixture, 3, &m, &e) < 0 || m->life != 0)
             _exit(1);
         for (uint64_t until = clock_now_ns() + 10000000000u;
              !ofi_failure(m) && clock_now_ns() < until;)
             mem_poll(m);
-        _exit(ofi_failure(m) && strstr(ofi_failure(m), "old incarnation") ? 0 : 2);
+        _exit(ofi_failure(m) && strstr(ofi_failure(m), "old life") ? 0 : 2);
     }
     WAIT_FOR(a->peers[3] && a->peers[3]->link);
     a->peers[3]->lives = 2; /* as if another had taken it over while this one was out of reach */
@@ -1249,10 +1249,8 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
         for (uint64_t until = clock_now_ns() + 10000000000u;
              !ofi_failure(m) && clock_now_ns() < until;)
             mem_poll(m);
-        _exit(ofi_failure(m) &&
-                      strstr(ofi_failure(m), "h1 refuses us in life 0: an old incarnation")
-                  ? 0
-                  : 2);
+        _exit(ofi_failure(m) && strstr(ofi_failure(m), "h1 refuses us in life 0: an old life") ? 0
+                                                                                               : 2);
     }
     struct mem *a = open_node(0), *b = open_node(1);
     bool placed = false;

@@ -478,7 +478,7 @@ static void shm__a_stale_socket_is_replaced(void **state)
     fixture_path(path, sizeof path, "h0.sock");
     assert_int_equal(access(path, F_OK), 0);
     nodes[0] = host_open(0);
-    assert_int_equal(nodes[0].mem->incarnation, 1);
+    assert_int_equal(nodes[0].mem->life, 1);
     assert_int_equal(nodes[0].birth, MEM_BIRTH_LOST); /* nobody had its memory */
     assert_true(mem_promised(nodes[0].mem, REGION) == MEM_CLOSED);
     assert_int_equal(raise_to(nodes[0].mem, 0, 3, NULL), MEM_DENIED);
@@ -501,7 +501,7 @@ static void shm__who_leaves_at_once_comes_back_whole(void **state)
     nodes[0] = host_open(0);
     for (unsigned i = 0; i < TIMES; i++) {
         nodes[1] = host_open(1);
-        assert_true(nodes[1].mem->incarnation <= i);
+        assert_true(nodes[1].mem->life <= i);
         assert_int_not_equal(nodes[1].birth, MEM_BIRTH_LOST);
         shm_close_node(nodes[1].mem);
     }

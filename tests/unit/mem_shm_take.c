@@ -17,20 +17,20 @@ enum {
 };
 
 static struct node host;
-static struct stderr_capture hushed;
+static struct stderr_capture quiet;
 static char said[1 << 16];
 
 static int setup(void **state)
 {
     cluster_setup(state);
     host = host_open(0);
-    hushed = stderr_capture_begin();
+    quiet = stderr_capture_begin();
     return 0;
 }
 
 static int teardown(void **state)
 {
-    stderr_capture_end(&hushed, said, sizeof said);
+    stderr_capture_end(&quiet, said, sizeof said);
     shm_close_node(host.mem);
     return cluster_teardown(state);
 }
@@ -86,12 +86,12 @@ static void take__a_client_does_not_choose_its_life(void **state)
     (void)state;
     expect_refused(&m, "its lock file says 0 lives");
     raw_lives("c0", 1);
-    m.incarnation = 60000;
+    m.life = 60000;
     expect_refused(&m, "in life 60000; its lock file says 1 lives");
-    m.incarnation = UINT32_MAX;
+    m.life = UINT32_MAX;
     expect_refused(&m, "its lock file says 1 lives");
     raw_lives("c0", 2);
-    m.incarnation = 1;
+    m.life = 1;
     assert_string_equal(answer_to(&m), "");
 }
 
@@ -128,9 +128,9 @@ static void take__an_earlier_life_is_refused(void **state)
     struct shm_message m = raw_hello(1, "h1", SHM_HOST);
 
     (void)state;
-    m.incarnation = 5;
+    m.life = 5;
     assert_string_equal(answer_to(&m), "");
-    m.incarnation = 4;
+    m.life = 4;
     expect_refused(&m, "life 4 after life 5");
 }
 
@@ -234,7 +234,7 @@ static bool send_noise(struct rng *r, int fd, uint32_t node)
         big.m.kind = (uint32_t)rng_below(r, ITEM_KINDS + 1);
         big.m.index = (uint32_t)(rng_below(r, 3) ? rng_below(r, 2) : rng_u64(r));
         big.m.parts = (uint32_t)(rng_below(r, 4) ? 1 + rng_below(r, 4) / 3 : rng_u64(r));
-        big.m.incarnation = (uint32_t)(rng_below(r, 3) ? 0 : rng_u64(r));
+        big.m.life = (uint32_t)(rng_below(r, 3) ? 0 : rng_u64(r));
         if (rng_below(r, 3) == 0)
             big.m.node = (uint32_t)(rng_below(r, 2) ? rng_below(r, 5) : rng_u64(r));
         if (rng_below(r, 3) == 0) { /* the message with the most behind it */

@@ -370,7 +370,7 @@ static void sim__crash_with_memory_keeps_everything(void **state)
     struct mem_lane *l = lane_open(m, &lane_0_1);
     struct mem_flow f;
 
-    assert_int_equal(owner->incarnation, 0);
+    assert_int_equal(owner->life, 0);
     lane_open(owner, &lane_0_1);
     raise_now(w, m, 0, 3, NULL);
     mem_flow_open(m, &f, 0, 0, 3);
@@ -392,7 +392,7 @@ static void sim__crash_with_memory_keeps_everything(void **state)
     assert_int_equal(op.status, MEM_DONE);
     assert_int_equal(word, 77);
     owner = start(w, 0, 0, MEM_BIRTH_KEPT);
-    assert_int_equal(owner->incarnation, 1);
+    assert_int_equal(owner->life, 1);
     assert_int_equal(mem_promised(owner, 0), 4);
     assert_int_equal(mem_word(lane_open(owner, &lane_0_1), 0), 42);
     sim_close(w);
@@ -510,7 +510,7 @@ static void sim__writer_restart_keeps_lane_content(void **state)
         if (seed % 2)
             run_for(w, rng_below(sim_rng(w), 3000));
         m = sim_node_start(w, 1);
-        assert_int_equal(m->incarnation, 1);
+        assert_int_equal(m->life, 1);
         uint64_t guard = mem_word(l, 0), promised = mem_promised(owner, 0);
         unsigned char before[RING];
         memcpy(before, l->ring, RING);
@@ -1187,7 +1187,7 @@ static void chaos_start(struct chaos *c, uint32_t node)
     l->m = sim_node_start(c->w, node);
     mem_region_open(l->m, 0, &birth, NULL);
     if (mem_promised(l->m, 0) == MEM_CLOSED)
-        mem_region_grant(l->m, 0, 1 + l->m->incarnation);
+        mem_region_grant(l->m, 0, 1 + l->m->life);
     for (uint32_t o = 0; o < CHAOS_NODES; o++)
         for (uint32_t wr = 0; wr < CHAOS_NODES; wr++) {
             struct mem_lane_spec s = chaos_spec(o, wr);

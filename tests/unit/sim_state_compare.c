@@ -146,7 +146,7 @@ static void state_compare__compares_what_it_does_not_keep(void **unused)
 {
     (void)unused;
     struct scene s;
-    static char big[WITNESS_KEPT_BYTES / 2 + 1];
+    static char big[STATE_COMPARE_KEPT_BYTES / 2 + 1];
     scene_open(&s);
     for (uint64_t i = 0; i < 3; i++) {
         cast(&s, i);

@@ -14,7 +14,7 @@ bool link_prove(struct link *l)
 {
     struct ofi *o = l->node;
 
-    ofi_prove_make(&o->auth, &l->hello, o->mem.incarnation, o->birth, &l->prove);
+    ofi_prove_make(&o->auth, &l->hello, o->mem.life, o->birth, &l->prove);
     return link_send(l, OFI_PROVE, &l->prove.head + 1, 1);
 }
 
@@ -279,7 +279,7 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
 {
     struct ofi *o = l->node;
 
-    if (o->failure[0] || r->life < o->mem.incarnation)
+    if (o->failure[0] || r->life < o->mem.life)
         return;
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
     if (o->host && r->life < UINT32_MAX) {
@@ -290,8 +290,8 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
                        : r->reason == OFI_REASON_TWIN
                            ? "; stop the other one"
                            : "; start this host again, and it is taken back";
-    ofi_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name,
-             o->mem.incarnation, ofi_reason_text((enum ofi_reason)r->reason), r->life, then);
+    ofi_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name, o->mem.life,
+             ofi_reason_text((enum ofi_reason)r->reason), r->life, then);
 }
 
 static bool on_refuse(struct link *l, const struct ofi_refuse *r)
@@ -423,7 +423,7 @@ static bool on_place(struct link *l, const struct ofi_place *p)
     if (p->node < o->hosts_count || p->node >= o->hosts_count + o->clients)
         return false;
     o->mem.self = p->node;
-    o->mem.incarnation = p->life;
+    o->mem.life = p->life;
     snprintf(o->name, sizeof o->name, "client-%u", p->node - o->hosts_count);
     return link_up(l);
 }

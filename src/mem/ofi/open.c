@@ -104,12 +104,12 @@ static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
                                 .hosts_tag = hosts_tag(p),
                                 .places = mine};
     if (rc == 0)
-        rc = life_open(&o->life, &life, &o->mem.incarnation, e);
+        rc = life_open(&o->life, &life, &o->mem.life, e);
     if (rc == 0)
         rc = places_open(&o->places, &o->life, o->lives_max, o->now_ns, e);
     if (rc < 0)
         return rc;
-    ofi_roll_open(o, o->mem.incarnation > 0);
+    ofi_roll_open(o, o->mem.life > 0);
     return life_sync(&o->life) ? 0 : err_sys(e, "write %s to the disk", o->life.path);
 }
 
@@ -238,7 +238,7 @@ void ofi_leave(struct ofi *o)
     o->flows_room = o->flows = o->own_marks = 0; /* their memory may be gone */
     o->leaving = true;
     if (o->host && o->link_ids == 0 && o->hosts_count > 1) {
-        life_take_back(&o->life, o->mem.incarnation);
+        life_take_back(&o->life, o->mem.life);
         return;
     }
     if (o->host)

@@ -143,7 +143,7 @@ static void dial(struct ofi *o, struct peer *p)
     }
     l->dialed = true;
     p->dialing = l;
-    ofi_hello_make(&o->auth, o->mem.self, p->node, o->mem.incarnation, &l->hello);
+    ofi_hello_make(&o->auth, o->mem.self, p->node, o->mem.life, &l->hello);
     int rc = fi_connect(l->ep, &p->address, &l->hello, sizeof l->hello);
     if (rc)
         link_close(l, true, ofi_library.strerror(-rc));

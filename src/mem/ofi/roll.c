@@ -80,7 +80,7 @@ static void judge(struct ofi *o)
 
 void ofi_roll_open(struct ofi *o, bool lived)
 {
-    uint64_t age = roll_age(life_made_ms(&o->life), o->mem.incarnation);
+    uint64_t age = roll_age(life_made_ms(&o->life), o->mem.life);
 
     roll_open(&o->roll, o->hosts_count, o->mem.self, life_roll(&o->life), age, lived);
     judge(o);
@@ -99,7 +99,7 @@ static bool part(struct link *l, bool mine)
         return link_refuse(l, OFI_REASON_OTHER, l->life);
     uint32_t known = roll_known_life(&o->roll, l->peer->node);
     roll_forget_memory(&o->roll);
-    life_set(&o->life, (known > o->mem.incarnation ? known : o->mem.incarnation) + 1);
+    life_set(&o->life, (known > o->mem.life ? known : o->mem.life) + 1);
     life_sync(&o->life);
     ofi_fail(o,
              "%s has counted with an earlier life of this host, of which %s knows nothing; start "

@@ -42,7 +42,7 @@ enum {
     X(CLUSTER, "wrong cluster")                                                                    \
     X(KEY, "wrong cluster key")                                                                    \
     X(NODE, "no such node, or not this one")                                                       \
-    X(LIFE, "an old incarnation")                                                                  \
+    X(LIFE, "an old life")                                                                         \
     X(TWIN, "another process is this node")                                                        \
     X(FULL, "no place is free")                                                                    \
     X(FILE, "its cluster file differs from ours")                                                  \

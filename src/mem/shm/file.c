@@ -208,7 +208,7 @@ int node_lock(struct shm *s, struct err *e)
         return err_sys(e, "map %s/%s", s->dir, file);
     s->losses = (_Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
     *(_Atomic uint64_t *)(page + SHM_LOCK_ROLE_AT) = s->self->role + UINT64_C(1);
-    s->mem.incarnation = lives;
+    s->mem.life = lives;
     s->lived = true;
     if (!lives_write(s, lives + 1))
         return err_sys(e, "write %s/%s", s->dir, file);
@@ -353,7 +353,7 @@ void directory_leave(struct shm *s)
     /* A life that could not open, and whose memory nobody knows, was none: else the next one would have
      * to be taken back for having lost what never counted. */
     if (s->lived && !s->given)
-        lives_write(s, s->mem.incarnation);
+        lives_write(s, s->mem.life);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     if (locked && ours)

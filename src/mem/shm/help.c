@@ -38,7 +38,7 @@ struct shm_message message_of(const struct shm *s, enum shm_message_type type)
     m.version = SHM_WIRE_VERSION;
     m.type = (uint16_t)type;
     m.node = s->mem.self;
-    m.incarnation = s->mem.incarnation;
+    m.life = s->mem.life;
     return m;
 }
 
@@ -215,8 +215,8 @@ static void connection_add(struct helper *h, int fd, struct peer *target)
 static void take_end(struct helper *h, struct peer *p)
 {
     watch_end(h, p, -1);
-    if (atomic_load(&p->lives_over) < p->incarnation)
-        atomic_store(&p->lives_over, p->incarnation);
+    if (atomic_load(&p->lives_over) < p->lives)
+        atomic_store(&p->lives_over, p->lives);
     p->connect_wait_ns = 0; /* it may be back soon */
     p->connect_at_ns = h->now_ns;
     h->ring = true;

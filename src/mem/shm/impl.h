@@ -54,9 +54,9 @@ enum {
 #define SHM_LIFE_MAGIC 0x316566696c6d7274u
 #define SHM_BELL_MAGIC 0x316c6c65626d7274u
 
-static inline uint64_t version_of(uint32_t incarnation, uint32_t parts)
+static inline uint64_t version_of(uint32_t life, uint32_t parts)
 {
-    return (uint64_t)(incarnation + 1) << 32 | parts;
+    return (uint64_t)(life + 1) << 32 | parts;
 }
 
 /* The life a version belongs to, plus one. */
@@ -73,7 +73,7 @@ struct segment_head {
     uint64_t magic;
     uint64_t bytes; /* of the whole, whatever is used of it */
     uint32_t node;
-    uint32_t incarnation;
+    uint32_t life;
     uint32_t index;
     uint32_t first;  /* parts in the segments before this one */
     uint32_t broken; /* life + 1 since which the content is whole; 0: since ever */
@@ -140,7 +140,7 @@ struct bell {
 /* A mapped segment: an own one, writable, or somebody else's. */
 struct segment {
     struct segment *next; /* the one before it */
-    uint32_t incarnation;
+    uint32_t life;
     uint32_t index;
     uint32_t broken;
     uint32_t first;     /* parts before its own */
@@ -169,7 +169,7 @@ struct item {
     struct item *next;
     enum item_kind kind;
     struct peer *peer;
-    uint32_t incarnation;
+    uint32_t life;
     void *at;
     struct part *part;
     const _Atomic uint64_t *losses_now;
@@ -218,7 +218,7 @@ struct peer {
     /* Poller's. */
     struct bell *bell;
     struct life *life;
-    uint32_t life_incarnation;
+    uint32_t life_number;
     struct grant *grant;
     const _Atomic uint64_t *losses_now; /* in its lock file */
     uint64_t version;                   /* adopted */
@@ -238,8 +238,8 @@ struct peer {
     _Atomic uint32_t fetch_failures; /* times that wanted was not to be had */
 
     /* Under lock. */
-    uint32_t incarnation; /* of its last hello, plus one; 0: never */
-    bool answered;        /* it has sent all it has */
+    uint32_t lives; /* it was in the last of so many when it last said hello; 0: never */
+    bool answered;  /* it has sent all it has */
     int pidfd;
     int grant_fd;
     uint64_t grant_losses;

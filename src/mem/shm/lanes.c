@@ -178,7 +178,7 @@ static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t
     if (d->spec.writer == s->mem.self) {
         l->wctl = (_Atomic uint64_t *)(at + d->ctl_at);
         l->wring = d->spec.ring_bytes ? at + d->ring_at : NULL;
-        l->version = version_of(p->segment->incarnation, p->number + 1);
+        l->version = version_of(p->segment->life, p->number + 1);
     }
     if (l->opened)
         connect_lane(s, l);
@@ -365,7 +365,7 @@ static void detach_life(struct shm *s, struct peer *p)
 static void adopt_part(struct shm *s, struct peer *p, struct part *part)
 {
     struct segment *g = part->segment;
-    uint64_t version = version_of(g->incarnation, part->number + 1);
+    uint64_t version = version_of(g->life, part->number + 1);
 
     CHECK(version > p->version); /* the helper hands over each part once, and in order */
     if (version_life(version) > version_life(p->version)) {
@@ -403,7 +403,7 @@ static void adopt(struct shm *s, struct item *i)
     case ITEM_LIFE:
         unmap(p->life, sizeof *p->life);
         p->life = i->at;
-        p->life_incarnation = i->incarnation;
+        p->life_number = i->life;
         p->over_told = false;
         break;
     case ITEM_GRANT:
@@ -417,12 +417,12 @@ static void adopt(struct shm *s, struct item *i)
         s->mem.lanes_moved++; /* ways to it that were closed may be open now */
         break;
     case ITEM_GONE:
-        if (version_life(p->version) == i->incarnation + 1)
+        if (version_life(p->version) == i->life + 1)
             detach_life(s, p);
         break;
     case ITEM_READY:
         p->ready = true;
-        p->life_incarnation = i->incarnation;
+        p->life_number = i->life;
         break;
     case ITEM_KINDS:
         CHECK(false);

@@ -261,7 +261,7 @@ static void tell_carried(struct shm *s)
         uint64_t gen = atomic_load(&q->grant_seen->gen[s->mem.self]);
         if (gen && gen <= s->past_version &&
             !content_missing(q->grant_seen, s->mem.self, s->past_broken))
-            atomic_store(&q->grant_seen->carried[s->mem.self], s->mem.incarnation + 1);
+            atomic_store(&q->grant_seen->carried[s->mem.self], s->mem.life + 1);
     }
 }
 
@@ -288,7 +288,7 @@ static int recover(struct shm *s, struct err *e)
                        F_SEAL_SHRINK | F_SEAL_GROW);
     bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
     s->kept = g && memory_whole(s, g);
-    s->broken = own_whole ? s->past_broken : s->mem.incarnation + 1;
+    s->broken = own_whole ? s->past_broken : s->mem.life + 1;
     s->self->broken =
         s->broken; /* what we read of our own at others is no more whole than what they read */
     pthread_mutex_unlock(&s->lock);
@@ -348,17 +348,17 @@ static int join(struct shm *s, const struct shm_options *o, struct err *e)
     s->self->version = outlet_version(s, &s->out);
     atomic_store(&s->self->acked, s->self->version);
     rc = make_bell_and_life(s, e);
-    if (rc == 0 && host && s->mem.incarnation == 0)
+    if (rc == 0 && host && s->mem.life == 0)
         rc = make_grant(s, e);
     /* A client promises nothing, and what it wrote in an earlier life is nobody's business. */
-    s->grant_ready = !host || s->mem.incarnation == 0;
+    s->grant_ready = !host || s->mem.life == 0;
     if (rc < 0) {
         if (host)
             close(listen_fd);
         return rc;
     }
     rc = helper_start(s, listen_fd, e);
-    if (rc == 0 && host && s->mem.incarnation > 0)
+    if (rc == 0 && host && s->mem.life > 0)
         rc = recover(s, e);
     free_past(s);
     s->self->grant = s->grant;

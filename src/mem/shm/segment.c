@@ -191,7 +191,7 @@ struct outlet *outlet_of(struct shm *s, struct peer *owner)
 
 uint64_t outlet_version(const struct shm *s, const struct outlet *o)
 {
-    return version_of(s->mem.incarnation, o->parts);
+    return version_of(s->mem.life, o->parts);
 }
 
 /* A new segment of the outlet, in which a part of so many bytes fits. Nobody knows of it yet. */
@@ -215,7 +215,7 @@ static struct segment *segment_new(struct shm *s, const struct outlet *o, const 
         err_set(e, ERR_NOMEM, "%s: no memory", what);
         return NULL;
     }
-    *g = (struct segment){.incarnation = s->mem.incarnation,
+    *g = (struct segment){.life = s->mem.life,
                           .index = o->count,
                           .broken = s->broken,
                           .first = o->parts,
@@ -229,7 +229,7 @@ static struct segment *segment_new(struct shm *s, const struct outlet *o, const 
         .magic = SHM_SEGMENT_MAGIC,
         .bytes = bytes,
         .node = s->mem.self,
-        .incarnation = g->incarnation,
+        .life = g->life,
         .index = g->index,
         .first = g->first,
         .broken = g->broken,
@@ -365,7 +365,7 @@ struct segment *segment_map(int fd, uint32_t writer)
     struct segment *g = calloc(1, sizeof *g);
     if (!g)
         return NULL;
-    *g = (struct segment){.incarnation = head.incarnation,
+    *g = (struct segment){.life = head.life,
                           .index = head.index,
                           .broken = head.broken,
                           .first = head.first,

@@ -151,17 +151,17 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
         refuse(h, c, "called %s, got %s", c->target->name, p->name);
         return NULL;
     }
-    if (m->incarnation + 1 < p->incarnation) {
+    if (m->life + 1 < p->lives) {
         refuse(h, c,
                "node %s comes with life %u after life %u; was its directory removed while "
                "the cluster ran?",
-               p->name, m->incarnation, p->incarnation - 1);
+               p->name, m->life, p->lives - 1);
         return NULL;
     }
     /* Which life it is in is counted where it has its lock; it cannot claim another one. */
-    if (p->role == SHM_CLIENT && m->incarnation + 1 != node_lives(s, p->name)) {
+    if (p->role == SHM_CLIENT && m->life + 1 != node_lives(s, p->name)) {
         refuse(h, c, "process %d says that it is client %s in life %u; its lock file says %u lives",
-               who.pid, p->name, m->incarnation, node_lives(s, p->name));
+               who.pid, p->name, m->life, node_lives(s, p->name));
         return NULL;
     }
     if (p->connections >= SHM_CONNECTIONS_OF_PEER_MAX) {
@@ -186,14 +186,14 @@ static int peer_pidfd(int socket)
     return (int)syscall(SYS_pidfd_open, who.pid, 0);
 }
 
-static void begin_life(struct helper *h, struct connection *c, struct peer *p, uint32_t incarnation)
+static void begin_life(struct helper *h, struct connection *c, struct peer *p, uint32_t life)
 {
-    if (p->incarnation == incarnation + 1)
+    if (p->lives == life + 1)
         return;
-    p->incarnation = incarnation + 1;
+    p->lives = life + 1;
     p->answered = false;
-    if (atomic_load(&p->lives_over) < incarnation)
-        atomic_store(&p->lives_over, incarnation);
+    if (atomic_load(&p->lives_over) < life)
+        atomic_store(&p->lives_over, life);
     if (p->role == SHM_CLIENT) {
         /* The end of its connection tells enough, and there may be thousands. What we write to it stays,
          * but the new process has not mapped it. */
@@ -222,7 +222,7 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
 
     if (!p)
         return;
-    begin_life(h, c, p, m->incarnation);
+    begin_life(h, c, p, m->life);
     if (!p->losses_map && p->role == SHM_HOST)
         p->losses_map = losses_map(h->s, p->name);
     p->connection[p->connections++] = c;
@@ -230,8 +230,8 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
     if (c->end_by_ns != UINT64_MAX)
         h->ending--;
     c->end_by_ns = UINT64_MAX;
-    c->incarnation = m->incarnation;
-    c->direct = version_of(m->incarnation, 0);
+    c->life = m->life;
+    c->direct = version_of(m->life, 0);
     send_answer(h, c);
 }
 
@@ -269,8 +269,7 @@ static void take_life(struct helper *h, struct connection *c, int fd)
         malformed(h, c, "life");
         return;
     }
-    deliver(h, (struct item){
-                   .kind = ITEM_LIFE, .peer = c->peer, .incarnation = c->incarnation, .at = l});
+    deliver(h, (struct item){.kind = ITEM_LIFE, .peer = c->peer, .life = c->life, .at = l});
 }
 
 /* Own grant memory of the life before: the one that was lost least recently counts. */
@@ -360,7 +359,7 @@ static void drop_held(struct peer *w)
 static void take_part(struct helper *h, struct peer *w, struct part *p)
 {
     struct shm *s = h->s;
-    const uint64_t version = version_of(p->segment->incarnation, p->number + 1);
+    const uint64_t version = version_of(p->segment->life, p->number + 1);
 
     if (w == s->self) {
         *s->past_parts_tail = p;
@@ -379,7 +378,7 @@ void take_gone(struct helper *h, struct peer *p)
     if (!have_spare(h))
         return; /* it stays until somebody takes the place */
     drop_held(p);
-    deliver(h, (struct item){.kind = ITEM_GONE, .peer = p, .incarnation = p->incarnation - 1});
+    deliver(h, (struct item){.kind = ITEM_GONE, .peer = p, .life = p->lives - 1});
 }
 
 /* Takes the parts of a segment up to that number of the outlet. False: they are not there. */
@@ -398,7 +397,7 @@ static bool take_parts(struct helper *h, struct peer *w, struct segment *g, uint
  * begins with its first. */
 static bool fits_behind(uint64_t have, const struct segment *g, uint32_t count)
 {
-    return version_life(have) == version_life(version_of(g->incarnation, 0))
+    return version_life(have) == version_life(version_of(g->life, 0))
                ? g->index == count && g->first == (uint32_t)have
                : g->index == 0 && g->first == 0;
 }
@@ -452,7 +451,7 @@ static bool begin_segment(struct helper *h, struct connection *c, struct peer *w
     }
     struct part *first = NULL;
     errno = EINVAL;
-    if (g->incarnation == m->incarnation && g->index == m->index && m->parts > g->first)
+    if (g->life == m->life && g->index == m->index && m->parts > g->first)
         first = part_next(g, w->node, h->s->mem.self);
     if (!first)
         not_mapped(h, c, "segment");
@@ -470,8 +469,8 @@ static bool segment_known(const struct shm *s, const struct peer *w, const struc
     uint64_t have = w == s->self ? s->past_version : w->held_version;
     uint32_t count = w == s->self ? s->past_count : w->held_count;
 
-    return version_life(have) > version_life(version_of(m->incarnation, 0)) ||
-           (version_life(have) == version_life(version_of(m->incarnation, 0)) && m->index < count);
+    return version_life(have) > version_life(version_of(m->life, 0)) ||
+           (version_life(have) == version_life(version_of(m->life, 0)) && m->index < count);
 }
 
 /* A segment (with its descriptor) or more parts of one that we have (fd -1). */
@@ -486,26 +485,24 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
         malformed(h, c, "segment of an unknown node");
         return;
     }
-    if (w->role == SHM_CLIENT && w != s->self &&
-        (w != c->peer || m->incarnation != c->incarnation)) {
+    if (w->role == SHM_CLIENT && w != s->self && (w != c->peer || m->life != c->life)) {
         malformed(h, c, "segment of another life");
         return;
     }
-    if (w == s->self && (s->grant_ready || s->past_closed || m->incarnation >= s->mem.incarnation))
+    if (w == s->self && (s->grant_ready || s->past_closed || m->life >= s->mem.life))
         return;
     /* Parts of what we do not have: it was refused. */
     if (!segment_known(s, w, m) && (fd < 0 || !begin_segment(h, c, w, m, fd)))
         return;
     struct segment **list = w == s->self ? s->past : w->held;
     uint64_t have = w == s->self ? s->past_version : w->held_version;
-    bool same_life = version_life(have) == version_life(version_of(m->incarnation, 0));
+    bool same_life = version_life(have) == version_life(version_of(m->life, 0));
     if (same_life && !take_parts(h, w, list[m->index], m->parts)) {
         not_mapped(h, c, "part of a segment");
         return;
     }
-    uint64_t version = version_of(m->incarnation, m->parts);
-    if (c->peer == w && m->incarnation == c->incarnation && version <= w->held_version &&
-        version > c->direct)
+    uint64_t version = version_of(m->life, m->parts);
+    if (c->peer == w && m->life == c->life && version <= w->held_version && version > c->direct)
         c->direct = version;
 }
 
@@ -536,13 +533,13 @@ static void take_item(struct helper *h, struct connection *c, const struct shm_m
 static void take_ack(struct helper *h, struct connection *c, const struct shm_message *m)
 {
     struct shm *s = h->s;
-    uint64_t version = version_of(m->incarnation, m->parts);
+    uint64_t version = version_of(m->life, m->parts);
 
-    if (m->incarnation != s->mem.incarnation || m->parts > c->parts_sent) {
+    if (m->life != s->mem.life || m->parts > c->parts_sent) {
         malformed(h, c, "acknowledgement of what was never sent");
         return;
     }
-    if (c->incarnation + 1 == c->peer->incarnation && version > atomic_load(&c->peer->acked)) {
+    if (c->life + 1 == c->peer->lives && version > atomic_load(&c->peer->acked)) {
         atomic_store_explicit(&c->peer->acked, version, memory_order_release);
         if (c->peer->role == SHM_CLIENT)
             deliver(h, (struct item){.kind = ITEM_MAPPED, .peer = c->peer});
@@ -579,8 +576,7 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
         c->peer->answered = true;
         break;
     case SHM_READY:
-        deliver(h,
-                (struct item){.kind = ITEM_READY, .peer = c->peer, .incarnation = c->incarnation});
+        deliver(h, (struct item){.kind = ITEM_READY, .peer = c->peer, .life = c->life});
         break;
     case SHM_PARTS:
         take_segment(h, c, m, -1);
@@ -645,7 +641,7 @@ void send_ack(struct helper *h, struct connection *c)
         }
     }
     struct shm_message m = message_of(s, SHM_ACK);
-    m.incarnation = c->incarnation;
+    m.life = c->life;
     m.parts = parts;
     connection_send(h, c, &m, -1);
     c->ack_sent = c->direct;
@@ -666,7 +662,7 @@ void send_held(struct helper *h, struct connection *c, uint32_t node)
     for (uint32_t i = 0; i < w->held_count; i++) {
         const struct segment *g = w->held[i];
         m.kind = ITEM_SEGMENT;
-        m.incarnation = g->incarnation;
+        m.life = g->life;
         m.index = g->index;
         m.parts = g->first + g->parts;
         connection_send(h, c, &m, g->fd);

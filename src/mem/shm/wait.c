@@ -86,7 +86,7 @@ bool life_over(const struct shm *s, const struct peer *p)
     if (word && atomic_load_explicit(&p->life->started, memory_order_acquire) &&
         !(atomic_load_explicit(word, memory_order_relaxed) & FUTEX_TID_MASK))
         return true;
-    return atomic_load_explicit(&p->lives_over, memory_order_acquire) > p->life_incarnation;
+    return atomic_load_explicit(&p->lives_over, memory_order_acquire) > p->life_number;
 }
 
 /* Holds a robust mutex per host, from the first poll on and by the thread that polls. */

@@ -15,7 +15,7 @@
 enum { SHM_WIRE_VERSION = 2 };
 
 enum shm_message_type {
-    SHM_HELLO = 1, /* node, incarnation, role, cluster, name */
+    SHM_HELLO = 1, /* node, life, role, cluster, name */
     SHM_REFUSE,    /* text; the connection ends */
     SHM_ITEM,      /* node (whose memory), kind, one descriptor; a segment: index, parts */
     SHM_ANSWERED,  /* all that the sender had when it said hello has been sent */
@@ -31,7 +31,7 @@ struct shm_message {
     uint16_t version;
     uint16_t type;
     uint32_t node;
-    uint32_t incarnation;
+    uint32_t life;
     uint32_t role;
     uint32_t kind;
     uint32_t index;
@@ -59,11 +59,11 @@ struct connection {
     bool busy;
     bool writes; /* it is waited for that it can be written to */
     int fd;
-    struct peer *target;  /* whom we called; NULL: who called us has not said */
-    struct peer *peer;    /* after its hello */
-    uint32_t incarnation; /* the peer's, on this connection */
-    uint64_t end_by_ns;   /* closed then: no hello came, or it is to be made anew */
-    uint64_t direct;      /* version of the peer's memory that it has given us itself */
+    struct peer *target; /* whom we called; NULL: who called us has not said */
+    struct peer *peer;   /* after its hello */
+    uint32_t life;       /* the peer's, on this connection */
+    uint64_t end_by_ns;  /* closed then: no hello came, or it is to be made anew */
+    uint64_t direct;     /* version of the peer's memory that it has given us itself */
     uint64_t ack_sent;
     uint32_t own_sent;                  /* own items sent, */
     uint32_t segments_sent, parts_sent; /* and of the outlet that the peer gets */

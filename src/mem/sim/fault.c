@@ -30,7 +30,7 @@ struct mem *sim_node_start(struct sim *w, uint32_t node)
     for (uint32_t to = 0; to < w->opt.nodes_max; to++)
         sim_chan_settle(w, sim_chan_at(w, node, to));
     sim_ops_settle(w, node);
-    n->mem.incarnation = n->lives++;
+    n->mem.life = n->lives++;
     n->alive = n->reachable = true;
     n->paused = false;
     sim_lanes_begin(w, node);

@@ -131,10 +131,10 @@ static void reborn(struct sim *w, struct sim_lane *l)
     const struct sim_node *writer = &w->nodes[l->own.spec.writer];
     struct mem_lane *view = owners_view(l);
 
-    if (!is_client(w, l->own.spec.writer) || l->own.life == writer->mem.incarnation)
+    if (!is_client(w, l->own.spec.writer) || l->own.life == writer->mem.life)
         return;
     lane_blank(w, l);
-    l->own.life = writer->mem.incarnation;
+    l->own.life = writer->mem.life;
     if (view) {
         view->life = l->own.life;
         w->nodes[l->own.spec.owner].mem.lanes_moved++;
@@ -251,7 +251,7 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
     l->own.ring = ring;
     l->own.ctl = sim_alloc(w, s->ctl_words * sizeof *l->own.ctl);
     l->own.impl = l;
-    l->own.life = is_client(w, s->writer) ? w->nodes[s->writer].mem.incarnation : 0;
+    l->own.life = is_client(w, s->writer) ? w->nodes[s->writer].mem.life : 0;
     l->opened_ns = UINT64_MAX;
     l->region = sim_region_get(w, s->owner, s->region);
     *l->region->lanes_end = l;
