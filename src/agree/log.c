@@ -652,7 +652,7 @@ static void check_touch(struct log *l)
 
 /* Calls of machines may have kept the logs of this host away since this one last asked. Each counts as one look at the
  * others: a machine that is called in every round does not hide for ever that nobody is heard. */
-static void forgive_calls(struct log *l)
+static void forgive_calls(struct log *l, uint64_t gap_ns)
 {
     struct log_budget *b = l->budget;
     if (b->called_ns != 0 && l->now_ns > b->called_ns) {
@@ -660,7 +660,8 @@ static void forgive_calls(struct log *l)
         b->away_ns += took_ns > l->look_every_ns ? took_ns - l->look_every_ns : 0;
         b->called_ns = 0;
     }
-    uint64_t called = b->away_ns - l->away_ns;
+    /* Not more than this log itself was away: what it has watched must not lie ahead. */
+    uint64_t called = min_u64(b->away_ns - l->away_ns, gap_ns);
     l->away_ns = b->away_ns;
     oracle_forgive(&l->oracle, called);
     l->deadline_ns += called;
@@ -671,7 +672,7 @@ static void forgive_calls(struct log *l)
  * states of all of them for another host that comes back. */
 static void was_away(struct log *l, uint64_t away_ns)
 {
-    forgive_calls(l);
+    forgive_calls(l, away_ns);
     if (away_ns > l->opt.suspect_ns / 2 && l->ballot != 0)
         log_set_deadline(l);
 }

@@ -308,6 +308,12 @@ static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t wor
     return l->row_in[rank]->ctl ? mem_word(l->row_in[rank], word) : 0;
 }
 
+/* Is it written to, and has it a state? */
+static inline bool peer_is_well(const struct log *l, uint32_t rank)
+{
+    return l->peer[rank].phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0;
+}
+
 /* log.c */
 void log_move(struct log *, enum unit_role);
 void log_row_push(struct log *);

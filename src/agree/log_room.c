@@ -16,7 +16,7 @@ static uint64_t needs_from(const struct log *l, uint32_t rank)
     const struct peer *p = &l->peer[rank];
     if (rank == l->me)
         return l->applied;
-    if (p->phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0)
+    if (peer_is_well(l, rank))
         return min_u64(p->hold, row_word(l, rank, ROW_APPLIED));
     return p->hold;
 }
@@ -43,8 +43,7 @@ static bool counts_as_live(const struct log *l, uint32_t rank)
 {
     if (rank == l->me)
         return row_word(l, rank, ROW_FLAGS) == 0;
-    return l->peer[rank].phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0 &&
-           !mem_dead(l->mem, l->opt.nodes[rank]);
+    return peer_is_well(l, rank) && !mem_dead(l->mem, l->opt.nodes[rank]);
 }
 
 /* Up to where the log may grow if what is before `from` is not needed any more. */

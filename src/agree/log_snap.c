@@ -184,16 +184,10 @@ static bool wants_snapshot(struct log *l, uint32_t q)
 }
 
 /* Freezing should be quick, and may not be: the others are told a round before. */
-/* All of them, nearly always. */
-static bool is_well(const struct log *l, uint32_t q)
-{
-    return l->peer[q].phase == PEER_LIVE && row_word(l, q, ROW_FLAGS) == 0;
-}
-
 static int ask(struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++)
-        if (!is_well(l, q) && wants_snapshot(l, q)) {
+        if (!peer_is_well(l, q) && wants_snapshot(l, q)) {
             l->snap_to = q;
             l->sending = (struct sending){.step = SEND_ASK, .ceiling = l->opt.backlog_bytes};
             l->row[ROW_BUSY] = 1;

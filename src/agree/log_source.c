@@ -85,11 +85,8 @@ void sources_serve(struct log *l)
 /* The first message of another process in its place is applied. */
 void source_reborn(struct source *s, uint16_t life)
 {
-    s->life = life;
-    s->taken = stream_start();
+    source_load(s, stream_start(), life);
     s->due = true; /* it may be as far as the life before it was told to be */
-    for (uint32_t w = 0; w < s->ways; w++)
-        s->way[w].told_life = false;
 }
 
 /* From a snapshot. Most sources were never there: not to touch them saves their pages. */

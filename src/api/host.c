@@ -4,6 +4,7 @@
 #include "api/watch.h"
 #include "base/clock.h"
 #include "host/host.h"
+#include "mcast/replica.h"
 #include "trace/trace.h"
 
 #include <errno.h>
@@ -186,7 +187,7 @@ static const struct mcast_machine machine_calls = {
 /* ---- opening ---- */
 
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
-                      struct err *e)
+                       struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
     struct member *p = &h->member[h->members];

@@ -5,6 +5,7 @@
 #include "host/host.h"
 #include "mcast/caster.h"
 #include "mcast/message.h"
+#include "mcast/replica.h"
 
 #include <poll.h>
 #include <sched.h>

@@ -5,6 +5,7 @@
 #include "bench/model.h"
 #include "host/host.h"
 #include "mcast/caster.h"
+#include "mcast/replica.h"
 #include "mem/sim/sim.h"
 
 struct model;

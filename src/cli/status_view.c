@@ -1,6 +1,7 @@
 #include "cli/status_view.h"
 
 #include "conf/cluster.h"
+#include "unit/unit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,16 +85,6 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
     if (detached_ms(v, g, q) > 0)
         return "detached";
     return v->late[g * CLUSTER_REPLICAS_MAX + q] ? "late" : NULL;
-}
-
-static const char *role_name(enum tram_role role)
-{
-    static const char *const name[] = {
-        [TRAM_JOINING] = "joining", [TRAM_FOLLOWER] = "follower", [TRAM_CANDIDATE] = "candidate",
-        [TRAM_SYNC] = "sync",       [TRAM_LEADER] = "leader",
-    };
-
-    return (unsigned)role < sizeof name / sizeof name[0] ? name[role] : "unknown";
 }
 
 /* ---- for a person ---- */
@@ -200,8 +191,9 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
                 "%s{\"host\": \"%s\", \"role\": \"%s\", \"applied\": %" PRIu64
                 ", \"delivered\": %" PRIu64 ", \"detached_ms\": %u, \"trouble\": ",
                 q ? ", " : "", tram_cluster_host_name(r->cluster, host),
-                r->host[host].state == RUNNING_UP ? role_name(m->role) : "unknown", m->applied,
-                m->delivered, detached_ms(v, g, q));
+                r->host[host].state == RUNNING_UP ? unit_role_name((enum unit_role)m->role)
+                                                  : "unknown",
+                m->applied, m->delivered, detached_ms(v, g, q));
         fprintf(to, what ? "\"%s\"}" : "null}", what);
     }
     fprintf(to, "]}");

@@ -68,10 +68,9 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
     int work = mem_poll(h->opt.mem);
     if (h->opt.mem->offered > 0)
         work += meet_clients(h);
-    for (uint32_t i = 0; i < h->units; i++) {
+    for (uint32_t i = 0; i < h->units; i++)
         if (has_turn(h, i, all))
             work += unit_settle(&h->unit[i], now_ns);
-    }
     return work;
 }
 

@@ -11,7 +11,7 @@
 #include "base/say.h"
 #include "host/event.h"
 #include "host/yield.h"
-#include "mcast/replica.h"
+#include "mcast/dst.h"
 #include "mem/mem.h"
 
 enum host_wait {
