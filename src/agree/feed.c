@@ -2,9 +2,8 @@
 
 #include "agree/lanes.h"
 #include "agree/log.h"
-#include "base/minmax.h"
 #include "base/planted.h"
-#include "mem/wrap.h"
+#include "lane/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,28 +16,11 @@ enum {
     DOUBLINGS_MAX = 3,   /* of retry_ns, while it brings nothing: the way there may be long */
 };
 
-#if TRAM_PLANTED
-uint64_t stream_origin;
-#endif
-
-struct way {
-    struct mem_lane *out;
-    struct mem_lane *ack;
-    struct mem_flow flow;
-    uint64_t sent; /* written there up to here */
-};
-
 struct feed {
     struct feed_options opt;
     struct mem *mem;
-    /* Our copy of the stream's last source_bytes, with room behind for one frame: one that goes over the
-     * end is filled in a piece, and what is over is then copied to the beginning. */
-    unsigned char *ring;
-    uint64_t mask;
-    uint64_t over; /* bytes behind the end that are not yet at the beginning */
-    uint64_t tail; /* end of the stream */
-    uint64_t
-        acked; /* highest acknowledgement heard; may be ahead of us if others hold the stream */
+    struct stream_shape shape;
+    struct stream stream;
     uint32_t leader;
     uint64_t leader_ballot;
     uint64_t moved_ns; /* when progress was last seen, or nothing was outstanding */
@@ -46,7 +28,8 @@ struct feed {
     uint32_t retries;     /* since then */
     uint64_t help_end_ns; /* we help until then */
     uint32_t nodes[LOG_REPLICAS_MAX];
-    struct way way[LOG_REPLICAS_MAX];
+    struct stream_out out[LOG_REPLICAS_MAX]; /* by rank, */
+    struct mem_lane *ack[LOG_REPLICAS_MAX];  /* and what it tells us */
 };
 
 int feed_open(const struct feed_options *options, struct feed **out, struct err *e)
@@ -71,8 +54,12 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
         return err_set(e, ERR_NOMEM, "feed: no memory");
     f->opt = o;
     f->mem = o.mem;
-    f->mask = o.source_bytes - 1;
-    f->tail = f->acked = stream_start();
+    f->shape = (struct stream_shape){.ring_bytes = o.source_bytes,
+                                     .bytes_max = o.payload_max,
+                                     .guard = SOURCE_GUARD,
+                                     .life = STREAM_NO_WORD};
+    f->stream.shape = &f->shape;
+    stream_begin(&f->stream, o.life);
     memcpy(f->nodes, o.nodes, o.replicas * sizeof(*o.nodes));
     f->opt.nodes = f->nodes;
     struct mem_lane_spec specs[2 * LOG_REPLICAS_MAX];
@@ -84,18 +71,18 @@ int feed_open(const struct feed_options *options, struct feed **out, struct err 
         specs[2 * q + 1] = lane_spec(o.ack_region, o.mem->self, f->nodes[q], LANE_ACK, o.source);
         specs[2 * q + 1].ctl_words = ACK_WORDS;
     }
-    f->ring = malloc(o.source_bytes + frame_size(o.payload_max));
-    rc = f->ring ? mem_lanes_open(o.mem, specs, 2 * o.replicas, lanes, e)
-                 : err_set(e, ERR_NOMEM, "feed: no memory for a ring of %u bytes", o.source_bytes);
+    f->stream.ring = malloc(stream_ring_bytes(&f->shape));
+    rc = f->stream.ring
+             ? mem_lanes_open(o.mem, specs, 2 * o.replicas, lanes, e)
+             : err_set(e, ERR_NOMEM, "feed: no memory for a ring of %u bytes", o.source_bytes);
     if (rc != 0) {
         feed_close(f);
         return rc;
     }
     for (uint32_t q = 0; q < o.replicas; q++) {
-        f->way[q].out = lanes[2 * q];
-        f->way[q].ack = lanes[2 * q + 1];
-        f->way[q].sent = f->tail;
-        mem_flow_open(f->mem, &f->way[q].flow, f->nodes[q], o.region, 0);
+        f->out[q].lane = lanes[2 * q];
+        f->ack[q] = lanes[2 * q + 1];
+        stream_reopen(f->mem, &f->stream, &f->out[q]);
     }
     *out = f;
     return 0;
@@ -105,50 +92,36 @@ void feed_close(struct feed *f)
 {
     if (f == NULL)
         return;
-    free(f->ring);
+    free(f->stream.ring);
     free(f);
 }
 
 static uint64_t taken_so_far(const struct feed *f)
 {
-    return f->acked < f->tail ? f->acked : f->tail;
+    return min_u64(f->stream.taken, f->stream.tail);
 }
 
 bool feed_room(struct feed *f, uint64_t stream_bytes)
 {
-    uint64_t end = f->tail + stream_bytes;
     if (PLANTED(credit_over))
-        end = f->tail;
+        return true;
     for (uint32_t q = 0; PLANTED(waits_for_all) && q < f->opt.replicas; q++)
-        if (f->way[q].flow.status != MEM_DONE)
+        if (f->out[q].flow.status != MEM_DONE)
             return false;
-    return end <= taken_so_far(f) + f->opt.source_bytes ||
-           end <= feed_taken(f) + f->opt.source_bytes;
-}
-
-static void settle_over(struct feed *f)
-{
-    if (f->over == 0)
-        return;
-    memcpy(f->ring, f->ring + f->opt.source_bytes, f->over);
-    f->over = 0;
+    if (stream_room(&f->stream, stream_bytes))
+        return true;
+    feed_taken(f);
+    return stream_room(&f->stream, stream_bytes);
 }
 
 void *feed_reserve(struct feed *f, uint32_t bytes, uint64_t *end)
 {
     if (bytes > f->opt.payload_max || !feed_room(f, frame_size(bytes)))
         return NULL;
-    settle_over(f);
-    uint64_t straight = ring_straight(f->opt.source_bytes, f->tail);
-    if (frame_size(bytes) > straight)
-        f->over = frame_size(bytes) - straight;
-    struct frame *frame = (struct frame *)(void *)(f->ring + (f->tail & f->mask));
-    *frame = (struct frame){.pos = f->tail, .bytes = bytes, .life = f->opt.life};
-    if (bytes & 7)
-        memset(frame->payload + (bytes & ~7u), 0, 8);
-    f->tail += frame_size(bytes);
-    *end = f->tail;
-    return frame->payload;
+    void *payload = stream_reserve(&f->stream);
+    stream_commit(&f->stream, bytes);
+    *end = f->stream.tail;
+    return payload;
 }
 
 int feed_send(struct feed *f, const void *payload, uint32_t bytes, uint64_t *end)
@@ -163,53 +136,34 @@ int feed_send(struct feed *f, const void *payload, uint32_t bytes, uint64_t *end
     return 0;
 }
 
-static void way_write(struct feed *f, struct way *w)
-{
-    /* What was taken, perhaps from another holder of the stream, need not be written any more. */
-    if (w->sent < taken_so_far(f))
-        w->sent = taken_so_far(f);
-    if (PLANTED(credit_over) && f->tail - w->sent > f->opt.source_bytes)
-        w->sent = f->tail - f->opt.source_bytes;
-    if (w->sent == f->tail || w->flow.status != MEM_DONE)
-        return;
-    settle_over(f);
-    while (w->sent < f->tail) {
-        uint64_t straight = ring_straight(f->opt.source_bytes, w->sent);
-        uint64_t n = f->tail - w->sent < straight ? f->tail - w->sent : straight;
-        mem_put(f->mem, &w->flow, w->out, w->sent, f->ring + (w->sent & f->mask), (uint32_t)n);
-        w->sent += n;
-    }
-    mem_set1(f->mem, &w->flow, w->out, SOURCE_GUARD, f->tail);
-}
-
 /* Does it go to the leader alone? What the leader takes nobody else needs, and where writes are messages that
  * spares most of them. A new leader tells all sources that it leads, and gets then what was not taken. */
 static bool to_leader_alone(const struct feed *f)
 {
-    return f->mem->remote && f->leader_ballot > 0 && f->way[f->leader].flow.status == MEM_DONE;
+    return f->mem->remote && f->leader_ballot > 0 && f->out[f->leader].flow.status == MEM_DONE;
 }
 
 void feed_flush(struct feed *f)
 {
     /* The leader first: everybody waits for it. */
-    way_write(f, &f->way[f->leader]);
+    stream_push(f->mem, &f->stream, &f->out[f->leader]);
     mem_bell_later(f->mem, f->nodes[f->leader]);
     if (to_leader_alone(f))
         return;
     for (uint32_t q = 0; q < f->opt.replicas; q++)
-        way_write(f, &f->way[q]);
+        stream_push(f->mem, &f->stream, &f->out[q]);
 }
 
 uint64_t feed_taken(struct feed *f)
 {
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
-        const struct mem_lane *ack = f->way[q].ack;
+        const struct mem_lane *ack = f->ack[q];
         if (ack->ctl == NULL)
             continue;
         /* Read again once it is known to be ours: what stood there first may be an earlier life's. */
-        if (mem_word(ack, ACK_TAKEN) > f->acked &&
+        if (mem_word(ack, ACK_TAKEN) > f->stream.taken &&
             (mem_word(ack, ACK_LIFE) == f->opt.life || PLANTED(ack_of_another)))
-            f->acked = max_u64(f->acked, mem_word(ack, ACK_TAKEN));
+            f->stream.taken = max_u64(f->stream.taken, mem_word(ack, ACK_TAKEN));
         uint64_t ballot = mem_word(ack, ACK_BALLOT);
         if (ballot > f->leader_ballot) {
             f->leader_ballot = ballot;
@@ -221,20 +175,22 @@ uint64_t feed_taken(struct feed *f)
 
 uint64_t feed_end(const struct feed *f)
 {
-    return f->tail;
+    return f->stream.tail;
 }
 
 void feed_rewind(struct feed *f)
 {
-    uint64_t taken = PLANTED(edge_forgets) || PLANTED(stamps_forgotten) ? f->tail : feed_taken(f);
+    uint64_t taken = feed_taken(f);
+    if (PLANTED(edge_forgets) || PLANTED(stamps_forgotten))
+        taken = f->stream.tail;
     for (uint32_t q = 0; q < f->opt.replicas; q++)
-        f->way[q].sent = taken;
+        f->out[q].sent = taken;
 }
 
 /* Was something taken since it was last looked at, or is there nothing to be taken? */
 static bool moves(struct feed *f, uint64_t taken, uint64_t now_ns)
 {
-    if (taken != f->tail && taken == f->moved_at && f->moved_ns != 0)
+    if (taken != f->stream.tail && taken == f->moved_at && f->moved_ns != 0)
         return false;
     f->moved_at = taken;
     f->moved_ns = now_ns;
@@ -247,13 +203,11 @@ void feed_step(struct feed *f, uint64_t now_ns)
     uint64_t taken = feed_taken(f);
     bool alone = to_leader_alone(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
-        struct way *w = &f->way[q];
-        if (w->flow.status != MEM_DONE) {
-            mem_flow_open(f->mem, &w->flow, f->nodes[q], f->opt.region, 0);
-            w->sent = taken;
-        }
+        struct stream_out *o = &f->out[q];
+        if (o->flow.status != MEM_DONE)
+            stream_reopen(f->mem, &f->stream, o);
         if (!alone || q == f->leader)
-            way_write(f, w);
+            stream_push(f->mem, &f->stream, o);
     }
     if (moves(f, taken, now_ns))
         return;
@@ -264,7 +218,7 @@ void feed_step(struct feed *f, uint64_t now_ns)
     f->retries += f->retries < DOUBLINGS_MAX;
     feed_rewind(f);
     for (uint32_t q = 0; q < f->opt.replicas; q++) {
-        way_write(f, &f->way[q]);
+        stream_push(f->mem, &f->stream, &f->out[q]);
         mem_bell(f->mem, f->nodes[q]);
     }
 }
@@ -283,16 +237,14 @@ void feed_help(struct feed *f, uint64_t now_ns)
 
 uint64_t feed_save_bytes(struct feed *f)
 {
-    return SAVE_WORDS * 8 + (f->tail - feed_taken(f));
+    return SAVE_WORDS * 8 + (f->stream.tail - feed_taken(f));
 }
 
 void feed_save(struct feed *f, unsigned char *out)
 {
-    uint64_t taken = taken_so_far(f);
-    uint64_t words[SAVE_WORDS] = {taken, f->tail};
-    settle_over(f);
+    uint64_t words[SAVE_WORDS] = {stream_floor(&f->stream), f->stream.tail};
     memcpy(out, words, sizeof(words));
-    ring_read(f->ring, f->opt.source_bytes, taken, out + sizeof(words), f->tail - taken);
+    stream_save(&f->stream, out + sizeof(words));
 }
 
 bool feed_load(struct feed *f, const unsigned char *in, uint64_t bytes)
@@ -304,12 +256,9 @@ bool feed_load(struct feed *f, const unsigned char *in, uint64_t bytes)
     if (words[0] > words[1] || words[1] - words[0] != bytes - sizeof(words) ||
         words[1] - words[0] > f->opt.source_bytes)
         return false;
-    f->tail = words[1];
-    f->acked = words[0] > f->acked ? words[0] : f->acked;
-    f->over = 0;
-    ring_write(f->ring, f->opt.source_bytes, words[0], in + sizeof(words), words[1] - words[0]);
+    stream_load(&f->stream, words[0], words[1], in + sizeof(words));
     for (uint32_t q = 0; q < f->opt.replicas; q++)
-        f->way[q].sent = taken_so_far(f);
+        stream_rewind(&f->stream, &f->out[q]);
     return true;
 }
 

@@ -133,7 +133,7 @@ enum source_fault {
     SOURCE_SOUND,
     SOURCE_FRAME,    /* what stands where the next frame should be is none */
     SOURCE_OVERFULL, /* it says that more is there than its ring holds */
-    SOURCE_USED_UP,  /* SOURCE_LIVES_MAX processes had its place before it */
+    SOURCE_USED_UP,  /* STREAM_LIVES_MAX processes had its place before it */
 };
 
 struct source {

@@ -219,7 +219,7 @@ static bool record_done(struct log *l)
 
 static uint64_t record_left(const struct taking *t)
 {
-    return entry_padded(t->record.bytes) - t->got;
+    return padded(t->record.bytes) - t->got;
 }
 
 /* Bytes of a record that stand in one piece: to the machine, or to where it is put together. */

@@ -19,6 +19,7 @@
  * replica begins another life or is not heard of for too long; not while it shows signs of life. */
 #include "agree/log_impl.h"
 #include "base/grow.h"
+#include "lane/stream.h"
 
 #define SNAP_MAGIC UINT64_C(0x74726d736e617032)
 
@@ -66,7 +67,7 @@ static unsigned char *stage_record(struct sending *s, enum snap_kind kind, uint3
     struct snap_record head = {.kind = kind, .bytes = bytes};
     unsigned char *at = s->stage + s->staged;
     memcpy(at, &head, sizeof(head));
-    s->staged += sizeof(head) + entry_padded(bytes);
+    s->staged += sizeof(head) + padded(bytes);
     if (bytes & 7)
         memset(at + sizeof(head) + bytes, 0, 8 - (bytes & 7));
     return at + sizeof(head);
@@ -352,13 +353,7 @@ static void send_again(struct log *l, uint32_t q)
     if (!is_shown(l, q))
         offer_write(l, q, s->pos);
     uint64_t from = PLANTED(resume_behind) ? s->sent : s->taken;
-    while (from < s->sent) {
-        uint64_t bytes = min_u64(ring_straight(l->opt.snap_bytes, from), s->sent - from);
-        bytes = min_u64(bytes, snap_piece_bytes(l));
-        mem_put(l->mem, &p->open, l->snap_out[q], from, s->ring + (from & (l->opt.snap_bytes - 1)),
-                (uint32_t)bytes);
-        from += bytes;
-    }
+    stream_put(l->mem, &p->open, l->snap_out[q], s->ring, from, s->sent);
     if (s->sent > 0)
         mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, s->sent);
     mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID,

@@ -145,16 +145,29 @@ static bool fits(struct log *l, struct fill *b, uint64_t size)
            (b->end == l->tail || b->end + size <= b->batch_end);
 }
 
+/* A frame of the lap before passes for the next one. False: there is none. */
+static inline bool planted_old_lap(const struct source *s, uint64_t written, struct frame *f)
+{
+    if (s->ways == 1)
+        return true;
+    if (f->pos + s->ring_mask + 1 == s->cursor && f->pos < written)
+        f->pos = s->cursor;
+    else if (s->cursor >= written)
+        return false;
+    return true;
+}
+
 /* Takes what one writer of the source has ready. False: the batch is full. */
 static bool take_from(struct log *l, uint32_t source, const struct source_way *way, struct fill *b)
 {
     struct source *s = &l->source[source];
     if (way->in->ctl == NULL)
         return true;
+    const uint64_t ring_bytes = s->ring_mask + UINT64_C(1);
     uint64_t guard = mem_word(way->in, SOURCE_GUARD);
     if (PLANTED(position_split) && guard >> 48 > s->cursor >> 48)
         s->cursor = guard >> 48 << 48;
-    if (s->ways == 1 && guard - s->cursor > s->ring_mask + UINT64_C(1) && s->cursor < guard) {
+    if (s->ways == 1 && guard - s->cursor > ring_bytes && s->cursor < guard) {
         mute(l, s, s->cursor_life, SOURCE_OVERFULL);
         return true;
     }
@@ -162,18 +175,12 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->ways > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard) {
-        struct frame f; /* a copy: what was checked must be what is used */
-        ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor, &f, sizeof(f));
-        if (PLANTED(edge_old_lap) && s->ways > 1) {
-            if (f.pos + s->ring_mask + 1 == s->cursor && f.pos < written)
-                f.pos = s->cursor;
-            else if (s->cursor >= written)
-                return true;
-        }
+        struct frame f = frame_read(way->in->ring, ring_bytes, s->cursor);
+        if (PLANTED(edge_old_lap) && !planted_old_lap(s, written, &f))
+            return true;
         if (PLANTED(life_believed) && s->ways == 1 && f.life > s->cursor_life)
             s->cursor_life = (uint16_t)f.life;
-        if (f.pos != s->cursor || f.life != s->cursor_life || f.bytes > l->opt.payload_max ||
-            s->cursor + frame_size(f.bytes) > guard) {
+        if (!frame_fits(&f, s->cursor, s->cursor_life, l->opt.payload_max, guard)) {
             /* One of several writers may have begun later in the stream; a lone one is broken. */
             if (s->ways == 1)
                 mute(l, s, s->cursor_life, SOURCE_FRAME);
@@ -182,7 +189,7 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
         uint64_t size = entry_size(f.bytes);
         if (!fits(l, b, size))
             return false;
-        ring_read(way->in->ring, s->ring_mask + UINT64_C(1), s->cursor + sizeof(f),
+        ring_read(way->in->ring, ring_bytes, s->cursor + sizeof(f),
                   lead_fill(l, b->end, source, f.life, s->cursor, f.bytes), f.bytes);
         b->end += size;
         s->cursor += frame_size(f.bytes);
@@ -203,7 +210,7 @@ static bool life_look(struct log *l, struct source *s)
     const struct mem_lane *in = s->way->in;
     if (s >= &l->source[l->opt.sources] || in->ctl == NULL)
         return true;
-    if (in->life >= SOURCE_LIVES_MAX) {
+    if (in->life >= STREAM_LIVES_MAX) {
         mute(l, s, in->life, SOURCE_USED_UP);
     } else if (in->life > s->cursor_life && !PLANTED(life_missed)) {
         s->cursor_life = (uint16_t)in->life;

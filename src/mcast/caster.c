@@ -50,10 +50,10 @@ struct caster {
     uint64_t next;   /* seq of the next message */
     uint64_t oldest; /* of those not done */
     uint32_t outstanding;
-    uint64_t bytes;     /* of streams that they take */
-    uint32_t waiting;   /* sum of waits */
-    uint64_t step_ns;   /* when to look after the feeds again */
-    struct frame *over; /* room for a reply that goes over the end of a ring */
+    uint64_t bytes;   /* of streams that they take */
+    uint32_t waiting; /* sum of waits */
+    uint64_t step_ns; /* when to look after the feeds again */
+    void *over;       /* room for a reply that goes over the end of a ring */
 };
 
 int caster_open(const struct caster_options *options, struct caster **out, struct err *e)
@@ -77,7 +77,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     c->port = calloc(o.overlay->n, sizeof(struct port *));
     c->open = calloc(o.overlay->n, sizeof(*c->open));
     c->ticket = calloc(c->window, sizeof(*c->ticket));
-    c->over = malloc(frame_size((uint32_t)sizeof(struct reply) + o.sizes.reply_max));
+    c->over = malloc(reply_size(o.sizes.reply_max));
     if (!c->port || !c->open || !c->ticket || !c->over) {
         caster_close(c);
         return err_set(e, ERR_NOMEM, "client: no memory");
@@ -247,25 +247,11 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
     return 1;
 }
 
-/* The frame of a reply, in place or, if it goes over the ring's end, put together. What is not a frame may
- * say anything of its length. */
-static const struct frame *frame_of(struct caster *c, const unsigned char *ring, uint64_t pos)
-{
-    const uint32_t ring_bytes = c->opt.sizes.reply_bytes;
-    const struct frame *in_place = (const void *)(ring + (pos & (ring_bytes - 1)));
-    const uint64_t straight = ring_straight(ring_bytes, pos);
-    if (straight >= sizeof(*in_place) && frame_size(in_place->bytes) <= straight)
-        return in_place;
-    ring_read(ring, ring_bytes, pos, c->over, sizeof(*c->over));
-    if (c->over->bytes <= sizeof(struct reply) + c->opt.sizes.reply_max)
-        ring_read(ring, ring_bytes, pos, c->over, frame_size(c->over->bytes));
-    return c->over;
-}
-
 /* Takes the next replies of a group from whichever of its replicas has written them. */
 static int port_poll(struct caster *c, struct port *p)
 {
-    const uint32_t bytes_max = (uint32_t)sizeof(struct reply) + c->opt.sizes.reply_max;
+    const uint32_t bytes_max = reply_size(c->opt.sizes.reply_max);
+    const uint32_t ring_bytes = c->opt.sizes.reply_bytes;
     const uint32_t life = c->opt.mem->life;
     int done = 0;
     for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
@@ -274,13 +260,14 @@ static int port_poll(struct caster *c, struct port *p)
             continue;
         uint64_t guard = mem_word(lane, REPLY_GUARD);
         while (p->next < guard) {
-            const struct frame *f = frame_of(c, lane->ring, p->next);
-            if (f->pos != p->next || (f->life != life && !PLANTED(reply_of_another)) ||
-                f->bytes < sizeof(struct reply) || f->bytes > bytes_max ||
-                p->next + frame_size(f->bytes) > guard)
+            const struct frame f = frame_read(lane->ring, ring_bytes, p->next);
+            const uint32_t expected = PLANTED(reply_of_another) ? f.life : life;
+            if (f.bytes < sizeof(struct reply) ||
+                !frame_fits(&f, p->next, expected, bytes_max, guard))
                 break; /* that replica began later in the stream */
-            done += take_reply(c, p, (const void *)f->payload);
-            p->next += frame_size(f->bytes);
+            done +=
+                take_reply(c, p, frame_payload(lane->ring, ring_bytes, p->next, f.bytes, c->over));
+            p->next += frame_size(f.bytes);
         }
     }
     return done;

@@ -11,7 +11,7 @@
 #include "mcast/mcast.h"
 #include "mcast/overlay.h"
 
-enum { CASTER_LIVES_MAX = SOURCE_LIVES_MAX }; /* of a place */
+enum { CASTER_LIVES_MAX = STREAM_LIVES_MAX }; /* of a place */
 
 struct caster_options {
     struct mem *mem; /* node sizes.client_node + place */

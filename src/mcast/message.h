@@ -79,6 +79,11 @@ struct reply {
 };
 _Static_assert(sizeof(struct reply) == 16, "a reply's header is 16 bytes");
 
+static inline uint32_t reply_size(uint32_t bytes)
+{
+    return (uint32_t)sizeof(struct reply) + bytes;
+}
+
 enum reply_status {
     REPLY_DONE,    /* delivered; the body is the machine's */
     REPLY_REFUSED, /* ordered, and delivered nowhere: its destinations are not what they should be */

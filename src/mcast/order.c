@@ -566,11 +566,6 @@ uint64_t order_save_bytes(const struct order *o)
            order_marks(o) * sizeof(struct message_id);
 }
 
-static uint64_t padded(uint64_t bytes)
-{
-    return (bytes + 7) & ~UINT64_C(7);
-}
-
 static unsigned char *save_item(struct order *o, uint32_t i, unsigned char *at)
 {
     const struct item *m = &o->item[i];

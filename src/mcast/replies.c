@@ -1,42 +1,30 @@
 #include "mcast/replies.h"
 
-#include "agree/entry.h"
 #include "base/planted.h"
+#include "lane/stream.h"
 #include "mcast/lanes.h"
 #include "mcast/snap.h"
-#include "mem/wrap.h"
 
 #include <stdlib.h>
 
 /* The replies to one client. */
-struct stream {
-    uint64_t tail;         /* its end; 0: there is none */
-    uint64_t flushed;      /* what has been written to the client */
-    unsigned char *ring;   /* the last ring_bytes of it; NULL until there is one */
-    struct mem_lane *lane; /* NULL: it has not come here yet */
-    struct mem_flow flow;
-    bool dirty;     /* is in the list */
-    bool told_life; /* the client's lane is known to be about this life */
-    uint16_t life;  /* of the client that it is for */
+struct answers {
+    struct stream stream;  /* ring: NULL until there is one; tail: 0 while there are no replies */
+    struct stream_out out; /* lane: NULL if the client has not come here yet */
+    bool dirty;            /* is in the list */
 };
 
 struct replies {
     struct replies_options opt;
-    struct stream *stream; /* by place */
-    uint32_t *dirty;       /* places with something to write */
+    struct stream_shape shape;
+    struct answers *to; /* by place */
+    uint32_t *dirty;    /* places with something to write */
     uint32_t dirty_count;
     uint32_t *known; /* places with a ring */
     uint32_t known_count;
     unsigned char *rings;  /* of all places */
     struct reply *nobodys; /* room for one that goes nowhere */
 };
-
-/* Bytes from one client's ring to the next one's: with room for one reply more behind, so that one is
- * written in a piece. */
-static uint64_t ring_stride(const struct replies_options *o)
-{
-    return o->ring_bytes + sizeof(struct frame) + sizeof(struct reply) + entry_padded(o->reply_max);
-}
 
 int replies_open(const struct replies_options *options, struct replies **out, struct err *e)
 {
@@ -45,13 +33,17 @@ int replies_open(const struct replies_options *options, struct replies **out, st
     if (r == NULL)
         return err_set(e, ERR_NOMEM, "replies: no memory");
     r->opt = *options;
-    r->stream = calloc(clients, sizeof(*r->stream));
+    r->shape = (struct stream_shape){.ring_bytes = options->ring_bytes,
+                                     .bytes_max = reply_size(options->reply_max),
+                                     .guard = REPLY_GUARD,
+                                     .life = REPLY_LIFE};
+    r->to = calloc(clients, sizeof(*r->to));
     r->dirty = calloc(clients, sizeof(*r->dirty));
     r->known = calloc(clients, sizeof(*r->known));
-    r->nobodys = malloc(sizeof(struct reply) + entry_padded(options->reply_max));
+    r->nobodys = malloc(padded(r->shape.bytes_max));
     /* For all that there may be, and touched only for those that come. */
-    r->rings = malloc(clients * ring_stride(options));
-    if (!r->stream || !r->dirty || !r->known || !r->nobodys || !r->rings) {
+    r->rings = malloc(clients * stream_ring_bytes(&r->shape));
+    if (!r->to || !r->dirty || !r->known || !r->nobodys || !r->rings) {
         replies_close(r);
         return err_set(e, ERR_NOMEM, "replies: no memory for %u clients", clients);
     }
@@ -59,29 +51,30 @@ int replies_open(const struct replies_options *options, struct replies **out, st
     return 0;
 }
 
-static struct stream *know(struct replies *r, uint32_t client)
+static struct answers *know(struct replies *r, uint32_t client)
 {
-    struct stream *s = &r->stream[client];
-    if (s->ring == NULL) {
-        s->ring = r->rings + client * ring_stride(&r->opt);
+    struct answers *a = &r->to[client];
+    if (a->stream.ring == NULL) {
+        a->stream.ring = r->rings + client * stream_ring_bytes(&r->shape);
+        a->stream.shape = &r->shape;
         r->known[r->known_count++] = client;
     }
-    return s;
+    return a;
 }
 
 static void make_dirty(struct replies *r, uint32_t client)
 {
-    if (r->stream[client].dirty)
+    if (r->to[client].dirty)
         return;
-    r->stream[client].dirty = true;
+    r->to[client].dirty = true;
     r->dirty[r->dirty_count++] = client;
 }
 
 int replies_client_open(struct replies *r, uint32_t client, struct err *e)
 {
     const struct replies_options *o = &r->opt;
-    struct stream *s = know(r, client);
-    if (s->lane != NULL)
+    struct answers *a = know(r, client);
+    if (a->out.lane != NULL)
         return 0;
     struct mem_lane_spec spec = {
         .owner = o->client_node + client,
@@ -91,13 +84,13 @@ int replies_client_open(struct replies *r, uint32_t client, struct err *e)
         .ctl_words = REPLY_WORDS,
         .ring_bytes = o->ring_bytes,
     };
-    int rc = mem_lanes_open(o->mem, &spec, 1, &s->lane, e);
+    int rc = mem_lanes_open(o->mem, &spec, 1, &a->out.lane, e);
     if (rc != 0) {
-        s->lane = NULL;
+        a->out.lane = NULL;
         return rc;
     }
-    mem_flow_open(o->mem, &s->flow, spec.owner, o->region, 0);
-    if (s->tail > 0)
+    stream_reopen(o->mem, &a->stream, &a->out);
+    if (a->stream.tail > 0)
         make_dirty(r, client);
     return 0;
 }
@@ -106,7 +99,7 @@ void replies_close(struct replies *r)
 {
     if (r == NULL)
         return;
-    free(r->stream);
+    free(r->to);
     free(r->dirty);
     free(r->known);
     free(r->nobodys);
@@ -116,85 +109,36 @@ void replies_close(struct replies *r)
 
 struct reply *replies_begin(struct replies *r, uint32_t client, uint16_t life)
 {
-    struct stream *s = know(r, client);
-    if (s->life > life)
+    struct answers *a = know(r, client);
+    if (a->stream.life > life)
         return r->nobodys;
-    if (s->life < life || s->tail == 0) {
-        s->tail = s->flushed = stream_start();
-        s->life = life;
-        s->told_life = false;
+    if (a->stream.life < life || a->stream.tail == 0) {
+        stream_begin(&a->stream, life);
+        stream_rewind(&a->stream, &a->out);
     }
-    uint64_t at = s->tail & (r->opt.ring_bytes - 1);
-    return (void *)(s->ring + at + sizeof(struct frame));
+    return stream_reserve(&a->stream);
 }
 
 void replies_end(struct replies *r, uint32_t client, struct reply *reply)
 {
-    struct stream *s = &r->stream[client];
     CHECK(reply->bytes <= r->opt.reply_max);
     if (reply == r->nobodys)
         return;
-    uint64_t ring_bytes = r->opt.ring_bytes;
-    uint64_t at = s->tail & (ring_bytes - 1);
-    uint32_t bytes = (uint32_t)sizeof(*reply) + reply->bytes;
-    uint64_t size = frame_size(bytes);
-    *(struct frame *)(void *)(s->ring + at) =
-        (struct frame){.pos = s->tail, .bytes = bytes, .life = s->life};
-    memset(reply->body + reply->bytes, 0, entry_padded(bytes) - bytes);
-    if (at + size > ring_bytes)
-        memcpy(s->ring, s->ring + ring_bytes, at + size - ring_bytes);
-    s->tail += size;
+    stream_commit(&r->to[client].stream, reply_size(reply->bytes));
     make_dirty(r, client);
 }
 
-/* How many bytes of the stream we have. */
-static uint64_t stream_have(const struct replies *r, uint64_t tail)
+/* Writes the client what it has not got from us. True: it has all. */
+static bool flush(struct replies *r, uint32_t client)
 {
-    uint64_t all = tail - stream_start();
-    return all < r->opt.ring_bytes ? all : r->opt.ring_bytes;
-}
-
-/* The next flush of this stream begins where what we have begins. */
-static void stream_rewind(const struct replies *r, struct stream *s)
-{
-    if (s->tail > 0)
-        s->flushed = s->tail - stream_have(r, s->tail);
-    s->told_life = false;
-}
-
-/* The lane is about the life of the stream from now on. */
-static void tell_life(struct replies *r, struct stream *s)
-{
-    if (s->told_life)
-        return;
-    mem_set1(r->opt.mem, &s->flow, s->lane, REPLY_GUARD, stream_start());
-    mem_set1(r->opt.mem, &s->flow, s->lane, REPLY_LIFE, s->life);
-    s->told_life = true;
-}
-
-/* Writes the client what it has not got from us. */
-static void stream_flush(struct replies *r, uint32_t client)
-{
-    struct stream *s = &r->stream[client];
+    struct answers *a = &r->to[client];
     struct mem *m = r->opt.mem;
-    const uint32_t node = r->opt.client_node + client;
-    if (s->flow.status != MEM_DONE) {
-        /* It may be somebody new, or the way was broken. */
-        mem_flow_open(m, &s->flow, node, r->opt.region, 0);
-        stream_rewind(r, s);
-        if (s->flow.status != MEM_DONE)
-            return;
-    }
-    tell_life(r, s);
-    while (s->flushed < s->tail) {
-        uint64_t at = s->flushed & (r->opt.ring_bytes - 1);
-        uint64_t n = r->opt.ring_bytes - at;
-        n = n < s->tail - s->flushed ? n : s->tail - s->flushed;
-        mem_put(m, &s->flow, s->lane, s->flushed, s->ring + at, (uint32_t)n);
-        s->flushed += n;
-    }
-    mem_set1(m, &s->flow, s->lane, REPLY_GUARD, s->tail);
-    mem_bell_later(m, node);
+    /* It may be somebody new, or the way was broken. */
+    if (a->out.flow.status != MEM_DONE && !stream_reopen(m, &a->stream, &a->out))
+        return false;
+    bool all = stream_push(m, &a->stream, &a->out);
+    mem_bell_later(m, r->opt.client_node + client);
+    return all;
 }
 
 bool replies_waiting(const struct replies *r)
@@ -208,15 +152,14 @@ int replies_flush(struct replies *r)
     uint32_t left = 0;
     for (uint32_t i = 0; i < r->dirty_count; i++) {
         uint32_t client = r->dirty[i];
-        struct stream *s = &r->stream[client];
-        s->dirty = false;
-        if (s->lane == NULL)
+        struct answers *a = &r->to[client];
+        a->dirty = false;
+        if (a->out.lane == NULL)
             continue; /* when it comes */
-        stream_flush(r, client);
-        if (s->flushed == s->tail) {
+        if (flush(r, client)) {
             done++;
         } else if (!mem_dead(r->opt.mem, r->opt.client_node + client)) {
-            s->dirty = true;
+            a->dirty = true;
             r->dirty[left++] = client;
         } /* else with the next step, if that is not true: there may be many who have left */
     }
@@ -227,8 +170,8 @@ int replies_flush(struct replies *r)
 void replies_step(struct replies *r)
 {
     for (uint32_t k = 0; k < r->known_count; k++) {
-        const struct stream *s = &r->stream[r->known[k]];
-        if (s->lane && s->flow.status != MEM_DONE && s->tail > 0)
+        const struct answers *a = &r->to[r->known[k]];
+        if (a->out.lane && a->out.flow.status != MEM_DONE && a->stream.tail > 0)
             make_dirty(r, r->known[k]);
     }
 }
@@ -237,44 +180,46 @@ void replies_rewind(struct replies *r)
 {
     if (PLANTED(replies_forgotten)) {
         for (uint32_t k = 0; k < r->known_count; k++)
-            r->stream[r->known[k]].flushed = r->stream[r->known[k]].tail;
+            r->to[r->known[k]].out.sent = r->to[r->known[k]].stream.tail;
         return;
     }
     /* Who does not lead only adds, and may have replaced all of it by a snapshot since. */
     r->dirty_count = 0;
     for (uint32_t k = 0; k < r->known_count; k++) {
-        struct stream *s = &r->stream[r->known[k]];
-        stream_rewind(r, s);
-        s->dirty = false;
-        if (s->tail > 0)
+        struct answers *a = &r->to[r->known[k]];
+        stream_rewind(&a->stream, &a->out);
+        a->dirty = false;
+        if (a->stream.tail > 0)
             make_dirty(r, r->known[k]);
     }
 }
 
 /* ---- snapshots: per client that has replies | life, place | tail | bytes before it, at most a ring | ---- */
 
+static uint64_t saved_bytes(const struct stream *s)
+{
+    return s->tail == 0 ? 0 : 16 + s->tail - stream_floor(s);
+}
+
 uint64_t replies_save_bytes(const struct replies *r)
 {
     uint64_t bytes = 0;
-    for (uint32_t k = 0; k < r->known_count; k++) {
-        uint64_t tail = r->stream[r->known[k]].tail;
-        bytes += tail == 0 ? 0 : 16 + stream_have(r, tail);
-    }
+    for (uint32_t k = 0; k < r->known_count; k++)
+        bytes += saved_bytes(&r->to[r->known[k]].stream);
     return bytes;
 }
 
-uint64_t replies_save(const struct replies *r, unsigned char *out)
+uint64_t replies_save(struct replies *r, unsigned char *out)
 {
     unsigned char *at = out;
     for (uint32_t k = 0; k < r->known_count; k++) {
-        const struct stream *s = &r->stream[r->known[k]];
+        struct stream *s = &r->to[r->known[k]].stream;
         if (s->tail == 0)
             continue;
-        uint64_t have = stream_have(r, s->tail);
         at = snap_put(at, (uint64_t)s->life << 32 | r->known[k]);
         at = snap_put(at, s->tail);
-        ring_read(s->ring, r->opt.ring_bytes, s->tail - have, at, have);
-        at += have;
+        stream_save(s, at);
+        at += s->tail - stream_floor(s);
     }
     return (uint64_t)(at - out);
 }
@@ -283,9 +228,9 @@ bool replies_load(struct replies *r, const unsigned char *in, uint64_t bytes)
 {
     const unsigned char *at = in, *end = in + bytes;
     for (uint32_t k = 0; k < r->known_count; k++) {
-        struct stream *s = &r->stream[r->known[k]];
-        s->tail = s->flushed = s->life = 0;
-        s->told_life = false;
+        struct answers *a = &r->to[r->known[k]];
+        a->stream.tail = a->stream.taken = a->stream.life = 0;
+        stream_rewind(&a->stream, &a->out);
     }
     while (at < end) {
         uint64_t client, tail;
@@ -295,15 +240,14 @@ bool replies_load(struct replies *r, const unsigned char *in, uint64_t bytes)
         at = snap_get(at, &tail);
         uint64_t life = client >> 32;
         client = (uint32_t)client;
-        if (client >= r->opt.clients || life >= SOURCE_LIVES_MAX || tail <= stream_start() ||
-            stream_have(r, tail) > (uint64_t)(end - at))
+        uint64_t have = min_u64(tail - stream_start(), r->opt.ring_bytes);
+        if (client >= r->opt.clients || life >= STREAM_LIVES_MAX || tail <= stream_start() ||
+            have > (uint64_t)(end - at))
             return false;
-        struct stream *s = know(r, (uint32_t)client);
-        s->life = (uint16_t)life;
-        s->told_life = false;
-        uint64_t have = stream_have(r, tail);
-        s->tail = s->flushed = tail;
-        ring_write(s->ring, r->opt.ring_bytes, tail - have, at, have);
+        struct answers *a = know(r, (uint32_t)client);
+        stream_begin(&a->stream, (uint16_t)life);
+        stream_load(&a->stream, tail - have, tail, at);
+        stream_rewind(&a->stream, &a->out);
         at += have;
     }
     return true;

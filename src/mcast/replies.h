@@ -56,7 +56,7 @@ void replies_rewind(struct replies *);
 /* What a snapshot has to carry. save writes save_bytes and returns how many; load takes exactly those, or
  * says that they cannot be right. */
 uint64_t replies_save_bytes(const struct replies *);
-uint64_t replies_save(const struct replies *, unsigned char *out);
+uint64_t replies_save(struct replies *, unsigned char *out);
 bool replies_load(struct replies *, const unsigned char *in, uint64_t bytes);
 
 #endif

@@ -35,7 +35,7 @@ static uint32_t false_life(struct liar *l)
     case 0:
         return l->mem->life + 1;
     case 1:
-        return SOURCE_LIVES_MAX - 1;
+        return STREAM_LIVES_MAX - 1;
     default:
         return (uint32_t)rng_u64(&l->rng);
     }

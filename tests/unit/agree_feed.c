@@ -209,7 +209,7 @@ static void feed__writes_the_stream_to_all_replicas(void **state)
             assert_int_equal(f->pos, pos);
             assert_int_equal(f->bytes, bytes);
             assert_int_equal(f->life, 0);
-            for (uint32_t i = 0; i < entry_padded(bytes); i++)
+            for (uint32_t i = 0; i < padded(bytes); i++)
                 assert_int_equal(f->payload[i], i < bytes ? bytes & 0xff : 0);
         }
         pos = end;
