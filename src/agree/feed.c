@@ -1,6 +1,5 @@
 #include "agree/feed.h"
 
-#include "agree/lanes.h"
 #include "agree/log.h"
 #include "base/planted.h"
 #include "lane/stream.h"

@@ -10,7 +10,21 @@
 #define AGREE_FEED_H
 
 #include "agree/entry.h"
-#include "mem/mem.h"
+#include "lane/names.h"
+
+/* Control words of LANE_SOURCE and LANE_ACK. */
+enum {
+    SOURCE_GUARD, /* frames below this position of the stream are there */
+    SOURCE_WORDS
+};
+/* What the words say of a life that is over stays until the first message of the next one is applied. Then
+ * TAKEN is set, and LIFE after it: who finds its own life reads a TAKEN that is meant for it. */
+enum {
+    ACK_TAKEN,  /* the stream is decided and applied up to here; its ring space is free */
+    ACK_BALLOT, /* ballot of the replica while it leads */
+    ACK_LIFE,   /* of the source that TAKEN is about */
+    ACK_WORDS
+};
 
 struct feed_options {
     struct mem *mem;

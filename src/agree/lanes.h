@@ -1,17 +1,8 @@
-/* The lanes of a group: who writes what into whose memory. Private to agree/. */
+/* What stands in the lanes of a log. Private to agree/, and to checkers that look inside. */
 #ifndef AGREE_LANES_H
 #define AGREE_LANES_H
 
-#include "mem/mem.h"
-
-/* A lane's kind is the low byte; above it stands the number of the source, where there is one. */
-enum lane_kind {
-    LANE_LOG = 1,    /* owner: a replica; writer: a replica as leader; ring of entries */
-    LANE_ROW = 2,    /* owner: a replica; writer: a replica; what it says of itself */
-    LANE_SNAP = 3,   /* owner: a replica; writer: a replica as leader; ring of snapshot bytes */
-    LANE_SOURCE = 4, /* owner: a replica; writer: the source; ring of frames */
-    LANE_ACK = 5,    /* owner: the source; writer: a replica; how far it was taken */
-};
+#include "lane/names.h"
 
 /* Control words of LANE_LOG, all written by the leader `writer`.
  *
@@ -72,26 +63,5 @@ enum snap_kind {
     SNAP_ENTRY,    /* an entry that was decided since, the next one */
     SNAP_END,      /* a word: the position from which on the log lane is to be read */
 };
-
-/* Control words of LANE_SOURCE and LANE_ACK. */
-enum {
-    SOURCE_GUARD, /* frames below this position of the stream are there */
-    SOURCE_WORDS
-};
-/* What the words say of a life that is over stays until the first message of the next one is applied. Then
- * TAKEN is set, and LIFE after it: who finds its own life reads a TAKEN that is meant for it. */
-enum {
-    ACK_TAKEN,  /* the stream is decided and applied up to here; its ring space is free */
-    ACK_BALLOT, /* ballot of the replica while it leads */
-    ACK_LIFE,   /* of the source that TAKEN is about */
-    ACK_WORDS
-};
-
-static inline struct mem_lane_spec lane_spec(uint32_t region, uint32_t owner, uint32_t writer,
-                                             enum lane_kind kind, uint32_t source)
-{
-    return (struct mem_lane_spec){
-        .owner = owner, .writer = writer, .region = region, .kind = kind | source << 8};
-}
 
 #endif

@@ -137,9 +137,6 @@ void log_awaits_streams(struct log *, bool);
  * so that no two groups wait for each other. At first it has. */
 void log_holds_sources(struct log *, bool);
 
-/* The region, at the nodes of another group, in which a group acknowledges that one's stream. */
-enum { LOG_EDGE_REGION = 1 << 30 };
-
 /* Position in the source's stream up to which the applied log has taken it. */
 uint64_t log_source_taken(const struct log *, uint32_t source);
 

@@ -5,6 +5,7 @@
 #define AGREE_LOG_IMPL_H
 
 #include "agree/backlog.h"
+#include "agree/feed.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"

@@ -48,8 +48,8 @@ void sources_init(struct log *l)
                 l, o->sources + i,
                 (struct source){.way = way, .ways = s->writers, .ring_mask = ring_bytes - 1});
         for (uint32_t w = 0; w < s->writers; w++)
-            *way++ =
-                (struct source_way){.node = s->nodes[w], .region = o->region | LOG_EDGE_REGION};
+            *way++ = (struct source_way){.node = s->nodes[w],
+                                         .region = region_number(REGION_EDGE, o->region)};
     }
 }
 

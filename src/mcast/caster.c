@@ -1,11 +1,10 @@
 #include "mcast/caster.h"
 
 #include "agree/feed.h"
-#include "agree/lanes.h"
 #include "base/planted.h"
-#include "mcast/lanes.h"
 #include "mcast/message.h"
 #include "mcast/protocol.h"
+#include "mcast/replies.h"
 #include "mem/wrap.h"
 
 #include <stdlib.h>
@@ -126,15 +125,11 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     };
     int rc = feed_open(&fo, &p->feed, e);
     struct mem_lane_spec specs[LOG_REPLICAS_MAX];
-    for (uint32_t q = 0; rc == 0 && q < g->replicas; q++)
-        specs[q] = (struct mem_lane_spec){
-            .owner = o->mem->self,
-            .writer = g->nodes[q],
-            .region = group,
-            .kind = LANE_REPLY,
-            .ctl_words = REPLY_WORDS,
-            .ring_bytes = o->sizes.reply_bytes,
-        };
+    for (uint32_t q = 0; rc == 0 && q < g->replicas; q++) {
+        specs[q] = lane_spec(group, o->mem->self, g->nodes[q], LANE_REPLY, 0);
+        specs[q].ctl_words = REPLY_WORDS;
+        specs[q].ring_bytes = o->sizes.reply_bytes;
+    }
     if (rc == 0)
         rc = mem_lanes_open(o->mem, specs, g->replicas, p->reply, e);
     if (rc != 0) {

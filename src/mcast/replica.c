@@ -1,7 +1,7 @@
 #include "mcast/protocol.h"
 
-#include "agree/lanes.h"
 #include "base/planted.h"
+#include "lane/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static int edges_open(struct replica *r, const struct protocol_streams *s, struc
             .source = z->clients + s->out_source,
             .source_bytes = s->ring_bytes,
             .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
-            .ack_region = to | LOG_EDGE_REGION,
+            .ack_region = region_number(REGION_EDGE, to),
             .retry_ns = r->opt.suspect_ns,
         };
         r->edge[r->edges].to = to;
@@ -147,9 +147,9 @@ int replica_open(const struct replica_options *options, struct replica **out, st
 int replica_client_open(struct replica *r, const struct mem_lane_spec *offer, struct err *e)
 {
     const struct mcast_sizes *z = &r->opt.sizes;
-    uint32_t client = offer->kind >> 8;
-    if (offer->region != r->opt.group || (offer->kind & 0xff) != LANE_SOURCE ||
-        client >= z->clients || offer->writer != z->client_node + client)
+    uint32_t client = lane_index(offer);
+    if (offer->region != r->opt.group || lane_kind(offer) != LANE_SOURCE || client >= z->clients ||
+        offer->writer != z->client_node + client)
         return err_set(e, ERR_NOTFOUND,
                        "node %u writes lane %#x of region %u, which is no client's", offer->writer,
                        offer->kind, offer->region);

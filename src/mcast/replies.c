@@ -1,8 +1,8 @@
 #include "mcast/replies.h"
 
 #include "base/planted.h"
+#include "lane/names.h"
 #include "lane/stream.h"
-#include "mcast/lanes.h"
 #include "mcast/snap.h"
 
 #include <stdlib.h>
@@ -76,14 +76,10 @@ int replies_client_open(struct replies *r, uint32_t client, struct err *e)
     struct answers *a = know(r, client);
     if (a->out.lane != NULL)
         return 0;
-    struct mem_lane_spec spec = {
-        .owner = o->client_node + client,
-        .writer = o->mem->self,
-        .region = o->region,
-        .kind = LANE_REPLY,
-        .ctl_words = REPLY_WORDS,
-        .ring_bytes = o->ring_bytes,
-    };
+    struct mem_lane_spec spec =
+        lane_spec(o->region, o->client_node + client, o->mem->self, LANE_REPLY, 0);
+    spec.ctl_words = REPLY_WORDS;
+    spec.ring_bytes = o->ring_bytes;
     int rc = mem_lanes_open(o->mem, &spec, 1, &a->out.lane, e);
     if (rc != 0) {
         a->out.lane = NULL;

@@ -17,6 +17,14 @@
 #include "mcast/message.h"
 #include "mem/mem.h"
 
+/* When the stream of another life begins, GUARD goes back to its start, then LIFE is set, then replies follow: who
+ * finds its own life reads a GUARD that is meant for it. */
+enum {
+    REPLY_GUARD, /* replies below this position of the stream are there */
+    REPLY_LIFE,  /* of the client that they are for */
+    REPLY_WORDS
+};
+
 struct replies_options {
     struct mem *mem;
     uint32_t region;      /* number of the group */

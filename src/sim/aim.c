@@ -72,7 +72,7 @@ static enum aim_step step_begun(const struct sim_call *c)
         return AIM_JOIN;
     if (c->lane == NULL)
         return AIM_STEPS;
-    switch (c->lane->kind & 0xff) {
+    switch (lane_kind(c->lane)) {
     case LANE_LOG:
         return step_of_log(c);
     case LANE_SNAP:

@@ -1,7 +1,6 @@
 #include "sim/liar.h"
 
-#include "agree/entry.h"
-#include "agree/lanes.h"
+#include "agree/feed.h"
 
 #include <string.h>
 

@@ -361,7 +361,7 @@ static void draw_options(struct run *r, struct sim_options *so)
 static void landing(void *ctx, const struct sim_landing *l)
 {
     struct run *r = ctx;
-    if (l->counted && (l->lane->spec.kind & 0xff) == LANE_LOG)
+    if (l->counted && lane_kind(&l->lane->spec) == LANE_LOG)
         check_landing(&r->check, l->lane->spec.owner, l->ballot);
 }
 

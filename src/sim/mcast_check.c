@@ -1,7 +1,7 @@
 #include "sim/mcast_check.h"
 
-#include "agree/lanes.h"
 #include "base/hash.h"
+#include "lane/names.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ void mcast_check_done(struct mcast_check *c, uint32_t sender, uint64_t seq)
 void mcast_check_landing(struct mcast_check *c, const struct sim_landing *l)
 {
     const struct mem_lane_spec *at = &l->lane->spec;
-    if (!l->counted || (at->kind & 0xff) != LANE_LOG)
+    if (!l->counted || lane_kind(at) != LANE_LOG)
         return;
     CHECK(at->region < TREE_GROUPS_MAX && at->owner < TREE_NODES_MAX);
     uint64_t *counted = &c->group[at->region].counted[at->owner];

@@ -1,6 +1,6 @@
 #include "sim/participation.h"
 
-#include "agree/lanes.h"
+#include "lane/names.h"
 #include "mcast/message.h"
 
 /* A message as a writer names it, and the groups that have to do with the write. */
@@ -79,7 +79,7 @@ void participation_put(void *participation, const struct mem_lane_spec *spec, ui
                        const void *data, uint32_t bytes)
 {
     struct participation *c = participation;
-    if ((spec->kind & 0xff) != LANE_SOURCE)
+    if (lane_kind(spec) != LANE_SOURCE)
         return;
     /* What goes over the end of a ring comes in two puts, one right after the other; if there is still
      * somebody to write to. */
@@ -92,7 +92,7 @@ void participation_put(void *participation, const struct mem_lane_spec *spec, ui
         const struct frame *f = (const void *)at;
         if ((size_t)(end - at) < sizeof(*f) || frame_size(f->bytes) > (uint64_t)(end - at))
             break;
-        look_payload(c, (uint16_t)spec->region, spec->kind >> 8, f->payload, f->bytes);
+        look_payload(c, (uint16_t)spec->region, lane_index(spec), f->payload, f->bytes);
         at += frame_size(f->bytes);
     }
     c->cut_of = *spec;

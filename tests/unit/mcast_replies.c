@@ -2,7 +2,7 @@
 #include "mcast/replies.h"
 
 #include "agree/entry.h"
-#include "mcast/lanes.h"
+#include "lane/names.h"
 #include "mem/sim/sim.h"
 #include "mem/wrap.h"
 

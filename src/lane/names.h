@@ -1,0 +1,50 @@
+/* The numbers of regions and the names of lanes, for all protocols: whoever adds a kind of either adds it here.
+ *
+ * A region's number says what it is for (its class) and which of them it is. A lane is named by its owner, its
+ * writer, its region, and within these by what it carries and, where there are several alike, which of them it is. */
+#ifndef LANE_NAMES_H
+#define LANE_NAMES_H
+
+#include "mem/mem.h"
+
+/* Where the numbers of a class begin. */
+enum region_class {
+    REGION_GROUP = 0,          /* a replica's part of a group */
+    REGION_CELL = 1 << 20,     /* a member's part of a cell */
+    REGION_VIEW_LOG = 1 << 21, /* the log of the views */
+    REGION_EDGE = 1 << 30,     /* what a group tells the nodes of another, whose stream it takes */
+};
+
+enum lane_kind {
+    LANE_LOG = 1,    /* owner: a replica; writer: a replica as leader; ring of entries */
+    LANE_ROW = 2,    /* owner: a replica; writer: a replica; what it says of itself */
+    LANE_SNAP = 3,   /* owner: a replica; writer: a replica as leader; ring of snapshot bytes */
+    LANE_SOURCE = 4, /* owner: a replica; writer: source number `index`; ring of frames */
+    LANE_ACK = 5,    /* owner: source number `index`; writer: a replica; how far it was taken */
+    LANE_REPLY = 8,  /* owner: a client; writer: a replica; ring of replies */
+};
+
+static inline uint32_t region_number(enum region_class class, uint32_t index)
+{
+    return (uint32_t) class + index;
+}
+
+/* A kind stands in the low byte of spec.kind, and the index above it. */
+static inline struct mem_lane_spec lane_spec(uint32_t region, uint32_t owner, uint32_t writer,
+                                             enum lane_kind kind, uint32_t index)
+{
+    return (struct mem_lane_spec){
+        .owner = owner, .writer = writer, .region = region, .kind = (uint32_t)kind | index << 8};
+}
+
+static inline enum lane_kind lane_kind(const struct mem_lane_spec *s)
+{
+    return (enum lane_kind)(s->kind & 0xff);
+}
+
+static inline uint32_t lane_index(const struct mem_lane_spec *s)
+{
+    return s->kind >> 8;
+}
+
+#endif
