@@ -1,5 +1,6 @@
 /* Strangers on a node's socket: wrong clusters, wrong names, wrong users, and noise. They must be
- * refused with a reason, or cut off, and the node must go on as if nothing had been. */
+ * refused with a reason, or cut off, and the node must go on as if nothing had been. Then one of us that comes
+ * at the worst time. */
 #include "../shm_raw.h"
 #include "../skip.h"
 
@@ -7,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -369,6 +371,129 @@ static void take__a_caller_that_says_nothing_does_not_block_others(void **state)
         close(silent[i]);
 }
 
+/* ---- a host that restarts, held up where it carries its lanes over ---- */
+
+static struct {
+    _Atomic bool reached, passed;
+} * hold; /* NULL: nobody is held up */
+
+/* Takes the place of the C library's: the first segment of a host is the only file of this size. */
+int fallocate(int fd, int mode, off_t from, off_t bytes)
+{
+    struct stat st;
+
+    if (hold && fstat(fd, &st) == 0 && st.st_size >= 64 << 20) {
+        atomic_store(&hold->reached, true);
+        while (!atomic_load(&hold->passed))
+            nap(100000);
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, from, bytes);
+}
+
+/* The first part of a life of h1 that has found nothing of what it had written before. */
+static void raw_broken_segment(int fd, uint32_t life)
+{
+    struct {
+        struct segment_head head;
+        struct part_head part;
+        struct segment_lane lane;
+    } g = {
+        .head = {.magic = SHM_SEGMENT_MAGIC,
+                 .bytes = 12288 + RING,
+                 .node = 1,
+                 .life = life,
+                 .broken = life + 1},
+        .part = {.bytes = 12288 + RING - sizeof g.head, .lanes = 1},
+        .lane = {.spec = fixture_spec(0, 1), .ctl_at = 4096, .ring_at = 8192},
+    };
+    struct shm_message m = raw_hello(1, "h1", SHM_HOST);
+    int memory = sealed_memfd(&g, sizeof g, g.head.bytes,
+                              F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+
+    m.type = SHM_ITEM;
+    m.kind = ITEM_SEGMENT;
+    m.life = life;
+    m.parts = 1;
+    must(raw_send(fd, &m, sizeof m, &memory, 1), "segment");
+    close(memory);
+}
+
+/* Asks for memory of h2 and takes what comes up to that: all that was sent before has been judged. How many parts of
+ * ours were acknowledged until then. */
+static uint32_t raw_acknowledged(int fd)
+{
+    struct shm_message m = raw_hello(2, "h1", SHM_HOST);
+    uint32_t parts = 0;
+    int got;
+
+    m.type = SHM_FETCH;
+    must(raw_send(fd, &m, sizeof m, NULL, 0), "fetch");
+    do {
+        must(raw_receive(fd, &m, &got), "an answer");
+        if (got >= 0)
+            close(got);
+        if (m.type == SHM_ACK && m.parts > parts)
+            parts = m.parts;
+    } while (m.type != SHM_ITEM || m.kind != ITEM_SEGMENT || m.node != 2);
+    return parts;
+}
+
+/* h0 comes back and finds its memory whole, with all that h1 had written to it. While it carries its own lanes over, h1
+ * comes back without what it had written: that must not take the place of what counts. */
+static void take__what_is_broken_is_refused_from_the_decision_on(void **state)
+{
+    struct shm_message hello = raw_hello(1, "h1", SHM_HOST);
+    uint64_t word = 0;
+    int fd;
+
+    (void)state;
+    for (unsigned i = 0; i < HOSTS; i++)
+        kid_start(&kids[i], i);
+    for (unsigned i = 0; i < HOSTS * HOSTS; i++)
+        assert_true(kid_connect(&kids[i / HOSTS], i % HOSTS));
+    assert_int_equal(kid_set(&kids[1], 0, 2, 42, 0), MEM_DONE);
+    kid_kill(&kids[0]);
+    kid_kill(&kids[1]);
+
+    kid_stop(&kids[2]); /* nothing is decided before it has answered */
+    hold = shared_page(sizeof *hold);
+    kids[0].order = shared_page(sizeof *kids[0].order);
+    kids[0].pid = spawn(kid_main, &kids[0]);
+    while ((fd = raw_connect("h0.sock")) < 0)
+        nap(100000);
+    hello.life = 1;
+    must(raw_send(fd, &hello, sizeof hello, NULL, 0), "hello");
+    kid_continue(&kids[2]);
+    while (!atomic_load(&hold->reached))
+        nap(100000);
+    raw_broken_segment(fd, 1);
+    raw_acknowledged(fd);
+    atomic_store(&hold->passed, true);
+    while (!atomic_load(&kids[0].order->open))
+        nap(100000);
+
+    assert_int_equal(kids[0].order->birth, MEM_BIRTH_KEPT);
+    assert_int_equal(raw_acknowledged(fd), 0);
+    assert_int_equal(kid_read(&kids[0], 0, 1, 2, &word), MEM_DONE);
+    assert_int_equal(word, 42);
+    close(fd);
+    munmap(hold, sizeof *hold);
+    hold = NULL;
+}
+
+static int kids_setup(void **state)
+{
+    cluster_setup(state);
+    quiet = stderr_capture_begin();
+    return 0;
+}
+
+static int kids_teardown(void **state)
+{
+    stderr_capture_end(&quiet, said, sizeof said);
+    return cluster_teardown(state);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -380,6 +505,8 @@ int main(void)
         CASE(take__another_user_is_refused),
         CASE(take__noise_harms_nothing),
         CASE(take__a_caller_that_says_nothing_does_not_block_others),
+        cmocka_unit_test_setup_teardown(take__what_is_broken_is_refused_from_the_decision_on,
+                                        kids_setup, kids_teardown),
     };
     return run_with_skips(cases);
 }

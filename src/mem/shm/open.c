@@ -188,7 +188,9 @@ static int make_grant(struct shm *s, struct err *e)
     g->magic = SHM_GRANT_MAGIC;
     g->node = s->mem.self;
     g->losses = atomic_load(s->losses);
+    pthread_mutex_lock(&s->lock);
     s->grant = g;
+    pthread_mutex_unlock(&s->lock);
     int rc = seal_size(fd, F_SEAL_SEAL, "grant", e);
     own_item_add(s, ITEM_GRANT, fd); /* sealed before anybody gets it */
     return rc;
@@ -288,6 +290,8 @@ static int recover(struct shm *s, struct err *e)
                        F_SEAL_SHRINK | F_SEAL_GROW);
     bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
     s->kept = g && memory_whole(s, g);
+    if (s->kept)
+        s->grant = g; /* from here on the helper refuses what would make it less than whole */
     s->broken = own_whole ? s->past_broken : s->mem.life + 1;
     s->self->broken =
         s->broken; /* what we read of our own at others is no more whole than what they read */
@@ -295,7 +299,6 @@ static int recover(struct shm *s, struct err *e)
 
     rc = 0;
     if (s->kept) {
-        s->grant = g;
         for (uint32_t i = 0; i < SHM_REGION_SLOTS; i++)
             s->regions += atomic_load(&g->region[i].key) != 0;
         own_item_add(s, ITEM_GRANT, s->past_grant_fd);

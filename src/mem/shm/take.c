@@ -339,10 +339,11 @@ void past_drop(struct shm *s)
     s->past_count = 0;
 }
 
+/* The grant is there once it is decided that our memory is whole, before anything is acknowledged: what is
+ * taken in between would be acknowledged, and then count as all there was. */
 static bool relies_on_lost(struct shm *s, struct peer *w, uint32_t broken)
 {
-    return s->grant && s->grant_ready && w->role == SHM_HOST &&
-           content_missing(s->grant, w->node, broken);
+    return s->grant && w->role == SHM_HOST && content_missing(s->grant, w->node, broken);
 }
 
 /* The poller has the mapping and frees it; what is given up here is that we can hand it on. */
