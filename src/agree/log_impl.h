@@ -1,6 +1,7 @@
-/* The inside of a log. Files: log.c opens, steps and applies; log_recover.c becomes leader
- * (protocols F1, F2); log_lead.c leads (F3, F4); log_room.c detaches who is in the way (F6); log_source.c takes from the sources;
- * log_snap.c sends states, log_load.c takes them and comes back (F8). */
+/* The inside of a log. Files: log_open.c opens and closes it; log.c steps and applies; log_raise.c raises a replica's
+ * promise and reads its lanes (protocols F1); log_recover.c finds what may have been decided (F2); log_lead.c leads
+ * (F3, F4); log_room.c detaches who is in the way (F6); log_source.c takes from the sources; log_snap.c sends states,
+ * log_load.c takes them and comes back (F8). */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
 
@@ -329,11 +330,13 @@ uint64_t log_commit_wait_ns(const struct log *);
 uint64_t log_commit_due_ns(const struct log *);
 void log_step_down(struct log *, bool failed);
 
+/* log_raise.c */
+int peer_step(struct log *, uint32_t rank);
+
 /* log_recover.c */
 void recover_begin(struct log *);
 int recover_step(struct log *);
 uint64_t recover_keep_from(const struct log *, uint64_t start, uint64_t end);
-int peer_step(struct log *, uint32_t rank);
 
 /* log_lead.c */
 void lead_sync_own(struct log *);

@@ -1,4 +1,4 @@
-/* Readers: a candidate or leader that raises and reads a replica (log_recover.c, peer_step), and a
+/* Readers: a candidate or leader that raises and reads a replica (log_raise.c, peer_step), and a
  * replica that applies (log.c, apply_decided). */
 #include "model.h"
 
