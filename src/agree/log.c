@@ -49,9 +49,7 @@ void log_step_down(struct log *l, bool failed)
     snap_abort(l);
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
-        if (p->phase == PEER_LIVE)
-            mem_flow_close(l->mem, &p->flow);
-        p->phase = PEER_DOWN;
+        peer_down(l, q, l->now_ns);
         p->hold = UINT64_MAX;
         p->detached_ns = p->away_ns = 0;
         p->detaches = 0;

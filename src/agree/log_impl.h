@@ -331,6 +331,14 @@ uint64_t log_commit_due_ns(const struct log *);
 void log_step_down(struct log *, bool failed);
 
 /* log_raise.c */
+
+/* Changes the phase of a peer; nothing else does. */
+void peer_move(struct log *, uint32_t rank, enum peer_phase);
+
+/* We do not write to it, or try to, until retry_ns. */
+void peer_down(struct log *, uint32_t rank, uint64_t retry_ns);
+
+/* Moves one replica from unreached to READY; may end the candidacy or leadership. Returns work done. */
 int peer_step(struct log *, uint32_t rank);
 
 /* log_recover.c */
@@ -413,5 +421,11 @@ static inline bool snap_records(const struct log *l)
 int snap_take(struct log *);
 void snap_notice(struct log *);
 int join_step(struct log *);
+
+/* planted.c, of the test build alone: what a planted bug does instead, where that takes more than a line. */
+int planted_heads_are_read(struct peer *);
+int planted_raise_later(struct peer *);
+void planted_runs_of_heads(const struct log *, struct peer *);
+int planted_raise_own_last(struct log *);
 
 #endif

@@ -61,7 +61,7 @@ static uint64_t row_applied(const struct log *l, uint32_t rank)
 
 static void peer_live(struct log *l, uint32_t rank)
 {
-    l->peer[rank].phase = PEER_LIVE;
+    peer_move(l, rank, PEER_LIVE);
     l->peer[rank].detached_ns = l->peer[rank].away_ns = 0;
     if (l->snap_to != rank)
         l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
@@ -319,7 +319,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
                 return; /* one at a time */
             l->comparing = rank;
             l->compare_from = from;
-            p->phase = PEER_COMPARE;
+            peer_move(l, rank, PEER_COMPARE);
             mem_read_ring(l->mem, &l->side_op, l->lane[rank][l->me], from, l->side,
                           (uint32_t)(head[LOG_GUARD] - from));
             return;
@@ -340,11 +340,10 @@ static int compare_step(struct log *l)
     struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
     if (l->side_op.status != MEM_DONE) {
-        p->phase = PEER_DOWN;
-        p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
+        peer_down(l, rank, l->now_ns + l->opt.heartbeat_ns);
         return 1;
     }
-    p->phase = PEER_READY;
+    peer_move(l, rank, PEER_READY);
     uint64_t applied = row_word(l, rank, ROW_APPLIED);
     if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank) || applied < l->compare_from)
         return 1; /* it has changed meanwhile: look again */
@@ -506,16 +505,14 @@ static int peers_settle(struct log *l)
             }
             /* If it was denied, the next raise tells by whom: a higher ballot ends our leadership, a
              * replica that lost its memory does not. */
-            p->phase = PEER_DOWN;
-            p->retry_ns = l->now_ns + (p->flow.status == MEM_DENIED ? 0 : l->opt.heartbeat_ns);
-            mem_flow_close(l->mem, &p->flow);
+            peer_down(l, q, l->now_ns + (p->flow.status == MEM_DENIED ? 0 : l->opt.heartbeat_ns));
             work++;
         } else if (p->phase == PEER_READY) {
             lead_sync_peer(l, q);
             work += p->phase != PEER_READY;
             if (p->phase == PEER_READY && l->now_ns >= p->retry_ns) {
                 /* It waits for a snapshot; meanwhile it may have promised to somebody else. */
-                p->phase = PEER_RAISE;
+                peer_move(l, q, PEER_RAISE);
                 p->raised = 0;
             }
         } else if (p->phase == PEER_DOWN && room_keeps_out(l, q)) {

@@ -7,6 +7,47 @@
  * is looked at again: the replica may have lost its memory, and the promise with it, while we read. */
 #include "agree/log_impl.h"
 
+#define MOVE(phase) (1u << PEER_##phase)
+
+/* The legal moves of a peer, masks of enum peer_phase. A candidacy and a leadership begin and end with all of them
+ * DOWN. */
+static const unsigned moves[] = {
+    [PEER_DOWN] = MOVE(DOWN) | MOVE(RAISE),
+    [PEER_RAISE] = MOVE(DOWN) | MOVE(RUNS),
+    [PEER_RUNS] = MOVE(DOWN) | MOVE(HEADS),
+    [PEER_HEADS] = MOVE(DOWN) | MOVE(VERIFY),
+    [PEER_VERIFY] = MOVE(DOWN) | MOVE(READY),
+    [PEER_READY] = MOVE(DOWN) | MOVE(RAISE) | MOVE(COMPARE) | MOVE(LIVE),
+    [PEER_COMPARE] = MOVE(DOWN) | MOVE(READY),
+    [PEER_LIVE] = MOVE(DOWN),
+};
+
+void peer_move(struct log *l, uint32_t rank, enum peer_phase to)
+{
+    struct peer *p = &l->peer[rank];
+    CHECK(moves[p->phase] & 1u << to);
+    CHECK(to == PEER_DOWN || l->ballot != 0);
+    CHECK(to != PEER_LIVE || log_leading(l));
+    p->phase = to;
+}
+
+void peer_down(struct log *l, uint32_t rank, uint64_t retry_ns)
+{
+    struct peer *p = &l->peer[rank];
+    if (p->phase == PEER_LIVE)
+        mem_flow_close(l->mem, &p->flow);
+    peer_move(l, rank, PEER_DOWN);
+    p->retry_ns = retry_ns;
+}
+
+/* It could not be reached, or does not promise. */
+static int try_later(struct log *l, uint32_t rank)
+{
+    bool never = PLANTED(lost_request) && l->state == UNIT_CANDIDATE;
+    peer_down(l, rank, never ? UINT64_MAX : l->now_ns + l->opt.heartbeat_ns);
+    return 1;
+}
+
 static bool lane_ops_pending(const struct log *l, const struct peer *p)
 {
     for (uint32_t w = 0; w < l->n; w++)
@@ -23,14 +64,6 @@ static bool lane_ops_lost(const struct log *l, const struct peer *p)
     return false;
 }
 
-static void peer_down(struct log *l, struct peer *p)
-{
-    p->phase = PEER_DOWN;
-    p->retry_ns = PLANTED(lost_request) && l->state == UNIT_CANDIDATE
-                      ? UINT64_MAX
-                      : l->now_ns + l->opt.heartbeat_ns;
-}
-
 static void read_runs(struct log *l, uint32_t rank, uint64_t *into)
 {
     struct peer *p = &l->peer[rank];
@@ -43,7 +76,6 @@ static void read_heads(struct log *l, uint32_t rank)
     struct peer *p = &l->peer[rank];
     for (uint32_t w = 0; w < l->n; w++)
         mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], 0, LOG_WORDS, p->head[w]);
-    p->phase = PEER_HEADS;
 }
 
 /* The words of a head are read in any order. They are of one run only if that stood in RUN before the first of them was
@@ -56,7 +88,14 @@ static void drop_changed_runs(const struct log *l, struct peer *p)
             p->run[w] = 0;
 }
 
-static int peer_raised(struct log *l, uint32_t rank)
+/* The planted T4: our own memory is read at once, and promises when all others have. */
+static bool own_read_early(const struct log *l, uint32_t rank)
+{
+    return PLANTED(own_not_fenced) && rank == l->me;
+}
+
+/* The raise has an answer, or not yet. */
+static int raise_settle(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
     switch (p->op.status) {
@@ -64,48 +103,85 @@ static int peer_raised(struct log *l, uint32_t rank)
         return 0;
     case MEM_DONE:
         if (PLANTED(read_ungranted))
-            p->phase = PEER_HEADS;
-        else {
-            read_runs(l, rank, p->run);
-            p->phase = PEER_RUNS;
-        }
+            return planted_heads_are_read(p);
+        read_runs(l, rank, p->run);
+        peer_move(l, rank, PEER_RUNS);
         return 1;
     case MEM_DENIED:
-        if (p->op.value == MEM_CLOSED) {
-            peer_down(l, p);
-        } else {
-            l->ballot_seen = max_u64(l->ballot_seen, p->op.value);
-            log_step_down(l, true);
-        }
+        if (p->op.value == MEM_CLOSED)
+            return try_later(l, rank);
+        l->ballot_seen = max_u64(l->ballot_seen, p->op.value);
+        log_step_down(l, true);
         return 1;
     case MEM_LOST:
-        peer_down(l, p);
-        return 1;
+        return try_later(l, rank);
     }
     return 0;
 }
 
-/* The planted T4: our own memory was read at once, and promises when all others have. */
-static int raise_own_last(struct log *l)
+static int raise_step(struct log *l, uint32_t rank)
 {
-    struct peer *p = &l->peer[l->me];
-    uint32_t others = 0;
-    for (uint32_t q = 0; q < l->n; q++)
-        others += q != l->me && l->peer[q].phase >= PEER_READY;
-    if (p->raised != l->ballot && others + 1 >= l->quorum && p->op.status != MEM_PENDING) {
-        p->raised = l->ballot;
-        mem_raise(l->mem, &p->op, l->opt.nodes[l->me], l->opt.region, l->ballot);
-    }
-    if (p->raised != l->ballot || p->op.status == MEM_PENDING)
+    struct peer *p = &l->peer[rank];
+    /* Those of an earlier attempt may still land. */
+    if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
         return 0;
-    if (p->op.status == MEM_DONE)
-        p->phase = PEER_READY;
-    else
-        log_step_down(l, true);
+    if (p->raised == l->ballot)
+        return raise_settle(l, rank);
+    p->raised = l->ballot;
+    p->raised_life = row_word(l, rank, ROW_LIFE);
+    if (PLANTED(read_ungranted) || own_read_early(l, rank))
+        read_heads(l, rank);
+    if (own_read_early(l, rank))
+        return planted_raise_later(p);
+    mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
+    if (PLANTED(tries_once) && p->op.status == MEM_LOST)
+        return peer_down(l, rank, UINT64_MAX), 1;
+    return p->op.status == MEM_PENDING ? 1 : raise_step(l, rank);
+}
+
+static int runs_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (lane_ops_pending(l, p))
+        return 0;
+    if (lane_ops_lost(l, p))
+        return try_later(l, rank);
+    read_heads(l, rank);
+    peer_move(l, rank, PEER_HEADS);
     return 1;
 }
 
-/* Moves one replica from unreached to READY; may end the candidacy or leadership. */
+static int heads_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (lane_ops_pending(l, p))
+        return 0;
+    if (lane_ops_lost(l, p))
+        return try_later(l, rank);
+    if (PLANTED(read_ungranted) || PLANTED(own_not_fenced))
+        planted_runs_of_heads(l, p);
+    if (own_read_early(l, rank))
+        return planted_raise_own_last(l);
+    read_runs(l, rank, p->run_after);
+    mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
+    peer_move(l, rank, PEER_VERIFY);
+    return 1;
+}
+
+static int verify_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
+        return 0;
+    bool stands = p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified));
+    if (!stands || lane_ops_lost(l, p))
+        return try_later(l, rank);
+    drop_changed_runs(l, p);
+    peer_move(l, rank, PEER_READY);
+    p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
+    return 1;
+}
+
 int peer_step(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
@@ -113,68 +189,17 @@ int peer_step(struct log *l, uint32_t rank)
     case PEER_DOWN:
         if (l->now_ns < p->retry_ns)
             return 0;
-        p->phase = PEER_RAISE;
+        peer_move(l, rank, PEER_RAISE);
         p->raised = 0;
-        /* fall through */
+        return raise_step(l, rank);
     case PEER_RAISE:
-        if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
-            return 0;
-        if (p->raised == l->ballot)
-            return peer_raised(l, rank);
-        p->raised = l->ballot;
-        p->raised_life = row_word(l, rank, ROW_LIFE);
-        if (PLANTED(own_not_fenced) && rank == l->me) {
-            p->raised = 0;
-            read_heads(l, rank);
-            return 1;
-        }
-        if (PLANTED(read_ungranted)) {
-            read_heads(l, rank);
-            p->phase = PEER_RAISE;
-        }
-        mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
-        if (PLANTED(tries_once) && p->op.status == MEM_LOST) {
-            p->phase = PEER_DOWN;
-            p->retry_ns = UINT64_MAX;
-            return 1;
-        }
-        return p->op.status == MEM_PENDING ? 1 : peer_step(l, rank);
+        return raise_step(l, rank);
     case PEER_RUNS:
-        if (lane_ops_pending(l, p))
-            return 0;
-        if (lane_ops_lost(l, p))
-            peer_down(l, p);
-        else
-            read_heads(l, rank);
-        return 1;
+        return runs_step(l, rank);
     case PEER_HEADS:
-        if (lane_ops_pending(l, p))
-            return 0;
-        if (lane_ops_lost(l, p)) {
-            peer_down(l, p);
-            return 1;
-        }
-        if (PLANTED(read_ungranted) || PLANTED(own_not_fenced))
-            for (uint32_t w = 0; w < l->n; w++)
-                p->run[w] = p->head[w][LOG_RUN];
-        if (PLANTED(own_not_fenced) && rank == l->me)
-            return raise_own_last(l);
-        read_runs(l, rank, p->run_after);
-        mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
-        p->phase = PEER_VERIFY;
-        return 1;
+        return heads_step(l, rank);
     case PEER_VERIFY:
-        if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
-            return 0;
-        if (p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified)) &&
-            !lane_ops_lost(l, p)) {
-            drop_changed_runs(l, p);
-            p->phase = PEER_READY;
-            p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
-        } else {
-            peer_down(l, p);
-        }
-        return 1;
+        return verify_step(l, rank);
     case PEER_READY:
     case PEER_COMPARE:
     case PEER_LIVE:

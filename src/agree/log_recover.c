@@ -31,7 +31,7 @@ void recover_begin(struct log *l)
     log_set_deadline(l);
     l->count.candidacies++;
     for (uint32_t q = 0; q < l->n; q++) {
-        l->peer[q].phase = PEER_RAISE;
+        peer_move(l, q, PEER_RAISE);
         l->peer[q].beat_before = row_word(l, q, ROW_BEAT);
     }
     log_move(l, UNIT_CANDIDATE);

@@ -81,9 +81,7 @@ void room_detach(struct log *l, uint32_t rank)
     if (p->phase == PEER_LIVE) {
         if (live <= l->quorum)
             return;
-        mem_flow_close(l->mem, &p->flow);
-        p->phase = PEER_DOWN;
-        p->retry_ns = l->now_ns;
+        peer_down(l, rank, l->now_ns);
         l->count.shed++;
     }
     /* One that has read a whole ring since it was attached was well in between. */

@@ -128,17 +128,15 @@ void snap_abort(struct log *l)
 {
     if (l->snap_to >= l->n)
         return;
-    struct peer *p = &l->peer[l->snap_to];
+    uint32_t q = l->snap_to;
+    struct peer *p = &l->peer[q];
     sending_end(l);
     p->hold = UINT64_MAX;
     /* It may have come to the end all the same and read on from there, and nothing keeps that part of the
      * log any more: write to it only after another look at its row. And if it did not take the offer because it
      * has promised somebody else, another raise tells. */
-    if (p->phase == PEER_LIVE) {
-        mem_flow_close(l->mem, &p->flow);
-        p->phase = PEER_DOWN;
-        p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
-    }
+    if (p->phase == PEER_LIVE)
+        peer_down(l, q, l->now_ns + l->opt.heartbeat_ns);
 }
 
 /* ID 0 first and ID last: whoever sees the id sees the words that go with it. */
@@ -201,12 +199,8 @@ static int ask(struct log *l)
 /* Who lost its memory is not written to, whatever we have heard of that: it must be let in anew, and in time. */
 static void forget_lost(struct log *l, uint32_t q)
 {
-    struct peer *p = &l->peer[q];
-    if (p->phase != PEER_LIVE || !(row_word(l, q, ROW_FLAGS) & ROW_JOINING))
-        return;
-    mem_flow_close(l->mem, &p->flow);
-    p->phase = PEER_DOWN;
-    p->retry_ns = l->now_ns;
+    if (l->peer[q].phase == PEER_LIVE && row_word(l, q, ROW_FLAGS) & ROW_JOINING)
+        peer_down(l, q, l->now_ns);
 }
 
 static int freeze(struct log *l)
