@@ -1,7 +1,10 @@
 /* Planted bugs: known mistakes that tests switch on to see that the checkers catch them.
  *
  * In every build but the test one, PLANTED(x) is the constant 0 and the mistake is not in the object
- * code. The test build (TRAM_PLANTED=1, program tram-planted) has one of them switched on at a time. */
+ * code. The test build (TRAM_PLANTED=1, program tram-planted) has one of them switched on at a time.
+ *
+ * A mistake that takes more than a line is a function in the planted.c of its folder, so that the code that it is planted
+ * in reads as it runs. What is switched on is a number, not a mask: there may be any number of them. */
 #ifndef BASE_PLANTED_H
 #define BASE_PLANTED_H
 

@@ -16,8 +16,8 @@
  * no more than for the messages that it has already. These are bounded by what clients may have under way
  * (mcast/caster.c). */
 #include "base/grow.h"
-#include "base/planted.h"
 #include "mcast/order.h"
+#include "mcast/planted.h"
 #include "mcast/protocol.h"
 
 #include <stdlib.h>
@@ -187,9 +187,7 @@ static void tell_stamp(struct replica *r, const struct message_view *v, uint64_t
     else
         tell(r, home, &t, sizeof(t));
     if (PLANTED(tell_all))
-        for (uint16_t other = 0; other < r->opt.overlay->n; other++)
-            if (!dst_has(v->dst, other))
-                tell(r, other, &t, sizeof(t));
+        planted_tell_all(r, v->dst, &t, tell);
 }
 
 /* ---- applying ---- */

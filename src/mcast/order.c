@@ -6,7 +6,7 @@
 static uint64_t queue_bound(struct order *o)
 {
     if (PLANTED(blind_deliver))
-        return UINT64_MAX; /* R1: what is not complete holds up nobody */
+        return UINT64_MAX;
     for (; o->queue_from < o->queue_end; o->queue_from++) {
         const struct turn *t = &o->queue[o->queue_from & (o->queue_max - 1)];
         const struct item *m = &o->item[t->item];
@@ -134,7 +134,6 @@ enum order_news order_stamp(struct order *o, uint16_t from, struct message_id id
     /* Nobody sends one too many, unless the client told it other destinations than us. */
     if (m->own != 0 && m->missing == 0)
         return ORDER_HEARD;
-    /* R2: that it was said counts, what was said comes too late. */
     if (stamp > m->high && !PLANTED(ack_only))
         m->high = stamp;
     return m->own == 0 || m->away ? ORDER_HEARD : one_less(o, i);

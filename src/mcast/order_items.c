@@ -1,7 +1,7 @@
 /* What an order stores: items by hash, their payloads in blocks, a queue and a heap of turns, and marks. */
 #include "base/grow.h"
-#include "base/planted.h"
 #include "mcast/order_impl.h"
+#include "mcast/planted.h"
 
 #include <stdlib.h>
 
@@ -78,12 +78,10 @@ uint32_t order_add(struct order *o, const struct message_id *id)
     uint32_t i = o->free_item, *link = order_bucket(o, id);
     struct item *m = &o->item[i];
     o->free_item = m->next;
-    if (PLANTED(slot_stale)) {
-        /* R11: what the last message in this place was told counts for this one. */
-        m->own = m->missing = m->relayed = m->away = 0;
-    } else {
+    if (PLANTED(slot_stale))
+        planted_slot_stale(m);
+    else
         memset(m, 0, offsetof(struct item, payload));
-    }
     m->id = *id;
     m->block = ORDER_NONE;
     m->next = *link;

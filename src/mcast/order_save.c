@@ -136,7 +136,6 @@ bool order_load(struct order *o, const unsigned char *in, uint64_t bytes)
     if (bytes < 8 * HEAD_WORDS)
         return false;
     at = snap_get(snap_get(snap_get(at, &clock), &count), &marks);
-    /* R5: what others' stamps have raised it to is not kept. */
     o->clock = PLANTED(clock_volatile) ? 0 : clock;
     for (; count > 0; count--)
         if (!load_item(o, &at, end))

@@ -7,7 +7,7 @@
  *
  * Nothing flows upwards but credits. A child that takes nothing stops its parent when the stream's
  * ring is full: the parent's log then fills up, and its clients are held back. */
-#include "base/planted.h"
+#include "mcast/planted.h"
 #include "mcast/protocol.h"
 
 #include <stdlib.h>
@@ -103,8 +103,7 @@ static void parse(struct replica *r, struct tree *t, const struct entry *e)
     t->belongs = from_parent(r, e) ? t->for_us || t->wants > 0
                                    : overlay_lca(r->opt.overlay, t->v.dst) == r->opt.group;
     if (PLANTED(forward_all))
-        for (t->wants = 0; t->wants < r->edges; t->wants++)
-            t->want[t->wants] = t->wants;
+        t->wants = planted_forward_all(t->want, r->edges);
 }
 
 /* The streams to the children must have room before the message is applied. */
