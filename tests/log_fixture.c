@@ -93,31 +93,23 @@ static void machine_apply(void *ctx, const struct entry *e)
     g->history[g->history_count++] = p->counter.state.hash;
 }
 
-static int machine_load_close(void *ctx, bool whole)
+static void machine_loaded(struct counter_machine *counter, bool good)
 {
-    struct group_replica *p = ctx;
+    struct group_replica *p = (struct group_replica *)counter;
     struct group *g = p->group;
-    if (!whole)
-        return 0;
-    if (!counter_machine_load_end(&p->counter))
+    if (!good)
         group_violated(g, "snapshot bytes", "replica %u got other bytes than were saved", p->rank);
     if (p->counter.state.count > g->history_count ||
         (p->counter.state.count > 0 &&
          g->history[p->counter.state.count - 1] != p->counter.state.hash))
         group_violated(g, "state equality", "replica %u loaded a state that never was", p->rank);
-    return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .ready = machine_ready,
     .observe = machine_observe,
-    .state = {.save_open = counter_machine_save_open,
-              .save_next = counter_machine_save_next,
-              .save_close = counter_machine_save_close,
-              .load_open = counter_machine_load_open,
-              .load_next = counter_machine_load_next,
-              .load_close = machine_load_close},
+    .state = &counter_machine_ops,
 };
 
 /* ---- lives ---- */
@@ -127,7 +119,8 @@ void group_start(struct group *g, uint32_t rank)
     struct group_replica *p = &g->replica[rank];
     struct err e = {""};
     CHECK(p->mem == NULL);
-    *p = (struct group_replica){.counter = {.pad = g->opt.snap_pad}, .group = g, .rank = rank};
+    *p = (struct group_replica){
+        .counter = {.pad = g->opt.snap_pad, .on_load = machine_loaded}, .group = g, .rank = rank};
     p->mem = sim_node_start(g->sim, rank);
     if (g->opt.raw_replicas >> rank & 1)
         return;

@@ -50,16 +50,13 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return reply_bytes(d->seq);
 }
 
-static int machine_load_close(void *ctx, bool whole)
+static void machine_loaded(struct counter_machine *counter, bool good)
 {
-    struct forest_replica *p = ctx;
-    if (!whole)
-        return 0;
-    if (!counter_machine_load_end(&p->counter))
+    struct forest_replica *p = (struct forest_replica *)counter;
+    if (!good)
         forest_violated(p->forest, "snapshot bytes", __LINE__, "not what was saved");
     mcast_check_loaded(&p->forest->check, forest_node(p->forest, p->group, p->rank), p->group,
                        &p->counter.state);
-    return 0;
 }
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
@@ -72,12 +69,7 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .state = {.save_open = counter_machine_save_open,
-              .save_next = counter_machine_save_next,
-              .save_close = counter_machine_save_close,
-              .load_open = counter_machine_load_open,
-              .load_next = counter_machine_load_next,
-              .load_close = machine_load_close},
+    .state = &counter_machine_ops,
 };
 
 /* ---- replicas ---- */
@@ -86,7 +78,11 @@ void forest_start(struct forest *f, uint16_t group, uint32_t rank)
 {
     struct forest_replica *p = &f->replica[group][rank];
     struct err e = {""};
-    *p = (struct forest_replica){.forest = f, .group = group, .rank = rank, .held = p->held};
+    *p = (struct forest_replica){.counter = {.on_load = machine_loaded},
+                                 .forest = f,
+                                 .group = group,
+                                 .rank = rank,
+                                 .held = p->held};
     p->mem = sim_node_start(f->sim, forest_node(f, group, rank));
     struct replica_options o = {
         .mem = p->mem,

@@ -15,8 +15,8 @@
 #define AGREE_LOG_H
 
 #include "agree/entry.h"
-#include "agree/state.h"
 #include "mem/mem.h"
+#include "unit/state.h"
 #include "unit/unit.h"
 
 enum { LOG_REPLICAS_MAX = UNIT_REPLICAS_MAX };
@@ -34,7 +34,7 @@ struct log_machine {
     /* Every entry as it is applied, no-ops included, before apply; for checkers. May be NULL. */
     void (*observe)(void *ctx, const struct entry *, bool effective);
 
-    struct state_ops state; /* its state, with the same ctx */
+    const struct state_ops *state; /* its state, with the same ctx */
 };
 
 /* How many pieces of states the logs of one host may still make or take in this round: it fills it up. A piece is a call

@@ -75,7 +75,7 @@ static void break_off(struct log *l)
     t->on = t->closing = false;
     l->row[ROW_SNAP_ID] = 0; /* its sender need not wait */
     l->row[ROW_BUSY] = 0;
-    if (t->opened && l->opt.machine->state.load_close(l->opt.ctx, false) < 0)
+    if (t->opened && l->opt.machine->state->load_close(l->opt.ctx, false) < 0)
         log_stop(l, "the state machine could not load its state");
     t->opened = false;
     if (t->whole)
@@ -149,7 +149,7 @@ static void begin_load(struct log *l)
         return;
     }
     t->opened = true;
-    if (l->opt.machine->state.load_open(l->opt.ctx, bytes) < 0)
+    if (l->opt.machine->state->load_open(l->opt.ctx, bytes) < 0)
         log_stop(l, "the state machine could not load its state");
 }
 
@@ -164,7 +164,7 @@ static void announce_close(struct log *l)
 static void finish_load(struct log *l)
 {
     struct taking *t = &l->taking;
-    if (!PLANTED(load_late) && l->opt.machine->state.load_close(l->opt.ctx, true) < 0)
+    if (!PLANTED(load_late) && l->opt.machine->state->load_close(l->opt.ctx, true) < 0)
         log_stop(l, "the state machine could not load its state");
     t->closing = t->opened = false;
     t->whole = true;
@@ -191,7 +191,7 @@ static void take_end(struct log *l)
     uint64_t pos;
     memcpy(&pos, l->taking.room, sizeof(pos));
     if (PLANTED(load_late))
-        l->opt.machine->state.load_close(l->opt.ctx, true);
+        l->opt.machine->state->load_close(l->opt.ctx, true);
     if (pos != l->applied)
         log_stop(l, "entries are missing at the end of a transfer");
     else
@@ -230,7 +230,7 @@ static void take_bytes(struct log *l, const unsigned char *at, uint64_t bytes)
     real = min_u64(real, bytes); /* the rest is padding */
     if (t->record.kind != SNAP_STATE)
         memcpy(t->room + t->got, at, real);
-    else if (real > 0 && l->opt.machine->state.load_next(l->opt.ctx, at, (uint32_t)real) < 0)
+    else if (real > 0 && l->opt.machine->state->load_next(l->opt.ctx, at, (uint32_t)real) < 0)
         log_stop(l, "the state machine could not load its state");
     t->got += bytes;
     t->bytes += bytes;

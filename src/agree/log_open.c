@@ -339,7 +339,7 @@ void log_close(struct log *l)
     free(l->side);
     free(l->batch);
     if (l->sending.save)
-        l->opt.machine->state.save_close(l->opt.ctx, l->sending.save);
+        l->opt.machine->state->save_close(l->opt.ctx, l->sending.save);
     backlog_clear(&l->sending.backlog);
     free(l->sending.ring);
     free(l->sending.stage);

@@ -108,7 +108,7 @@ static void save_end(struct log *l)
 {
     struct sending *s = &l->sending;
     if (s->save)
-        l->opt.machine->state.save_close(l->opt.ctx, s->save);
+        l->opt.machine->state->save_close(l->opt.ctx, s->save);
     s->save = NULL;
 }
 
@@ -218,7 +218,7 @@ static int freeze(struct log *l)
     uint64_t bytes = STATE_UNKNOWN;
     uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);
     backlog_clear(&s->backlog);
-    s->save = l->opt.machine->state.save_open(l->opt.ctx, &bytes);
+    s->save = l->opt.machine->state->save_open(l->opt.ctx, &bytes);
     l->count.saves++;
     if (s->save == NULL) {
         log_stop(l, "the state machine could not save its state");
@@ -243,7 +243,7 @@ static void stage_state(struct log *l)
     struct sending *s = &l->sending;
     uint32_t room = snap_piece_bytes(l) - (uint32_t)sizeof(struct snap_record);
     unsigned char *at = s->stage + sizeof(struct snap_record);
-    int bytes = l->opt.machine->state.save_next(l->opt.ctx, s->save, at, room);
+    int bytes = l->opt.machine->state->save_next(l->opt.ctx, s->save, at, room);
     if (bytes < 0 || (uint32_t)bytes > room) {
         log_stop(l, "the state machine could not save its state");
     } else if (bytes > 0) {

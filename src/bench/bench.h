@@ -75,20 +75,15 @@ struct bench_point {
     double entries;               /* of logs that a message takes then, in all groups */
 };
 
-/* Stands in for a state machine: what it does is cheap and not optimised away. The calls below are its
- * part of a struct log_machine or mcast_machine. */
+/* Stands in for a state machine: what it does is cheap and not optimised away. Its state_ops are state_block_ops. */
 struct bench_machine {
-    uint64_t messages, sum;
-    uint64_t moved[2]; /* as they were when a save began, or as far as they were loaded */
-    uint32_t at;       /* bytes of these saved or loaded */
+    struct state_block block; /* first: their ctx */
+    struct bench_counts {
+        uint64_t messages, sum;
+    } counts;
 };
 
-void *bench_save_open(void *machine, uint64_t *bytes);
-int bench_save_next(void *machine, void *save, void *out, uint32_t room);
-void bench_save_close(void *machine, void *save);
-int bench_load_open(void *machine, uint64_t bytes);
-int bench_load_next(void *machine, const void *data, uint32_t bytes);
-int bench_load_close(void *machine, bool whole);
+void bench_machine_init(struct bench_machine *);
 
 struct bench_wire;
 

@@ -27,18 +27,13 @@ static void machine_apply(void *ctx, const struct entry *e)
     struct bench_machine *m = ctx;
     uint64_t word = 0;
     memcpy(&word, e->payload, e->bytes < 8 ? e->bytes : 8);
-    m->messages++;
-    m->sum += word;
+    m->counts.messages++;
+    m->counts.sum += word;
 }
 
 static const struct log_machine machine_ops = {
     .apply = machine_apply,
-    .state = {.save_open = bench_save_open,
-              .save_next = bench_save_next,
-              .save_close = bench_save_close,
-              .load_open = bench_load_open,
-              .load_next = bench_load_next,
-              .load_close = bench_load_close},
+    .state = &state_block_ops,
 };
 
 /* ---- opening ---- */
@@ -75,6 +70,7 @@ static int bench_open(struct bench *b, struct err *e)
             return rc;
         lo.mem = b->mem[q];
         lo.rank = q;
+        bench_machine_init(&b->machine[q]);
         lo.ctx = &b->machine[q];
         rc = log_open(&lo, &b->log[q], e);
         if (rc != 0)

@@ -71,20 +71,15 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     struct bench_machine *m = ctx;
     uint64_t word = 0;
     memcpy(&word, d->body, d->bytes < 8 ? d->bytes : 8);
-    m->messages++;
-    m->sum += word;
-    memcpy(reply, &m->messages, 8 < reply_max ? 8 : reply_max);
+    m->counts.messages++;
+    m->counts.sum += word;
+    memcpy(reply, &m->counts.messages, 8 < reply_max ? 8 : reply_max);
     return 8 < reply_max ? 8 : reply_max;
 }
 
 static const struct mcast_machine machine_calls = {
     .deliver = machine_deliver,
-    .state = {.save_open = bench_save_open,
-              .save_next = bench_save_next,
-              .save_close = bench_save_close,
-              .load_open = bench_load_open,
-              .load_next = bench_load_next,
-              .load_close = bench_load_close},
+    .state = &state_block_ops,
 };
 
 /* ---- opening ---- */
@@ -149,6 +144,7 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
                 .machine = &machine_calls,
                 .ctx = &s->machine[g],
             };
+            bench_machine_init(&s->machine[g]);
             rc = replica_open(&to, &s->replica[g], e);
             if (rc != 0)
                 return rc;

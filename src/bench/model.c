@@ -37,63 +37,9 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return sizeof(m->delivered);
 }
 
-static void *machine_save_open(void *ctx, uint64_t *bytes)
-{
-    struct member *m = ctx;
-    m->moved = m->delivered;
-    m->moved_at = 0;
-    *bytes = sizeof(m->moved);
-    return m;
-}
-
-static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
-{
-    struct member *m = ctx;
-    uint32_t left = (uint32_t)sizeof(m->moved) - m->moved_at, bytes = left < room ? left : room;
-    (void)save;
-    memcpy(out, (const unsigned char *)&m->moved + m->moved_at, bytes);
-    m->moved_at += bytes;
-    return (int)bytes;
-}
-
-static void machine_save_close(void *ctx, void *save)
-{
-    (void)ctx;
-    (void)save;
-}
-
-static int machine_load_open(void *ctx, uint64_t bytes)
-{
-    struct member *m = ctx;
-    m->moved_at = 0;
-    return bytes == sizeof(m->moved) ? 0 : -1;
-}
-
-static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
-{
-    struct member *m = ctx;
-    CHECK(bytes <= sizeof(m->moved) - m->moved_at);
-    memcpy((unsigned char *)&m->moved + m->moved_at, data, bytes);
-    m->moved_at += bytes;
-    return 0;
-}
-
-static int machine_load_close(void *ctx, bool whole)
-{
-    struct member *m = ctx;
-    if (whole)
-        m->delivered = m->moved;
-    return 0;
-}
-
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .state = {.save_open = machine_save_open,
-              .save_next = machine_save_next,
-              .save_close = machine_save_close,
-              .load_open = machine_load_open,
-              .load_next = machine_load_next,
-              .load_close = machine_load_close},
+    .state = &state_block_ops,
 };
 
 /* The genuine protocol has to order it among groups: it is a stamp, or a message to several. */
@@ -381,7 +327,9 @@ static int host_open(struct model *m, struct station *s, struct err *e)
             if (m->group[g].nodes[q] != s->node)
                 continue;
             struct member *mb = member_of(m, g, q);
-            *mb = (struct member){.model = m, .node = s->node};
+            *mb = (struct member){.block = {.data = &mb->delivered, .bytes = sizeof(mb->delivered)},
+                                  .model = m,
+                                  .node = s->node};
             struct replica_options ro = {
                 .mem = s->mem,
                 .protocol = o->protocol,

@@ -12,12 +12,11 @@ struct model;
 
 /* One replica of one group. */
 struct member {
+    struct state_block block; /* first: the machine's ctx */
     struct model *model;
     uint32_t node;
     struct replica *replica;
-    uint64_t delivered; /* all the state there is, */
-    uint64_t moved;     /* as it is being saved or loaded, */
-    uint32_t moved_at;  /* and how many bytes of it are */
+    uint64_t delivered; /* all the state there is */
 };
 
 /* A host or a client. */

@@ -138,55 +138,8 @@ int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t tur
 
 /* ---- the stand-in for a state machine ---- */
 
-void *bench_save_open(void *machine, uint64_t *bytes)
+void bench_machine_init(struct bench_machine *m)
 {
-    struct bench_machine *m = machine;
-    m->moved[0] = m->messages;
-    m->moved[1] = m->sum;
-    m->at = 0;
-    *bytes = sizeof(m->moved);
-    return m;
-}
-
-int bench_save_next(void *machine, void *save, void *out, uint32_t room)
-{
-    struct bench_machine *m = machine;
-    uint32_t left = (uint32_t)sizeof(m->moved) - m->at, bytes = left < room ? left : room;
-    (void)save;
-    memcpy(out, (const unsigned char *)m->moved + m->at, bytes);
-    m->at += bytes;
-    return (int)bytes;
-}
-
-void bench_save_close(void *machine, void *save)
-{
-    (void)machine;
-    (void)save;
-}
-
-int bench_load_open(void *machine, uint64_t bytes)
-{
-    struct bench_machine *m = machine;
-    m->at = 0;
-    return bytes == sizeof(m->moved) ? 0 : -1;
-}
-
-int bench_load_next(void *machine, const void *data, uint32_t bytes)
-{
-    struct bench_machine *m = machine;
-    if (bytes > sizeof(m->moved) - m->at)
-        return -1;
-    memcpy((unsigned char *)m->moved + m->at, data, bytes);
-    m->at += bytes;
-    return 0;
-}
-
-int bench_load_close(void *machine, bool whole)
-{
-    struct bench_machine *m = machine;
-    if (!whole)
-        return 0;
-    m->messages = m->moved[0];
-    m->sum = m->moved[1];
-    return m->at == sizeof(m->moved) ? 0 : -1;
+    m->block = (struct state_block){.data = &m->counts, .bytes = sizeof(m->counts)};
+    m->counts = (struct bench_counts){0};
 }

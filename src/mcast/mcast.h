@@ -35,7 +35,7 @@ struct mcast_machine {
     /* Delivers a message; writes at most reply_max bytes of reply and returns how many. */
     uint32_t (*deliver)(void *ctx, const struct delivery *, void *reply, uint32_t reply_max);
 
-    struct state_ops state; /* as in struct log_machine */
+    const struct state_ops *state; /* as in struct log_machine */
 };
 
 /* Sizes that clients and replicas must have in common. */

@@ -4,7 +4,7 @@
  */
 #include "base/planted.h"
 #include "mcast/order_impl.h"
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
 enum { HEAD_WORDS = 3, ITEM_WORDS = 8 };
 

@@ -10,7 +10,7 @@
 #include "mcast/message.h"
 #include "mcast/replica.h"
 #include "mcast/replies.h"
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
 /* A stream to another group. */
 struct edge {
@@ -20,6 +20,7 @@ struct edge {
 };
 
 struct replica {
+    struct snap snap; /* first: the log's calls of snap_ops get the replica */
     struct replica_options opt;
     const struct protocol *protocol;
     void *own; /* the protocol's */
@@ -28,7 +29,6 @@ struct replica {
     uint32_t edges;
     bool sent; /* there may be something in a stream that is not written out */
     struct replies *replies;
-    struct snap snap;
     uint64_t delivered;
     bool led; /* in the last round */
     uint64_t step_ns;

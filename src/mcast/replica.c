@@ -120,7 +120,7 @@ int replica_open(const struct replica_options *options, struct replica **out, st
     r->opt = o;
     r->protocol = protocol_of(o.protocol);
     snap_open(&r->snap, &(struct snap_options){
-                            .machine = o.machine,
+                            .machine = o.machine->state,
                             .machine_ctx = o.ctx,
                             .bytes = part_bytes,
                             .save = part_save,
@@ -272,56 +272,11 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     return replies_load(r->replies, at, (uint64_t)(end - at));
 }
 
-static void *on_save_open(void *ctx, uint64_t *bytes)
-{
-    struct replica *r = ctx;
-    return snap_save_open(&r->snap, bytes) ? r : NULL;
-}
-
-static int on_save_next(void *ctx, void *save, void *out, uint32_t room)
-{
-    struct replica *r = ctx;
-    (void)save;
-    return snap_save_next(&r->snap, out, room);
-}
-
-static void on_save_close(void *ctx, void *save)
-{
-    struct replica *r = ctx;
-    (void)save;
-    snap_save_close(&r->snap);
-}
-
-static int on_load_open(void *ctx, uint64_t bytes)
-{
-    struct replica *r = ctx;
-    (void)bytes;
-    snap_load_open(&r->snap);
-    return 0;
-}
-
-static int on_load_next(void *ctx, const void *data, uint32_t bytes)
-{
-    struct replica *r = ctx;
-    return snap_load_next(&r->snap, data, bytes);
-}
-
-static int on_load_close(void *ctx, bool whole)
-{
-    struct replica *r = ctx;
-    return snap_load_close(&r->snap, whole);
-}
-
 static const struct log_machine log_calls = {
     .apply = on_apply,
     .ready = on_ready,
     .observe = on_observe,
-    .state = {.save_open = on_save_open,
-              .save_next = on_save_next,
-              .save_close = on_save_close,
-              .load_open = on_load_open,
-              .load_next = on_load_next,
-              .load_close = on_load_close},
+    .state = &snap_ops,
 };
 
 /* ---- writing out, as leader ---- */

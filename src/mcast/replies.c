@@ -3,7 +3,7 @@
 #include "base/planted.h"
 #include "lane/names.h"
 #include "lane/stream.h"
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@ static void spend(struct counter_machine *l, uint64_t bytes)
     l->spent_ns += l->costs.piece_ns + l->costs.kib_ns * bytes / 1024;
 }
 
-void *counter_machine_save_open(void *ctx, uint64_t *bytes)
+static void *save_open(void *ctx, uint64_t *bytes)
 {
     struct counter_machine *l = ctx;
     l->saved = l->state;
@@ -25,7 +25,7 @@ void *counter_machine_save_open(void *ctx, uint64_t *bytes)
     return l;
 }
 
-int counter_machine_save_next(void *ctx, void *save, void *out, uint32_t room)
+static int save_next(void *ctx, void *save, void *out, uint32_t room)
 {
     struct counter_machine *l = ctx;
     unsigned char *to = out;
@@ -38,13 +38,13 @@ int counter_machine_save_next(void *ctx, void *save, void *out, uint32_t room)
     return (int)n;
 }
 
-void counter_machine_save_close(void *ctx, void *save)
+static void save_close(void *ctx, void *save)
 {
     (void)ctx;
     (void)save;
 }
 
-int counter_machine_load_open(void *ctx, uint64_t bytes)
+static int load_open(void *ctx, uint64_t bytes)
 {
     struct counter_machine *l = ctx;
     l->load_at = 0;
@@ -54,7 +54,7 @@ int counter_machine_load_open(void *ctx, uint64_t bytes)
     return 0;
 }
 
-int counter_machine_load_next(void *ctx, const void *data, uint32_t bytes)
+static int load_next(void *ctx, const void *data, uint32_t bytes)
 {
     struct counter_machine *l = ctx;
     const unsigned char *from = data;
@@ -68,12 +68,32 @@ int counter_machine_load_next(void *ctx, const void *data, uint32_t bytes)
     return l->loading ? 0 : -1;
 }
 
-bool counter_machine_load_end(struct counter_machine *l)
+static int load_close(void *ctx, bool all)
 {
+    struct counter_machine *l = ctx;
+    if (!all)
+        return 0;
     bool sized = l->load_bytes == (l->unsized ? STATE_UNKNOWN : whole(l));
     bool good = l->loading && !l->spoilt && l->load_at == whole(l) && sized;
     l->state = l->loaded;
     l->loading = false;
     l->spent_ns += l->costs.open_ns;
-    return good;
+    l->on_load(l, good);
+    return 0;
+}
+
+const struct state_ops counter_machine_ops = {
+    .save_open = save_open,
+    .save_next = save_next,
+    .save_close = save_close,
+    .load_open = load_open,
+    .load_next = load_next,
+    .load_close = load_close,
+};
+
+uint64_t counter_machine_spent(struct counter_machine *l)
+{
+    uint64_t spent_ns = l->spent_ns;
+    l->spent_ns = 0;
+    return spent_ns;
 }

@@ -1,13 +1,12 @@
 /* The state machine of simulated replicas: how many messages there were, and the hash of all of them.
  *
- * It is the part that saves and loads: counter_machine_state_ops but for load_close, which is the run's (counter_machine_load_end does
- * the work), with a ctx that begins with a struct counter_machine. A snapshot is the state and `pad` bytes behind it, which make
- * it as large as a run wants it and are known, so that a load sees whether it got what was saved. What the calls cost
- * is added up in spent_ns, for whoever lets time pass. */
+ * It is the part that saves and loads, with a ctx that begins with a struct counter_machine. A snapshot is the state and
+ * `pad` bytes behind it. They make it as large as a run wants it and are known, so that a load sees whether it got what
+ * was saved. What the calls cost is added up in spent_ns, for whoever lets time pass. */
 #ifndef SIM_COUNTER_MACHINE_H
 #define SIM_COUNTER_MACHINE_H
 
-#include "agree/state.h"
+#include "unit/state.h"
 
 struct counter_machine_state {
     uint64_t count;
@@ -32,15 +31,12 @@ struct counter_machine {
     bool loading;
     struct counter_machine_costs costs;
     uint64_t spent_ns;
+    void (*on_load)(struct counter_machine *, bool good); /* it has loaded; good: what was saved */
 };
 
-void *counter_machine_save_open(void *ctx, uint64_t *bytes);
-int counter_machine_save_next(void *ctx, void *save, void *out, uint32_t room);
-void counter_machine_save_close(void *ctx, void *save);
-int counter_machine_load_open(void *ctx, uint64_t bytes);
-int counter_machine_load_next(void *ctx, const void *data, uint32_t bytes);
+extern const struct state_ops counter_machine_ops;
 
-/* Takes the loaded state over; false if not every byte of it is as it was saved. */
-bool counter_machine_load_end(struct counter_machine *);
+/* Returns spent_ns and begins to count anew. */
+uint64_t counter_machine_spent(struct counter_machine *);
 
 #endif

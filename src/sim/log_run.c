@@ -77,29 +77,21 @@ static void machine_apply(void *ctx, const struct entry *e)
                 e->bytes, (unsigned long long)e->ballot);
 }
 
-static int machine_load_close(void *ctx, bool whole)
+static void machine_loaded(struct counter_machine *counter, bool good)
 {
-    struct member *p = ctx;
-    if (!whole)
-        return 0;
-    if (!counter_machine_load_end(&p->counter))
+    struct member *p = (struct member *)counter;
+    if (!good)
         check_violated(&p->run->check, "snapshot bytes", 0,
                        "replica %u got other bytes than were saved", p->rank);
     check_loaded(&p->run->check, p->rank, &p->counter.state);
     chaos_trace(&p->run->fleet.chaos, "r%u has loaded a snapshot of %llu messages", p->rank,
                 (unsigned long long)p->counter.state.count);
-    return 0;
 }
 
 static const struct log_machine machine = {
     .apply = machine_apply,
     .observe = machine_observe,
-    .state = {.save_open = counter_machine_save_open,
-              .save_next = counter_machine_save_next,
-              .save_close = counter_machine_save_close,
-              .load_open = counter_machine_load_open,
-              .load_next = counter_machine_load_next,
-              .load_close = machine_load_close},
+    .state = &counter_machine_ops,
 };
 
 /* ---- replicas ---- */
@@ -110,8 +102,10 @@ static int member_open(struct fleet_member *m, uint64_t seed, struct err *e)
     struct member *p = &r->member[m->rank];
     struct log *log;
     struct log_options o = r->log_opt;
-    p->counter = (struct counter_machine){
-        .pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized};
+    p->counter = (struct counter_machine){.pad = r->snap_pad,
+                                          .costs = r->state.costs,
+                                          .unsized = r->state.unsized,
+                                          .on_load = machine_loaded};
     o.mem = m->host->mem;
     o.rank = m->rank;
     o.ctx = p;
@@ -168,10 +162,7 @@ static void compare_taken(struct run *r, const struct fleet_member *m)
 static uint64_t member_spent(struct fleet_member *m)
 {
     struct run *r = m->host->fleet->ctx;
-    struct counter_machine *l = &r->member[m->rank].counter;
-    uint64_t spent_ns = l->spent_ns;
-    l->spent_ns = 0;
-    return spent_ns;
+    return counter_machine_spent(&r->member[m->rank].counter);
 }
 
 static void member_stepped(struct fleet_member *m)

@@ -73,18 +73,15 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     return bytes;
 }
 
-static int machine_load_close(void *ctx, bool whole)
+static void machine_loaded(struct counter_machine *counter, bool good)
 {
-    struct place *p = ctx;
+    struct place *p = (struct place *)counter;
     struct run *r = p->run;
-    if (!whole)
-        return 0;
-    if (!counter_machine_load_end(&p->counter))
+    if (!good)
         mcast_check_violated(&r->check, "snapshot bytes", p->counter.load_bytes, "%s", p->at->name);
     mcast_check_loaded(&r->check, p->at->host->node, p->at->group, &p->counter.state);
     chaos_trace(&r->fleet.chaos, "%s has loaded %llu messages", p->at->name,
                 (unsigned long long)p->counter.state.count);
-    return 0;
 }
 
 static void machine_observe(void *ctx, const struct entry *e, bool effective)
@@ -96,12 +93,7 @@ static void machine_observe(void *ctx, const struct entry *e, bool effective)
 
 static const struct mcast_machine machine = {
     .deliver = machine_deliver,
-    .state = {.save_open = counter_machine_save_open,
-              .save_next = counter_machine_save_next,
-              .save_close = counter_machine_save_close,
-              .load_open = counter_machine_load_open,
-              .load_next = counter_machine_load_next,
-              .load_close = machine_load_close},
+    .state = &counter_machine_ops,
 };
 
 static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
@@ -110,10 +102,12 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     struct place *p = &r->place[m->host->node][m->group];
     struct replica *replica;
     struct replica_options o = r->replica_opt;
-    *p = (struct place){
-        .counter = {.pad = r->snap_pad, .costs = r->state.costs, .unsized = r->state.unsized},
-        .run = r,
-        .at = m};
+    *p = (struct place){.counter = {.pad = r->snap_pad,
+                                    .costs = r->state.costs,
+                                    .unsized = r->state.unsized,
+                                    .on_load = machine_loaded},
+                        .run = r,
+                        .at = m};
     o.mem = m->host->mem;
     o.group = m->group;
     o.rank = m->rank;
@@ -129,10 +123,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
 static uint64_t place_spent(struct fleet_member *m)
 {
     struct run *r = m->host->fleet->ctx;
-    struct counter_machine *l = &r->place[m->host->node][m->group].counter;
-    uint64_t spent_ns = l->spent_ns;
-    l->spent_ns = 0;
-    return spent_ns;
+    return counter_machine_spent(&r->place[m->host->node][m->group].counter);
 }
 
 /* ---- clients ---- */

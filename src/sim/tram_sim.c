@@ -166,15 +166,16 @@ static int on_load_close(void *ctx, bool whole)
     return rc;
 }
 
-static const struct mcast_machine machine_calls = {
-    .deliver = on_deliver,
-    .state = {.save_open = on_save_open,
-              .save_next = on_save_next,
-              .save_close = api_save_close,
-              .load_open = api_load_open,
-              .load_next = on_load_next,
-              .load_close = on_load_close},
+static const struct state_ops state_calls = {
+    .save_open = on_save_open,
+    .save_next = on_save_next,
+    .save_close = api_save_close,
+    .load_open = api_load_open,
+    .load_next = on_load_next,
+    .load_close = on_load_close,
 };
+
+static const struct mcast_machine machine_calls = {.deliver = on_deliver, .state = &state_calls};
 
 static struct place *place_at(const struct fleet_member *m)
 {

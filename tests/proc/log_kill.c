@@ -53,11 +53,11 @@ struct board {
 /* ---- a host ---- */
 
 struct machine {
+    struct state_block block; /* first: its ctx */
     struct {
         uint64_t count; /* also the number that the next message must carry */
         uint64_t hash;
-    } state, moved;
-    uint32_t moved_at; /* bytes saved or loaded */
+    } state;
     struct notice *notice;
 };
 
@@ -72,64 +72,9 @@ static void machine_apply(void *ctx, const struct entry *e)
     m->state.hash = hash_bytes(m->state.hash, e->payload, e->bytes);
 }
 
-static void *machine_save_open(void *ctx, uint64_t *bytes)
-{
-    struct machine *m = ctx;
-    m->moved = m->state;
-    m->moved_at = 0;
-    *bytes = sizeof(m->moved);
-    return m;
-}
-
-static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
-{
-    struct machine *m = ctx;
-    uint32_t left = (uint32_t)sizeof(m->moved) - m->moved_at, bytes = left < room ? left : room;
-    (void)save;
-    memcpy(out, (const unsigned char *)&m->moved + m->moved_at, bytes);
-    m->moved_at += bytes;
-    return (int)bytes;
-}
-
-static void machine_save_close(void *ctx, void *save)
-{
-    (void)ctx;
-    (void)save;
-}
-
-static int machine_load_open(void *ctx, uint64_t bytes)
-{
-    (void)bytes;
-    ((struct machine *)ctx)->moved_at = 0;
-    return 0;
-}
-
-static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
-{
-    struct machine *m = ctx;
-    if (bytes > sizeof(m->moved) - m->moved_at)
-        return -1;
-    memcpy((unsigned char *)&m->moved + m->moved_at, data, bytes);
-    m->moved_at += bytes;
-    return 0;
-}
-
-static int machine_load_close(void *ctx, bool whole)
-{
-    struct machine *m = ctx;
-    if (whole)
-        m->state = m->moved;
-    return 0;
-}
-
 static const struct log_machine machine_ops = {
     .apply = machine_apply,
-    .state = {.save_open = machine_save_open,
-              .save_next = machine_save_next,
-              .save_close = machine_save_close,
-              .load_open = machine_load_open,
-              .load_next = machine_load_next,
-              .load_close = machine_load_close},
+    .state = &state_block_ops,
 };
 
 static const struct shm_node nodes_of_hosts[REPLICAS] = {
@@ -170,7 +115,8 @@ static int host_main(const char *dir, const char *cluster, uint32_t rank, enum h
         .hosts = nodes_of_hosts,
         .hosts_count = REPLICAS,
     };
-    struct machine m = {.notice = &board->host[rank]};
+    struct machine m = {.block = {.data = &m.state, .bytes = sizeof(m.state)},
+                        .notice = &board->host[rank]};
     if (shm_open_node(&so, &mem, &e) != 0) {
         fprintf(stderr, "# h%u: %s\n", rank + 1, e.text);
         return 3;

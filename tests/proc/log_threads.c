@@ -39,6 +39,7 @@ struct state {
 
 /* What a host's thread shows, and is told. */
 struct worker {
+    struct state_block block; /* first: the machine's ctx */
     pthread_t thread;
     uint32_t rank;
     _Atomic uint32_t pause; /* enum pause */
@@ -51,8 +52,7 @@ struct worker {
     struct unit_status last;
     struct err err;
 
-    struct state state, moved; /* the thread's alone */
-    uint32_t moved_at;         /* bytes saved or loaded */
+    struct state state; /* the thread's alone */
 };
 
 #if defined(__SANITIZE_THREAD__)
@@ -81,68 +81,9 @@ static void machine_apply(void *ctx, const struct entry *e)
     w->state.hash = hash_bytes(w->state.hash, e->payload, e->bytes);
 }
 
-static void *machine_save_open(void *ctx, uint64_t *bytes)
-{
-    struct worker *w = ctx;
-
-    w->moved = w->state;
-    w->moved_at = 0;
-    *bytes = sizeof w->moved;
-    return w;
-}
-
-static int machine_save_next(void *ctx, void *save, void *out, uint32_t room)
-{
-    struct worker *w = ctx;
-    uint32_t left = (uint32_t)sizeof w->moved - w->moved_at, bytes = left < room ? left : room;
-
-    (void)save;
-    memcpy(out, (const unsigned char *)&w->moved + w->moved_at, bytes);
-    w->moved_at += bytes;
-    return (int)bytes;
-}
-
-static void machine_save_close(void *ctx, void *save)
-{
-    (void)ctx;
-    (void)save;
-}
-
-static int machine_load_open(void *ctx, uint64_t bytes)
-{
-    (void)bytes;
-    ((struct worker *)ctx)->moved_at = 0;
-    return 0;
-}
-
-static int machine_load_next(void *ctx, const void *data, uint32_t bytes)
-{
-    struct worker *w = ctx;
-
-    if (bytes > sizeof w->moved - w->moved_at)
-        return -1;
-    memcpy((unsigned char *)&w->moved + w->moved_at, data, bytes);
-    w->moved_at += bytes;
-    return 0;
-}
-
-static int machine_load_close(void *ctx, bool whole)
-{
-    struct worker *w = ctx;
-
-    if (whole)
-        w->state = w->moved;
-    return 0;
-}
-
 static const struct log_machine machine = {
     .apply = machine_apply,
-    .state = {.save_open = machine_save_open,
-              .save_next = machine_save_next,
-              .save_close = machine_save_close,
-              .load_open = machine_load_open,
-              .load_next = machine_load_next,
-              .load_close = machine_load_close},
+    .state = &state_block_ops,
 };
 
 /* ---- a host ---- */
@@ -165,6 +106,7 @@ static int worker_open(struct worker *w, struct mem **mem, struct log **log)
     };
     int rc = shm_open_node(&so, mem, &w->err);
 
+    w->block = (struct state_block){.data = &w->state, .bytes = sizeof(w->state)};
     if (rc < 0)
         return rc;
     lo.mem = *mem;

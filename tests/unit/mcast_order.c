@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "mcast/order.h"
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

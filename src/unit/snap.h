@@ -1,20 +1,18 @@
-/* Snapshots of a multicast replica: what its protocol derives from the log goes before what the user's
- * machine has.
+/* Snapshots of a replica: what its protocol derives from the log goes before what the user's machine has.
  *
  *      | bytes of the part | bytes of the machine's state | part ... | machine's state ... |
  *
- * The functions are those of struct state_ops, for a replica to pass on to: the part is assembled
- * in a buffer and read from there; the machine's state is only passed through, and its size may be STATE_UNKNOWN. The
- * buffer is there while a snapshot is. Belongs to one replica and its thread. */
-#ifndef MCAST_SNAP_H
-#define MCAST_SNAP_H
+ * The part is assembled in a buffer and read from there; the machine's state is only passed through, and its size may
+ * be STATE_UNKNOWN. The buffer is there while a snapshot is. Belongs to one replica and its thread. */
+#ifndef UNIT_SNAP_H
+#define UNIT_SNAP_H
 
-#include "mcast/mcast.h"
+#include "unit/state.h"
 
 #include <string.h>
 
 struct snap_options {
-    const struct mcast_machine *machine;
+    const struct state_ops *machine;
     void *machine_ctx;
     /* The protocol's part: bytes is the most that save would write now; save writes it and returns how
      * much it was; load takes it back whole, false if that cannot be one. */
@@ -37,12 +35,8 @@ struct snap {
 void snap_open(struct snap *, const struct snap_options *);
 void snap_close(struct snap *);
 
-bool snap_save_open(struct snap *, uint64_t *bytes); /* false: the machine cannot */
-int snap_save_next(struct snap *, void *out, uint32_t room);
-void snap_save_close(struct snap *);
-void snap_load_open(struct snap *);
-int snap_load_next(struct snap *, const void *data, uint32_t bytes);
-int snap_load_close(struct snap *, bool whole);
+/* Their ctx begins with a struct snap. */
+extern const struct state_ops snap_ops;
 
 /* Words of a part. */
 static inline unsigned char *snap_put(unsigned char *at, uint64_t word)

@@ -3,8 +3,8 @@
  * Pieces are small (STATE_PIECE_BYTES at most) so that no call keeps the polling thread from its heartbeats:
  * save_open freezes and is quick, save_next copies a piece of what is frozen while apply goes on, load_next takes
  * one. What cannot be quick belongs into load_close, of which the others are told before it is called. */
-#ifndef AGREE_STATE_H
-#define AGREE_STATE_H
+#ifndef UNIT_STATE_H
+#define UNIT_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +27,18 @@ struct state_ops {
     int (*load_next)(void *ctx, const void *data, uint32_t bytes);
     int (*load_close)(void *ctx, bool whole);
 };
+
+/* Ready-made calls for a state that is one small block of bytes and nothing else. Their ctx begins with this; data and
+ * bytes are the owner's to set. A load that does not bring that many bytes fails. */
+enum { STATE_BLOCK_BYTES_MAX = 64 };
+
+struct state_block {
+    void *data;
+    uint32_t bytes;
+    uint32_t at; /* bytes saved or loaded */
+    unsigned char moved[STATE_BLOCK_BYTES_MAX];
+};
+
+extern const struct state_ops state_block_ops;
 
 #endif

@@ -1,5 +1,5 @@
 /* Snapshots from one replica to another: saved and loaded in pieces of every size. */
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,13 +101,13 @@ static int state_load_close(void *ctx, bool whole)
     return 0;
 }
 
-static const struct mcast_machine machine = {
-    .state = {.save_open = state_save_open,
-              .save_next = state_save_next,
-              .save_close = state_save_close,
-              .load_open = state_load_open,
-              .load_next = state_load_next,
-              .load_close = state_load_close},
+static const struct state_ops machine = {
+    .save_open = state_save_open,
+    .save_next = state_save_next,
+    .save_close = state_save_close,
+    .load_open = state_load_open,
+    .load_next = state_load_next,
+    .load_close = state_load_close,
 };
 
 static struct replica *replica_open(uint64_t part, uint64_t state_bytes)
@@ -143,17 +143,18 @@ static uint64_t move(struct replica *from, struct replica *to, uint32_t piece, u
 {
     unsigned char bytes[256];
     uint64_t total = 0, at = 0;
-    assert_true(snap_save_open(&from->snap, &total));
-    snap_load_open(&to->snap);
+    void *save = snap_ops.save_open(&from->snap, &total);
+    assert_non_null(save);
+    snap_ops.load_open(&to->snap, 0);
     for (int n = 1; at < until && n > 0; at += (uint64_t)n) {
         memset(bytes, 0xee, sizeof(bytes));
-        n = snap_save_next(&from->snap, bytes, piece);
+        n = snap_ops.save_next(&from->snap, save, bytes, piece);
         assert_true(n >= 0 && (uint32_t)n <= piece);
         assert_int_equal(bytes[n], 0xee);
         if (n > 0)
-            assert_int_equal(snap_load_next(&to->snap, bytes, (uint32_t)n), 0);
+            assert_int_equal(snap_ops.load_next(&to->snap, bytes, (uint32_t)n), 0);
     }
-    snap_save_close(&from->snap);
+    snap_ops.save_close(&from->snap, save);
     return total;
 }
 
@@ -179,7 +180,7 @@ static void snap__arrives_whatever_the_pieces(void **state)
                 memset(to->state, 0, sizeof(to->state));
                 uint64_t total = move(from, to, piece, UINT64_MAX);
                 assert_int_equal(total, 16 + sizes[p] + sizes[s]);
-                assert_int_equal(snap_load_close(&to->snap, true), 0);
+                assert_int_equal(snap_ops.load_close(&to->snap, true), 0);
                 assert_int_equal(to->expected, sizes[s]);
                 assert_true(to->loaded && to->parts_loaded == 1);
                 assert_moved(from, to);
@@ -195,11 +196,11 @@ static void snap__begins_anew_after_a_transfer_that_broke_off(void **state)
     struct replica *from = replica_open(40, 60), *to = replica_open(0, 0);
     for (uint64_t until = 0; until < 16 + 40 + 60; until++) {
         move(from, to, 1, until);
-        assert_int_equal(snap_load_close(&to->snap, false), 0);
+        assert_int_equal(snap_ops.load_close(&to->snap, false), 0);
         assert_false(to->state_open);
         to->parts_loaded = 0;
         move(from, to, 13, UINT64_MAX);
-        assert_int_equal(snap_load_close(&to->snap, true), 0);
+        assert_int_equal(snap_ops.load_close(&to->snap, true), 0);
         assert_int_equal(to->parts_loaded, 1);
         assert_moved(from, to);
     }
@@ -215,7 +216,7 @@ static void snap__moves_a_state_of_unknown_size(void **state)
     from->unsized = true;
     assert_true(move(from, to, 10, UINT64_MAX) == STATE_UNKNOWN);
     assert_true(to->expected == STATE_UNKNOWN);
-    assert_int_equal(snap_load_close(&to->snap, true), 0);
+    assert_int_equal(snap_ops.load_close(&to->snap, true), 0);
     assert_moved(from, to);
     replica_close(from);
     replica_close(to);
@@ -228,16 +229,16 @@ static void snap__says_that_it_cannot_load(void **state)
     struct replica *to = replica_open(0, 0);
     unsigned char words[16];
     memset(words, 0xff, sizeof(words));
-    snap_load_open(&to->snap);
-    assert_int_equal(snap_load_next(&to->snap, words, sizeof(words)), -1);
-    assert_int_equal(snap_load_close(&to->snap, false), 0);
-    snap_load_open(&to->snap);
-    assert_int_equal(snap_load_close(&to->snap, true), -1);
+    snap_ops.load_open(&to->snap, 0);
+    assert_int_equal(snap_ops.load_next(&to->snap, words, sizeof(words)), -1);
+    assert_int_equal(snap_ops.load_close(&to->snap, false), 0);
+    snap_ops.load_open(&to->snap, 0);
+    assert_int_equal(snap_ops.load_close(&to->snap, true), -1);
     memset(words, 0, sizeof(words));
     to->fails = true;
-    snap_load_open(&to->snap);
-    assert_int_equal(snap_load_next(&to->snap, words, sizeof(words)), -1);
-    snap_load_close(&to->snap, false);
+    snap_ops.load_open(&to->snap, 0);
+    assert_int_equal(snap_ops.load_next(&to->snap, words, sizeof(words)), -1);
+    snap_ops.load_close(&to->snap, false);
     replica_close(to);
 }
 

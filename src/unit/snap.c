@@ -1,5 +1,6 @@
-#include "mcast/snap.h"
+#include "unit/snap.h"
 
+#include "base/err.h"
 #include "base/grow.h"
 
 #include <stdlib.h>
@@ -37,47 +38,55 @@ const unsigned char *snap_sized(const unsigned char **at, const unsigned char *e
     return part;
 }
 
-bool snap_save_open(struct snap *s, uint64_t *bytes)
+static void *save_open(void *ctx, uint64_t *bytes)
 {
+    struct snap *s = ctx;
     uint64_t most = s->opt.bytes(s->opt.ctx);
     head_room(s, most);
     s->machine_bytes = STATE_UNKNOWN;
-    s->machine_save = s->opt.machine->state.save_open(s->opt.machine_ctx, &s->machine_bytes);
+    s->machine_save = s->opt.machine->save_open(s->opt.machine_ctx, &s->machine_bytes);
     if (s->machine_save == NULL)
-        return false;
+        return NULL;
     uint64_t part = s->opt.save(s->opt.ctx, s->head + WORDS_BYTES);
     CHECK(part <= most);
     snap_put(snap_put(s->head, part), s->machine_bytes);
     s->head_bytes = WORDS_BYTES + part;
     s->head_at = 0;
     *bytes = s->machine_bytes == STATE_UNKNOWN ? STATE_UNKNOWN : s->head_bytes + s->machine_bytes;
-    return true;
+    return s;
 }
 
-int snap_save_next(struct snap *s, void *out, uint32_t room)
+static int save_next(void *ctx, void *save, void *out, uint32_t room)
 {
+    struct snap *s = ctx;
+    (void)save;
     uint64_t left = s->head_bytes - s->head_at;
     if (left == 0)
-        return s->opt.machine->state.save_next(s->opt.machine_ctx, s->machine_save, out, room);
+        return s->opt.machine->save_next(s->opt.machine_ctx, s->machine_save, out, room);
     uint64_t n = left < room ? left : room;
     memcpy(out, s->head + s->head_at, n);
     s->head_at += n;
     return (int)n;
 }
 
-void snap_save_close(struct snap *s)
+static void save_close(void *ctx, void *save)
 {
-    s->opt.machine->state.save_close(s->opt.machine_ctx, s->machine_save);
+    struct snap *s = ctx;
+    (void)save;
+    s->opt.machine->save_close(s->opt.machine_ctx, s->machine_save);
     s->machine_save = NULL;
     snap_close(s);
 }
 
-void snap_load_open(struct snap *s)
+static int load_open(void *ctx, uint64_t bytes)
 {
+    struct snap *s = ctx;
+    (void)bytes;
     head_room(s, 0);
     s->head_at = 0;
     s->head_bytes = UINT64_MAX;
     s->machine_loads = false;
+    return 0;
 }
 
 /* The words are there: they say how long the part is. */
@@ -97,7 +106,7 @@ static int load_part(struct snap *s)
     if (!s->opt.load(s->opt.ctx, s->head + WORDS_BYTES, s->head_bytes - WORDS_BYTES))
         return -1;
     s->machine_loads = true;
-    return s->opt.machine->state.load_open(s->opt.machine_ctx, s->machine_bytes);
+    return s->opt.machine->load_open(s->opt.machine_ctx, s->machine_bytes);
 }
 
 /* Up to `bytes` of the words and the part; returns how many, or negative. */
@@ -114,8 +123,9 @@ static int64_t load_head(struct snap *s, const unsigned char *from, uint64_t byt
     return (int64_t)n;
 }
 
-int snap_load_next(struct snap *s, const void *data, uint32_t bytes)
+static int load_next(void *ctx, const void *data, uint32_t bytes)
 {
+    struct snap *s = ctx;
     const unsigned char *from = data;
     while (bytes > 0 && s->head_at < s->head_bytes) {
         int64_t n = load_head(s, from, bytes);
@@ -126,15 +136,25 @@ int snap_load_next(struct snap *s, const void *data, uint32_t bytes)
     }
     if (bytes == 0)
         return 0;
-    return s->opt.machine->state.load_next(s->opt.machine_ctx, from, bytes);
+    return s->opt.machine->load_next(s->opt.machine_ctx, from, bytes);
 }
 
-int snap_load_close(struct snap *s, bool whole)
+static int load_close(void *ctx, bool whole)
 {
+    struct snap *s = ctx;
     bool loads = s->machine_loads;
     s->machine_loads = false;
     snap_close(s);
     if (!loads)
         return whole ? -1 : 0;
-    return s->opt.machine->state.load_close(s->opt.machine_ctx, whole);
+    return s->opt.machine->load_close(s->opt.machine_ctx, whole);
 }
+
+const struct state_ops snap_ops = {
+    .save_open = save_open,
+    .save_next = save_next,
+    .save_close = save_close,
+    .load_open = load_open,
+    .load_next = load_next,
+    .load_close = load_close,
+};
