@@ -198,10 +198,10 @@ static bool backlog_full(const struct replica *r)
     return g->backlog_bytes >= (r->opt.backlog_bytes ? r->opt.backlog_bytes : BACKLOG_BYTES_MAX);
 }
 
-static bool genuine_ready(struct replica *r, const struct entry *e)
+static bool genuine_ready(void *replica, const struct entry *e)
 {
     (void)e;
-    return !PLANTED(backlog_waits) || !backlog_full(r);
+    return !PLANTED(backlog_waits) || !backlog_full(replica);
 }
 
 static void deliver_ready(struct replica *r)
@@ -305,8 +305,9 @@ static void apply_note(struct replica *r, const struct entry *e)
     order_set_relayed(g->order, id);
 }
 
-static void genuine_apply(struct replica *r, const struct entry *e)
+static void genuine_apply(void *replica, const struct entry *e)
 {
+    struct replica *r = replica;
     if (e->source == SOURCE_LOG)
         apply_note(r, e);
     else if (e->source < r->opt.sizes.clients)

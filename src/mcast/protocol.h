@@ -24,6 +24,7 @@ struct replica {
     struct replica_options opt;
     const struct protocol *protocol;
     void *own; /* the protocol's */
+    struct log_machine log_calls;
     struct log *log;
     struct edge *edge;
     uint32_t edges;
@@ -59,10 +60,12 @@ struct protocol {
     int (*open)(struct replica *, struct err *);
     void (*close)(struct replica *);
 
-    /* As in struct log_machine; settle and step may be NULL. settle comes in every round,
-     * after applying, and returns whether there may be something to write; step now and then, while leading. */
-    bool (*ready)(struct replica *, const struct entry *);
-    void (*apply)(struct replica *, const struct entry *);
+    /* The log's calls, as in struct log_machine, with the replica as ctx; ready may be NULL. */
+    bool (*ready)(void *replica, const struct entry *);
+    void (*apply)(void *replica, const struct entry *);
+
+    /* settle comes in every round, after applying, and returns whether there may be something to write; step now and
+     * then, while leading. Both may be NULL. */
     bool (*settle)(struct replica *);
     void (*step)(struct replica *);
 

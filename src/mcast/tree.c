@@ -107,8 +107,9 @@ static void parse(struct replica *r, struct tree *t, const struct entry *e)
 }
 
 /* The streams to the children must have room before the message is applied. */
-static bool tree_ready(struct replica *r, const struct entry *e)
+static bool tree_ready(void *replica, const struct entry *e)
 {
+    struct replica *r = replica;
     struct tree *t = r->own;
     t->ready = NULL;
     parse(r, t, e);
@@ -119,8 +120,9 @@ static bool tree_ready(struct replica *r, const struct entry *e)
     return true;
 }
 
-static void tree_apply(struct replica *r, const struct entry *e)
+static void tree_apply(void *replica, const struct entry *e)
 {
+    struct replica *r = replica;
     struct tree *t = r->own;
     if (t->ready != e)
         parse(r, t, e);

@@ -1,0 +1,225 @@
+/* Opening and closing a replica, and what of it a snapshot carries. */
+#include "lane/names.h"
+#include "base/planted.h"
+#include "mcast/protocol.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- snapshots: | delivered | bytes, the protocol's | per edge: bytes, stream | replies | ---- */
+
+static uint64_t part_bytes(void *ctx)
+{
+    struct replica *r = ctx;
+    uint64_t bytes = 16 + (r->protocol->bytes ? r->protocol->bytes(r) : 0);
+    for (uint32_t i = 0; i < r->edges; i++)
+        bytes += 8 + feed_save_bytes(r->edge[i].feed);
+    return bytes + replies_save_bytes(r->replies);
+}
+
+static uint64_t part_save(void *ctx, unsigned char *out)
+{
+    struct replica *r = ctx;
+    uint64_t own = r->protocol->save ? r->protocol->save(r, out + 16) : 0;
+    unsigned char *at = snap_put(snap_put(out, r->delivered), own) + own;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        uint64_t bytes = feed_save_bytes(r->edge[i].feed);
+        at = snap_put(at, bytes);
+        feed_save(r->edge[i].feed, at);
+        if (PLANTED(snap_no_edges))
+            memset(at + 16, 0, bytes - 16);
+        at += bytes;
+    }
+    at += replies_save(r->replies, at);
+    return (uint64_t)(at - out);
+}
+
+static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
+{
+    struct replica *r = ctx;
+    const unsigned char *end = in + bytes, *part;
+    uint64_t sized;
+    if (bytes < 8)
+        return false;
+    const unsigned char *at = snap_get(in, &r->delivered);
+    part = snap_sized(&at, end, &sized);
+    if (part == NULL || (r->protocol->load && !r->protocol->load(r, part, sized)))
+        return false;
+    for (uint32_t i = 0; i < r->edges; i++) {
+        part = snap_sized(&at, end, &sized);
+        if (part == NULL || !feed_load(r->edge[i].feed, part, sized))
+            return false;
+        r->edge[i].flushed = feed_taken(r->edge[i].feed);
+    }
+    r->sent = true;
+    return replies_load(r->replies, at, (uint64_t)(end - at));
+}
+
+/* ---- opening ---- */
+
+static int edges_open(struct replica *r, const struct protocol_streams *s, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    r->edge = calloc(s->outs + 1, sizeof(*r->edge));
+    if (r->edge == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for streams to %u groups", s->outs);
+    for (; r->edges < s->outs; r->edges++) {
+        uint16_t to = s->out[r->edges];
+        struct feed_options fo = {
+            .mem = r->opt.mem,
+            .region = to,
+            .nodes = r->opt.groups[to].nodes,
+            .replicas = r->opt.groups[to].replicas,
+            .source = z->clients + s->out_source,
+            .source_bytes = s->ring_bytes,
+            .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
+            .ack_region = region_number(REGION_EDGE, to),
+            .retry_ns = r->opt.suspect_ns,
+        };
+        r->edge[r->edges].to = to;
+        int rc = feed_open(&fo, &r->edge[r->edges].feed, e);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int log_part_open(struct replica *r, const struct protocol_streams *s, struct err *e)
+{
+    const struct replica_options *o = &r->opt;
+    const struct mcast_sizes *z = &o->sizes;
+    const struct mcast_group *g = &o->groups[o->group];
+    struct log_stream *streams = calloc(s->ins + 1, sizeof(*streams));
+    if (streams == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for streams of %u groups", s->ins);
+    for (uint32_t i = 0; i < s->ins; i++)
+        if (s->in[i] != OVERLAY_NONE)
+            streams[i] = (struct log_stream){.nodes = o->groups[s->in[i]].nodes,
+                                             .writers = o->groups[s->in[i]].replicas,
+                                             .ring_bytes = s->ring_bytes};
+    struct log_options lo = {
+        .mem = o->mem,
+        .region = o->group,
+        .nodes = g->nodes,
+        .replicas = g->replicas,
+        .rank = o->rank,
+        .sources = z->clients,
+        .source_bytes = z->source_bytes,
+        .ack_lazily = true,
+        .stream = streams,
+        .streams = s->ins,
+        .log_bytes = z->log_bytes,
+        .batch_bytes = z->batch_bytes,
+        .window_bytes = z->window_bytes,
+        .snap_bytes = z->snap_bytes,
+        .backlog_bytes = z->backlog_bytes,
+        .budget = o->budget,
+        .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
+        .heartbeat_ns = o->heartbeat_ns,
+        .suspect_ns = o->suspect_ns,
+        .stagger_ns = o->stagger_ns,
+        .detach_ns = o->detach_ns,
+        .seed = o->seed,
+        .duels = o->duels,
+        .machine = &r->log_calls,
+        .ctx = r,
+    };
+    int rc = log_open(&lo, &r->log, e);
+    free(streams);
+    return rc;
+}
+
+static int replies_part_open(struct replica *r, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    struct replies_options o = {
+        .mem = r->opt.mem,
+        .region = r->opt.group,
+        .clients = z->clients,
+        .client_node = z->client_node,
+        .reply_max = z->reply_max,
+        .ring_bytes = z->reply_bytes,
+    };
+    return replies_open(&o, &r->replies, e);
+}
+
+static void observe(void *replica, const struct entry *e, bool effective)
+{
+    const struct replica *r = replica;
+    r->opt.observe(r->opt.ctx, e, effective);
+}
+
+int replica_open(const struct replica_options *options, struct replica **out, struct err *e)
+{
+    struct replica_options o = *options;
+    int rc = mcast_sizes_settle(&o.sizes, e);
+    if (rc != 0)
+        return rc;
+    struct replica *r = calloc(1, sizeof(*r));
+    struct protocol_streams *s = calloc(1, sizeof(*s));
+    if (r == NULL || s == NULL) {
+        free(r);
+        free(s);
+        return err_set(e, ERR_NOMEM, "no memory for a replica");
+    }
+    o.suspect_ns = o.suspect_ns ? o.suspect_ns : 60 * UINT64_C(1000000);
+    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 15 * UINT64_C(1000000);
+    r->opt = o;
+    r->protocol = protocol_of(o.protocol);
+    r->log_calls = (struct log_machine){
+        .apply = r->protocol->apply,
+        .ready = r->protocol->ready,
+        .observe = o.observe ? observe : NULL,
+        .state = &snap_ops,
+    };
+    snap_open(&r->snap, &(struct snap_options){
+                            .machine = o.machine->state,
+                            .machine_ctx = o.ctx,
+                            .bytes = part_bytes,
+                            .save = part_save,
+                            .load = part_load,
+                            .ctx = r,
+                        });
+    r->protocol->streams(&r->opt, s);
+    rc = log_part_open(r, s, e);
+    if (rc == 0)
+        rc = edges_open(r, s, e);
+    if (rc == 0)
+        rc = replies_part_open(r, e);
+    if (rc == 0)
+        rc = r->protocol->open(r, e);
+    free(s);
+    if (rc != 0) {
+        replica_close(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+int replica_client_open(struct replica *r, const struct mem_lane_spec *offer, struct err *e)
+{
+    const struct mcast_sizes *z = &r->opt.sizes;
+    uint32_t client = lane_index(offer);
+    if (offer->region != r->opt.group || lane_kind(offer) != LANE_SOURCE ||
+        client >= z->clients || offer->writer != z->client_node + client)
+        return err_set(e, ERR_NOTFOUND,
+                       "node %u writes lane %#x of region %u, which is no client's", offer->writer,
+                       offer->kind, offer->region);
+    int rc = replies_client_open(r->replies, client, e);
+    return rc != 0 ? rc : log_source_open(r->log, client, offer->writer, e);
+}
+
+void replica_close(struct replica *r)
+{
+    if (r == NULL)
+        return;
+    r->protocol->close(r);
+    for (uint32_t i = 0; r->edge && i <= r->edges; i++)
+        feed_close(r->edge[i].feed);
+    free(r->edge);
+    replies_close(r->replies);
+    snap_close(&r->snap);
+    log_close(r->log);
+    free(r);
+}
