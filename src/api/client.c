@@ -419,7 +419,7 @@ static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err 
 /* Spins, then sleeps. */
 static int wait_here(struct tram_client *c, uint64_t timeout_ns, struct err *e)
 {
-    uint64_t start = clock_now_ns(), now = start;
+    uint64_t start = clock_now_ns();
     if (c->event.fd >= 0)
         event_begin(&c->event);
     for (uint32_t rounds = 1;; rounds++) {
@@ -428,7 +428,7 @@ static int wait_here(struct tram_client *c, uint64_t timeout_ns, struct err *e)
             done = check_served(c, e);
         if (done != 0)
             return done;
-        now = clock_now_ns();
+        uint64_t now = clock_now_ns();
         if (now - start >= timeout_ns)
             return 0;
         if (now - start < SPIN_NS) {

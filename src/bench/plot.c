@@ -49,8 +49,8 @@ static void scale_linear(struct scale *s, double most)
     double step = round_number(n);
     s->low = 0;
     s->high = step * ceil(most / step - 1e-9);
-    for (double v = 0; v < s->high + step / 2 && s->ticks < TICKS_MAX; v += step)
-        s->tick[s->ticks++] = v;
+    for (; s->ticks * step < s->high + step / 2 && s->ticks < TICKS_MAX; s->ticks++)
+        s->tick[s->ticks] = s->ticks * step;
 }
 
 static void scale_log(struct scale *s, double least, double most)

@@ -8,7 +8,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as the
 const char *ofi_reason_text(enum ofi_reason r)
 {
     static const char *const text[] = {[OFI_WELCOME] = "welcome",
-#define OFI_REASON_TEXT_(name, words) [OFI_REASON_##name] = words,
+#define OFI_REASON_TEXT_(name, words) [OFI_REASON_##name] = (words),
                                        OFI_REASON_LIST(OFI_REASON_TEXT_)
 #undef OFI_REASON_TEXT_
     };
