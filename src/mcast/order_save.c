@@ -3,6 +3,7 @@
  *      | clock | items | marks | each item: fixed words, groups, payload | each mark |
  */
 #include "base/planted.h"
+#include "lane/frame.h"
 #include "mcast/order_impl.h"
 #include "unit/snap.h"
 

@@ -1,6 +1,6 @@
 /* Opening and closing a replica, and what of it a snapshot carries. */
-#include "lane/names.h"
 #include "base/planted.h"
+#include "lane/names.h"
 #include "mcast/protocol.h"
 
 #include <stdlib.h>
@@ -201,8 +201,8 @@ int replica_client_open(struct replica *r, const struct mem_lane_spec *offer, st
 {
     const struct mcast_sizes *z = &r->opt.sizes;
     uint32_t client = lane_index(offer);
-    if (offer->region != r->opt.group || lane_kind(offer) != LANE_SOURCE ||
-        client >= z->clients || offer->writer != z->client_node + client)
+    if (offer->region != r->opt.group || lane_kind(offer) != LANE_SOURCE || client >= z->clients ||
+        offer->writer != z->client_node + client)
         return err_set(e, ERR_NOTFOUND,
                        "node %u writes lane %#x of region %u, which is no client's", offer->writer,
                        offer->kind, offer->region);
