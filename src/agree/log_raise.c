@@ -131,7 +131,7 @@ static int raise_step(struct log *l, uint32_t rank)
     p->raised_life = row_word(l, rank, ROW_LIFE);
     if (PLANTED(read_ungranted) || own_read_early(l, rank))
         read_heads(l, rank);
-    if (own_read_early(l, rank))
+    if (PLANTED(own_not_fenced) && own_read_early(l, rank))
         return planted_raise_later(p);
     mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
     if (PLANTED(tries_once) && p->op.status == MEM_LOST)
@@ -160,7 +160,7 @@ static int heads_step(struct log *l, uint32_t rank)
         return try_later(l, rank);
     if (PLANTED(read_ungranted) || PLANTED(own_not_fenced))
         planted_runs_of_heads(l, p);
-    if (own_read_early(l, rank))
+    if (PLANTED(own_not_fenced) && own_read_early(l, rank))
         return planted_raise_own_last(l);
     read_runs(l, rank, p->run_after);
     mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
