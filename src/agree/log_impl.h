@@ -113,23 +113,22 @@ struct taking {
 struct source_link {
     const _Atomic uint64_t *guard;
     struct source *source;
-    struct source_way *way;
+    struct source_writer *writer;
 };
 
 /* One writer of a source: its ring here, and what we tell it. */
-struct source_way {
+struct source_writer {
     struct mem_lane *in;
     struct mem_lane *ack;
     struct mem_flow flow;
     uint32_t node;
     uint32_t region;   /* of the acknowledgement, at the writer */
-    uint64_t told;     /* what this writer knows of `taken` from us, */
-    bool told_life;    /* and that it is about the life that it is about */
+    uint64_t acked;    /* what this writer knows of `taken` from us, */
+    bool acked_life;   /* and that it is about the life that it is about */
     uint64_t asked;    /* guard as last seen while we did not lead, */
     uint64_t asked_ns; /* and when it had moved */
 };
 
-/* One cache line: a leader looks at the sources in every round. */
 /* What no correct source writes. A leader that finds it does not read the source any more in this life. */
 enum source_fault {
     SOURCE_SOUND,
@@ -138,13 +137,14 @@ enum source_fault {
     SOURCE_USED_UP,  /* STREAM_LIVES_MAX processes had its place before it */
 };
 
+/* One cache line: a leader looks at the sources in every round. */
 struct source {
-    struct source_way *way; /* a client has one; another group one per replica */
-    uint32_t ways;
+    struct source_writer *writer; /* a client has one; another group one per replica */
+    uint32_t writers;
     uint32_t ring_mask;
     uint64_t taken;       /* derived from the applied log: the next position expected, */
-    uint64_t told;        /* what the writers know of that */
-    uint64_t lazy;        /* they are told when it has moved by this much, */
+    uint64_t acked;       /* what the writers know of that */
+    uint64_t ack_after;   /* they are told when it has moved by this much, */
     uint64_t cursor;      /* leader: next position to read, */
     uint16_t life;        /* taken is in this life, */
     uint16_t cursor_life; /* and cursor in this one; at least (life, taken) */
@@ -152,7 +152,7 @@ struct source {
     bool dirty;
     uint8_t
         fault; /* enum source_fault: has written what no source writes; not read any more in this life */
-    uint32_t hot; /* the link of it that is looked at in every round */
+    uint32_t first; /* the link of it that is looked at in every round */
 };
 _Static_assert(sizeof(struct source) == 64, "a source is a cache line");
 
@@ -266,20 +266,20 @@ struct log {
     struct unit_muted muted; /* the last source that was muted, */
     uint32_t muted_count;    /* and how many are */
     uint32_t source_turn;
-    uint32_t sources;          /* the streams included */
-    struct source_link *link;  /* the writers that are there: one of each source first, */
-    uint32_t links, links_hot; /* links_hot of them */
-    uint32_t links_stream;     /* of these the first are of streams, if sources come and go */
-    bool streams_wait;         /* nobody waits for what streams may bring */
-    bool sources_held;         /* nobody has room for what the others may bring */
-    uint32_t link_cold;        /* which of the others was looked at last */
-    uint32_t links_of;         /* lanes_moved when they were made, plus 1 */
+    uint32_t sources;            /* the streams included */
+    struct source_link *link;    /* the writers that are there: one of each source first, */
+    uint32_t links, links_first; /* links_first of them */
+    uint32_t links_stream;       /* of these the first are of streams, if sources come and go */
+    bool streams_wait;           /* nobody waits for what streams may bring */
+    bool sources_held;           /* nobody has room for what the others may bring */
+    uint32_t link_other;         /* which of the others was looked at last */
+    uint32_t links_of;           /* lanes_moved when they were made, plus 1 */
     struct source *source;
-    struct source_way *way;
+    struct source_writer *writer;
     uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
-    uint32_t ways;  /* of all sources */
-    uint32_t *open; /* sources that have any */
+    uint32_t writers; /* of all sources */
+    uint32_t *open;   /* sources that have any */
     uint32_t opens;
 };
 

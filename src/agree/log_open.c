@@ -149,11 +149,11 @@ static void lanes_list(struct log *l, struct lane_list *list)
                  o->snap_bytes);
     }
     for (uint32_t k = 0; k < l->opens; k++)
-        for (uint32_t i = 0, s = l->open[k]; i < l->source[s].ways; i++) {
-            struct source_way *way = &l->source[s].way[i];
-            lane_add(list, &way->in, lane_spec(region, self, way->node, LANE_SOURCE, s),
+        for (uint32_t i = 0, s = l->open[k]; i < l->source[s].writers; i++) {
+            struct source_writer *writer = &l->source[s].writer[i];
+            lane_add(list, &writer->in, lane_spec(region, self, writer->node, LANE_SOURCE, s),
                      SOURCE_WORDS, l->source[s].ring_mask + 1);
-            lane_add(list, &way->ack, lane_spec(way->region, way->node, self, LANE_ACK, s),
+            lane_add(list, &writer->ack, lane_spec(writer->region, writer->node, self, LANE_ACK, s),
                      ACK_WORDS, 0);
         }
 }
@@ -163,7 +163,7 @@ static int lanes_open(struct log *l, struct err *e)
 {
     size_t most = (size_t)l->n * l->n + 4 * l->n;
     for (uint32_t k = 0; k < l->opens; k++)
-        most += 2 * l->source[l->open[k]].ways;
+        most += 2 * l->source[l->open[k]].writers;
     struct lane_list list = {.spec = calloc(most, sizeof(*list.spec)),
                              .where = calloc(most, sizeof(*list.where)),
                              .lane = calloc(most, sizeof(*list.lane))};
@@ -188,9 +188,9 @@ static void flows_begin(struct log *l)
     for (uint32_t q = 0; q < l->n; q++)
         mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
     for (uint32_t k = 0; k < l->opens; k++)
-        for (uint32_t i = 0; i < l->source[l->open[k]].ways; i++) {
-            struct source_way *way = &l->source[l->open[k]].way[i];
-            mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
+        for (uint32_t i = 0; i < l->source[l->open[k]].writers; i++) {
+            struct source_writer *writer = &l->source[l->open[k]].writer[i];
+            mem_flow_open(l->mem, &writer->flow, writer->node, writer->region, 0);
         }
 }
 
@@ -213,9 +213,9 @@ static void numbers_init(struct log *l, const struct log_options *o)
     l->away_ns = l->budget->away_ns;
     l->look_every_ns = o->heartbeat_ns / LOOKS_PER_HEARTBEAT;
     l->sources = o->sources + o->streams;
-    l->ways = o->sources;
+    l->writers = o->sources;
     for (uint32_t i = 0; i < o->streams; i++)
-        l->ways += o->stream[i].writers;
+        l->writers += o->stream[i].writers;
     for (uint32_t q = 0; q < l->n; q++)
         l->peer[q].hold = UINT64_MAX;
     oracle_init(&l->oracle, l->n, l->me, o->suspect_ns, o->stagger_ns, o->seed + l->me);
@@ -227,14 +227,14 @@ static int buffers_open(struct log *l, const uint32_t *nodes_of_caller, struct e
     uint32_t *nodes = calloc(l->n, sizeof(*nodes));
     l->opt.nodes = nodes;
     l->source = calloc(l->sources + 1, sizeof(*l->source));
-    l->way = calloc(l->ways + 1, sizeof(*l->way));
-    l->link = calloc(l->ways + 1, sizeof(*l->link));
+    l->writer = calloc(l->writers + 1, sizeof(*l->writer));
+    l->link = calloc(l->writers + 1, sizeof(*l->link));
     l->dirty = calloc(l->sources + 1, sizeof(*l->dirty));
     l->open = calloc(l->sources + 1, sizeof(*l->open));
     l->chain = malloc(l->opt.log_bytes);
     l->side = malloc(l->opt.log_bytes);
     l->batch = malloc(l->put_max);
-    if (!nodes || !l->source || !l->way || !l->link || !l->dirty || !l->open || !l->chain ||
+    if (!nodes || !l->source || !l->writer || !l->link || !l->dirty || !l->open || !l->chain ||
         !l->side || !l->batch)
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", l->opt.log_bytes);
     memcpy(nodes, nodes_of_caller, l->n * sizeof(*nodes));
@@ -301,12 +301,12 @@ int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e
     if (source >= o->sources)
         return err_set(e, ERR_INVALID, "log: source %u of %u", source, o->sources);
     struct source *s = &l->source[source];
-    if (s->ways > 0)
-        return s->way->node == node ? 0
-                                    : err_set(e, ERR_EXISTS, "log: source %u is node %u, not %u",
-                                              source, s->way->node, node);
-    struct source_way *way = &l->way[source];
-    *way = (struct source_way){.node = node, .region = o->region};
+    if (s->writers > 0)
+        return s->writer->node == node ? 0
+                                       : err_set(e, ERR_EXISTS, "log: source %u is node %u, not %u",
+                                                 source, s->writer->node, node);
+    struct source_writer *writer = &l->writer[source];
+    *writer = (struct source_writer){.node = node, .region = o->region};
     struct mem_lane_spec specs[] = {
         lane_spec(o->region, l->mem->self, node, LANE_SOURCE, source),
         lane_spec(o->region, node, l->mem->self, LANE_ACK, source),
@@ -318,11 +318,11 @@ int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e
     int rc = mem_lanes_open(l->mem, specs, 2, lanes, e);
     if (rc != 0)
         return rc;
-    way->in = lanes[0];
-    way->ack = lanes[1];
-    mem_flow_open(l->mem, &way->flow, node, o->region, 0);
+    writer->in = lanes[0];
+    writer->ack = lanes[1];
+    mem_flow_open(l->mem, &writer->flow, node, o->region, 0);
     source_add(l, source,
-               (struct source){.way = way, .ways = 1, .taken = s->taken, .life = s->life});
+               (struct source){.writer = writer, .writers = 1, .taken = s->taken, .life = s->life});
     return 0;
 }
 
@@ -331,7 +331,7 @@ void log_close(struct log *l)
     if (l == NULL)
         return;
     free(l->source);
-    free(l->way);
+    free(l->writer);
     free(l->link);
     free(l->dirty);
     free(l->open);

@@ -2,24 +2,24 @@
 #include "agree/log_impl.h"
 
 enum {
-    LAZY_PART = 8,
+    ACK_PART = 8,
     ANSWER_FOR = 16, /* times suspect_ns, to who writes to us though we do not lead */
 };
 
 /* How much of a ring may be free again before its writers are told: with the rest they must be able to
  * send the largest message. */
-static uint64_t lazy_bytes(const struct log_options *o, uint64_t ring_bytes)
+static uint64_t ack_after_bytes(const struct log_options *o, uint64_t ring_bytes)
 {
     uint64_t spare = ring_bytes - frame_size(o->payload_max);
-    return !o->ack_lazily ? 0 : min_u64(spare, ring_bytes / LAZY_PART);
+    return !o->ack_lazily ? 0 : min_u64(spare, ring_bytes / ACK_PART);
 }
 
-/* A source with ways joins those that are looked at. It is told who leads. */
+/* A source with writers joins those that are looked at. It is told who leads. */
 void source_add(struct log *l, uint32_t source, struct source s)
 {
     if (s.ring_mask == 0)
         s.ring_mask = l->opt.source_bytes - 1;
-    s.lazy = lazy_bytes(&l->opt, s.ring_mask + UINT64_C(1));
+    s.ack_after = ack_after_bytes(&l->opt, s.ring_mask + UINT64_C(1));
     if (s.life == 0 && s.taken == 0)
         s.taken = stream_start();
     s.cursor = s.taken;
@@ -36,20 +36,20 @@ void sources_init(struct log *l)
 {
     const struct log_options *o = &l->opt;
     for (uint32_t s = 0; o->source_nodes && s < o->sources; s++) {
-        l->way[s] = (struct source_way){.node = o->source_nodes[s], .region = o->region};
-        source_add(l, s, (struct source){.way = &l->way[s], .ways = 1});
+        l->writer[s] = (struct source_writer){.node = o->source_nodes[s], .region = o->region};
+        source_add(l, s, (struct source){.writer = &l->writer[s], .writers = 1});
     }
-    struct source_way *way = &l->way[o->sources];
+    struct source_writer *writer = &l->writer[o->sources];
     for (uint32_t i = 0; i < o->streams; i++) {
         const struct log_stream *s = &o->stream[i];
         uint32_t ring_bytes = s->ring_bytes ? s->ring_bytes : o->source_bytes;
         if (s->writers > 0)
-            source_add(
-                l, o->sources + i,
-                (struct source){.way = way, .ways = s->writers, .ring_mask = ring_bytes - 1});
+            source_add(l, o->sources + i,
+                       (struct source){
+                           .writer = writer, .writers = s->writers, .ring_mask = ring_bytes - 1});
         for (uint32_t w = 0; w < s->writers; w++)
-            *way++ = (struct source_way){.node = s->nodes[w],
-                                         .region = region_number(REGION_EDGE, o->region)};
+            *writer++ = (struct source_writer){.node = s->nodes[w],
+                                               .region = region_number(REGION_EDGE, o->region)};
     }
 }
 
@@ -69,9 +69,9 @@ void sources_serve(struct log *l)
     for (uint32_t k = 0; k < l->opens; k++) {
         uint32_t i = l->open[k];
         struct source *s = &l->source[i];
-        bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->ways > 1);
-        bool misses = PLANTED(ring_searched) && s->ways == 1 && s->way->in->ctl &&
-                      mem_word(s->way->in, SOURCE_GUARD) < s->taken;
+        bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->writers > 1);
+        bool misses = PLANTED(ring_searched) && s->writers == 1 && s->writer->in->ctl &&
+                      mem_word(s->writer->in, SOURCE_GUARD) < s->taken;
         if (!misses && (!keeps || s->cursor < s->taken || s->cursor_life < s->life))
             s->cursor = s->taken;
         s->cursor_life = s->life;
@@ -96,8 +96,8 @@ void source_load(struct source *s, uint64_t taken, uint64_t life)
         return;
     s->taken = taken;
     s->life = (uint16_t)life;
-    for (uint32_t w = 0; w < s->ways; w++)
-        s->way[w].told_life = false;
+    for (uint32_t w = 0; w < s->writers; w++)
+        s->writer[w].acked_life = false;
 }
 
 static const char *fault_text(enum source_fault fault)
@@ -148,7 +148,7 @@ static bool fits(struct log *l, struct fill *b, uint64_t size)
 /* A frame of the lap before passes for the next one. False: there is none. */
 static inline bool planted_old_lap(const struct source *s, uint64_t written, struct frame *f)
 {
-    if (s->ways == 1)
+    if (s->writers == 1)
         return true;
     if (f->pos + s->ring_mask + 1 == s->cursor && f->pos < written)
         f->pos = s->cursor;
@@ -158,38 +158,39 @@ static inline bool planted_old_lap(const struct source *s, uint64_t written, str
 }
 
 /* Takes what one writer of the source has ready. False: the batch is full. */
-static bool take_from(struct log *l, uint32_t source, const struct source_way *way, struct fill *b)
+static bool take_from(struct log *l, uint32_t source, const struct source_writer *writer,
+                      struct fill *b)
 {
     struct source *s = &l->source[source];
-    if (way->in->ctl == NULL)
+    if (writer->in->ctl == NULL)
         return true;
     const uint64_t ring_bytes = s->ring_mask + UINT64_C(1);
-    uint64_t guard = mem_word(way->in, SOURCE_GUARD);
+    uint64_t guard = mem_word(writer->in, SOURCE_GUARD);
     if (PLANTED(position_split) && guard >> 48 > s->cursor >> 48)
         s->cursor = guard >> 48 << 48;
-    if (s->ways == 1 && guard - s->cursor > ring_bytes && s->cursor < guard) {
+    if (s->writers == 1 && guard - s->cursor > ring_bytes && s->cursor < guard) {
         mute(l, s, s->cursor_life, SOURCE_OVERFULL);
         return true;
     }
     const uint64_t written = guard;
-    if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->ways > 1)
+    if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->writers > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard) {
-        struct frame f = frame_read(way->in->ring, ring_bytes, s->cursor);
+        struct frame f = frame_read(writer->in->ring, ring_bytes, s->cursor);
         if (PLANTED(edge_old_lap) && !planted_old_lap(s, written, &f))
             return true;
-        if (PLANTED(life_believed) && s->ways == 1 && f.life > s->cursor_life)
+        if (PLANTED(life_believed) && s->writers == 1 && f.life > s->cursor_life)
             s->cursor_life = (uint16_t)f.life;
         if (!frame_fits(&f, s->cursor, s->cursor_life, l->opt.payload_max, guard)) {
             /* One of several writers may have begun later in the stream; a lone one is broken. */
-            if (s->ways == 1)
+            if (s->writers == 1)
                 mute(l, s, s->cursor_life, SOURCE_FRAME);
             return true;
         }
         uint64_t size = entry_size(f.bytes);
         if (!fits(l, b, size))
             return false;
-        ring_read(way->in->ring, ring_bytes, s->cursor + sizeof(f),
+        ring_read(writer->in->ring, ring_bytes, s->cursor + sizeof(f),
                   lead_fill(l, b->end, source, f.life, s->cursor, f.bytes), f.bytes);
         b->end += size;
         s->cursor += frame_size(f.bytes);
@@ -197,17 +198,17 @@ static bool take_from(struct log *l, uint32_t source, const struct source_way *w
     return true;
 }
 
-static void link_add(struct log *l, struct source *s, struct source_way *way)
+static void link_add(struct log *l, struct source *s, struct source_writer *writer)
 {
-    l->link[l->links++] =
-        (struct source_link){.guard = &way->in->ctl[SOURCE_GUARD], .source = s, .way = way};
+    l->link[l->links++] = (struct source_link){
+        .guard = &writer->in->ctl[SOURCE_GUARD], .source = s, .writer = writer};
 }
 
 /* Whoever writes a client's lane now: has another process come to its place? Which life that is the memory has
  * told us, and not the client. False: what stands there is not to be read. */
 static bool life_look(struct log *l, struct source *s)
 {
-    const struct mem_lane *in = s->way->in;
+    const struct mem_lane *in = s->writer->in;
     if (s >= &l->source[l->opt.sources] || in->ctl == NULL)
         return true;
     if (in->life >= STREAM_LIVES_MAX) {
@@ -227,22 +228,22 @@ static void links_make(struct log *l)
     l->links = l->muted_count = 0;
     for (uint32_t k = 0; k < l->opens; k++) {
         struct source *s = &l->source[l->open[k]];
-        uint32_t w = life_look(l, s) ? 0 : s->ways;
-        while (w < s->ways && s->way[w].in->ctl == NULL)
+        uint32_t w = life_look(l, s) ? 0 : s->writers;
+        while (w < s->writers && s->writer[w].in->ctl == NULL)
             w++;
-        s->hot = l->links;
-        if (w < s->ways)
-            link_add(l, s, &s->way[w]);
+        s->first = l->links;
+        if (w < s->writers)
+            link_add(l, s, &s->writer[w]);
     }
-    l->links_hot = l->links;
-    for (l->links_stream = 0; l->links_stream < l->links_hot; l->links_stream++)
+    l->links_first = l->links;
+    for (l->links_stream = 0; l->links_stream < l->links_first; l->links_stream++)
         if (l->link[l->links_stream].source < &l->source[l->opt.sources])
             break;
     for (uint32_t k = 0; k < l->opens; k++) {
         struct source *s = &l->source[l->open[k]];
-        for (uint32_t w = 0; s->ways > 1 && w < s->ways; w++)
-            if (s->way[w].in->ctl && &s->way[w] != l->link[s->hot].way)
-                link_add(l, s, &s->way[w]);
+        for (uint32_t w = 0; s->writers > 1 && w < s->writers; w++)
+            if (s->writer[w].in->ctl && &s->writer[w] != l->link[s->first].writer)
+                link_add(l, s, &s->writer[w]);
     }
     l->links_of = l->mem->lanes_moved + 1;
     /* Who could not be told anything before may have come. */
@@ -265,26 +266,26 @@ static bool link_held(const struct log *l, const struct source_link *link)
 static bool link_take(struct log *l, const struct source_link *link, struct fill *b)
 {
     return link_silent(link) || link_held(l, link) ||
-           take_from(l, (uint32_t)(link->source - l->source), link->way, b);
+           take_from(l, (uint32_t)(link->source - l->source), link->writer, b);
 }
 
-static uint32_t cold_next(struct log *l)
+static uint32_t other_next(struct log *l)
 {
-    if (++l->link_cold >= l->links || l->link_cold < l->links_hot)
-        l->link_cold = l->links_hot;
-    return l->link_cold;
+    if (++l->link_other >= l->links || l->link_other < l->links_first)
+        l->link_other = l->links_first;
+    return l->link_other;
 }
 
 /* Of several writers of a source one writes, and that seldom changes: the others are looked at in turn, one
  * a round, and change places with the first if they have something. */
-static void cold_take(struct log *l, struct fill *b)
+static void others_take(struct log *l, struct fill *b)
 {
-    struct source_link *link = &l->link[cold_next(l)], *hot = &l->link[link->source->hot];
+    struct source_link *link = &l->link[other_next(l)], *first = &l->link[link->source->first];
     uint64_t cursor = link->source->cursor;
     link_take(l, link, b);
     if (link->source->cursor != cursor) {
-        struct source_link was = *hot;
-        *hot = *link;
+        struct source_link was = *first;
+        *first = *link;
         *link = was;
     }
 }
@@ -299,14 +300,14 @@ int sources_take(struct log *l)
     bool room = true;
     if (l->links_of != l->mem->lanes_moved + 1)
         links_make(l);
-    uint32_t k = l->source_turn < l->links_hot ? l->source_turn : 0;
+    uint32_t k = l->source_turn < l->links_first ? l->source_turn : 0;
     l->source_turn = k + 1;
-    for (uint32_t i = 0; i < l->links_hot && room; i++) {
+    for (uint32_t i = 0; i < l->links_first && room; i++) {
         room = link_take(l, &l->link[k], &b);
-        k = k + 1 < l->links_hot ? k + 1 : 0;
+        k = k + 1 < l->links_first ? k + 1 : 0;
     }
-    if (room && l->links > l->links_hot)
-        cold_take(l, &b);
+    if (room && l->links > l->links_first)
+        others_take(l, &b);
     if (b.end == l->tail)
         return 0;
     lead_send_batch(l, b.end);
@@ -318,12 +319,12 @@ bool sources_silent(struct log *l)
 {
     if (l->links_of != l->mem->lanes_moved + 1)
         return false;
-    for (uint32_t i = l->streams_wait ? l->links_stream : 0; i < l->links_hot; i++)
+    for (uint32_t i = l->streams_wait ? l->links_stream : 0; i < l->links_first; i++)
         if (!link_silent(&l->link[i]) && !link_held(l, &l->link[i]))
             return false;
-    if (l->streams_wait || l->links == l->links_hot || link_silent(&l->link[cold_next(l)]))
+    if (l->streams_wait || l->links == l->links_first || link_silent(&l->link[other_next(l)]))
         return true;
-    l->link_cold--; /* it is the next to be looked at */
+    l->link_other--; /* it is the next to be looked at */
     return false;
 }
 
@@ -337,37 +338,37 @@ void log_awaits_streams(struct log *l, bool awaits)
     l->streams_wait = !awaits;
 }
 
-/* Now and then: what was told on a way that broke may not have arrived, and what was not told is due. */
+/* Now and then: what was acknowledged over a connection that broke may not have arrived, and what was not is due. */
 void sources_look_after(struct log *l)
 {
     for (uint32_t k = 0; k < l->opens; k++) {
         uint32_t i = l->open[k];
         struct source *s = &l->source[i];
-        s->due |= s->told != s->taken;
-        for (uint32_t w = 0; w < s->ways; w++)
-            s->due |= s->way[w].flow.status != MEM_DONE;
+        s->due |= s->acked != s->taken;
+        for (uint32_t w = 0; w < s->writers; w++)
+            s->due |= s->writer[w].flow.status != MEM_DONE;
         if (s->due)
             source_dirty(l, i);
     }
 }
 
 /* Tells one writer. */
-static void tell(struct log *l, const struct source *s, struct source_way *way)
+static void tell(struct log *l, const struct source *s, struct source_writer *writer)
 {
-    if (way->flow.status != MEM_DONE) {
+    if (writer->flow.status != MEM_DONE) {
         /* It may have come back since: who waits must not wait for a heartbeat. */
-        mem_flow_open(l->mem, &way->flow, way->node, way->region, 0);
-        way->told_life = false;
-        if (way->flow.status != MEM_DONE)
+        mem_flow_open(l->mem, &writer->flow, writer->node, writer->region, 0);
+        writer->acked_life = false;
+        if (writer->flow.status != MEM_DONE)
             return;
     }
     uint64_t words[] = {s->taken, l->ballot};
-    mem_set(l->mem, &way->flow, way->ack, ACK_TAKEN, words, 2);
-    if (!way->told_life)
-        mem_set1(l->mem, &way->flow, way->ack, ACK_LIFE, s->life);
-    way->told_life = true;
-    mem_bell_later(l->mem, way->node);
-    way->told = s->taken;
+    mem_set(l->mem, &writer->flow, writer->ack, ACK_TAKEN, words, 2);
+    if (!writer->acked_life)
+        mem_set1(l->mem, &writer->flow, writer->ack, ACK_LIFE, s->life);
+    writer->acked_life = true;
+    mem_bell_later(l->mem, writer->node);
+    writer->acked = s->taken;
 }
 
 /* As follower, over a network. Another group's stream goes to the leader alone, unless its writer hears nothing
@@ -376,16 +377,17 @@ void streams_answer(struct log *l)
 {
     for (uint32_t i = l->opt.sources; i < l->sources; i++) {
         struct source *s = &l->source[i];
-        for (uint32_t w = 0; w < s->ways; w++) {
-            struct source_way *way = &s->way[w];
-            uint64_t guard = way->in->ctl ? mem_word(way->in, SOURCE_GUARD) : 0;
-            if (guard != way->asked) {
-                way->asked = guard;
-                way->asked_ns = l->now_ns;
+        for (uint32_t w = 0; w < s->writers; w++) {
+            struct source_writer *writer = &s->writer[w];
+            uint64_t guard = writer->in->ctl ? mem_word(writer->in, SOURCE_GUARD) : 0;
+            if (guard != writer->asked) {
+                writer->asked = guard;
+                writer->asked_ns = l->now_ns;
             }
-            bool asks = way->asked_ns && l->now_ns - way->asked_ns < ANSWER_FOR * l->opt.suspect_ns;
-            if (asks && (s->taken > way->told || way->flow.status != MEM_DONE))
-                tell(l, s, way);
+            bool asks =
+                writer->asked_ns && l->now_ns - writer->asked_ns < ANSWER_FOR * l->opt.suspect_ns;
+            if (asks && (s->taken > writer->acked || writer->flow.status != MEM_DONE))
+                tell(l, s, writer);
         }
     }
 }
@@ -399,12 +401,12 @@ void sources_ack(struct log *l)
         struct source *s = &l->source[l->dirty[i]];
         /* A source none of whose writers can be reached is looked after with the next heartbeat. */
         s->dirty = false;
-        if (s->taken - s->told < s->lazy && !s->due)
+        if (s->taken - s->acked < s->ack_after && !s->due)
             continue;
         s->due = false;
-        s->told = s->taken;
-        for (uint32_t w = 0; w < s->ways; w++)
-            tell(l, s, &s->way[w]);
+        s->acked = s->taken;
+        for (uint32_t w = 0; w < s->writers; w++)
+            tell(l, s, &s->writer[w]);
     }
     l->dirty_count = 0;
 }
