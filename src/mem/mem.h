@@ -30,6 +30,10 @@
  *     as it was born again; one that a client writes is, in each life of the client (`lane->life`). It
  *     survives a restart of its owner if the owner's memory did (`MEM_BIRTH_KEPT`). A raise, flow or read never spans two lives of an owner whose memory was
  *     lost: it ends LOST.
+ *  6. Ends. Who has ended a lane neither writes, reads nor sees it any more. Once owner and writer have both
+ *     ended it its name may be opened again; that lane is blank, and nothing written to the one before
+ *     lands in it. An end holds for a life: a lane between hosts that its writer did not end is there again
+ *     for the writer's next life.
  *
  * Nothing here blocks, except opening and `sleep`. `poll` makes progress; completions are seen
  * after it returned. On shm, writes are in memory at once, and one `poll` settles all marks of
@@ -142,6 +146,8 @@ struct mem_ops {
     void (*close)(struct mem *);
     uint32_t (*dead_hosts)(struct mem *); /* NULL: it does not count them */
     void (*flush)(struct mem *);          /* NULL: what is written needs no sending */
+    void (*lanes_end)(struct mem *, struct mem_lane *const *, uint32_t count);
+    void (*region_end)(struct mem *, uint32_t region);
 };
 
 struct mem {
@@ -173,18 +179,35 @@ static inline void mem_region_grant(struct mem *m, uint32_t region, uint64_t bal
     m->ops->region_grant(m, region, ballot);
 }
 
+/* Ends an own region: its lanes, as mem_lanes_end does those that are open here, and its promises. From now on its
+ * promised word is MEM_CLOSED for everybody, so nothing counts there any more under a ballot. Its number is not
+ * opened again in this life: promises only rise, and a number would have to begin at 0. */
+static inline void mem_region_end(struct mem *m, uint32_t region)
+{
+    m->ops->region_end(m, region);
+}
+
 /* The promised word of an own region, now. */
 static inline uint64_t mem_promised(struct mem *m, uint32_t region)
 {
     return m->ops->promised(m, region);
 }
 
-/* Opens lanes that this node owns, writes or reads, in one go. The handles live as long as m.
- * Owner and writer must give the same sizes; a mismatch is ERR_INVALID or never connects. */
+/* Opens lanes that this node owns, writes or reads, in one go. The handles live as long as m, or until they are
+ * ended. Owner and writer must give the same sizes; a mismatch is ERR_INVALID or never connects. A name that this node
+ * has ended is ERR_EXISTS until it is known here, inside poll, that the other side has ended it, too. */
 static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
                                  struct mem_lane **out, struct err *e)
 {
     return m->ops->lanes_open(m, specs, count, out, e);
+}
+
+/* Ends lanes: their handles are void at once; reads of them must be finished before. Flows go on. An owner may go on
+ * reading what its writer has ended until it ends it itself; what is written to a lane that its owner has ended is
+ * DONE or LOST, and seen by nobody. Who neither owns nor writes a lane ends it before they do: what it reads later is LOST. */
+static inline void mem_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
+{
+    m->ops->lanes_end(m, lanes, count);
 }
 
 /* Tells of a lane that a client writes to us and that nobody has opened here: its writer is there and

@@ -702,6 +702,288 @@ static void a_lane_survives_its_writer(void)
     assert_int_equal(data[2], 13);
 }
 
+/* ---- ends ---- */
+
+enum { END_KIND = 50 };
+
+static struct mem_lane_spec end_spec(uint32_t owner, uint32_t writer, uint32_t ring_bytes)
+{
+    struct mem_lane_spec s = spec(owner, writer, REGION);
+
+    s.kind = END_KIND;
+    s.ring_bytes = ring_bytes;
+    return s;
+}
+
+/* Opens it as soon as that is known to be possible; NULL: it never was. */
+static struct mem_lane *open_lane(uint32_t node, const struct mem_lane_spec *s)
+{
+    struct mem_lane *l = NULL;
+    struct err e = {""};
+    int rc = ERR_EXISTS;
+
+    for (uint64_t until = patience(); rc == ERR_EXISTS && clock_now_ns() < until; step())
+        rc = mem_lanes_open(rig.node[node].mem, s, 1, &l, &e);
+    if (rc != 0)
+        fail_msg("open again: %s", e.text);
+    return l;
+}
+
+static void expect_not_yet(uint32_t node, struct mem_lane_spec s)
+{
+    struct mem_lane *l;
+    struct err e = {""};
+
+    steps(200);
+    assert_int_equal(mem_lanes_open(rig.node[node].mem, &s, 1, &l, &e), ERR_EXISTS);
+}
+
+/* Writes until it is done, for the owner may only come to have the lane. */
+static void write_until_done(uint32_t writer, struct mem_lane *l, uint64_t value)
+{
+    struct mem *m = rig.node[writer].mem;
+    struct mem_flow f = {.status = MEM_LOST};
+    uint64_t data[] = {value, value + 1, value + 2};
+
+    for (uint64_t until = patience(); f.done != 1 && clock_now_ns() < until;) {
+        if (f.status != MEM_DONE) {
+            mem_flow_open(m, &f, l->spec.owner, l->spec.region, 0);
+            mem_put(m, &f, l, 4096, data, sizeof data);
+            mem_set1(m, &f, l, 3, value);
+            mem_mark(m, &f, 1);
+        }
+        step();
+    }
+    assert_int_equal(f.done, 1);
+    mem_flow_close(m, &f);
+}
+
+static void wait_until_there(struct mem_lane *l)
+{
+    for (uint64_t until = patience(); !l->ctl && clock_now_ns() < until;)
+        step();
+    assert_non_null(l->ctl);
+}
+
+static void end_lane(uint32_t node, struct mem_lane *l)
+{
+    uint32_t moved = rig.node[node].mem->lanes_moved;
+
+    mem_lanes_end(rig.node[node].mem, &l, 1);
+    assert_int_not_equal(rig.node[node].mem->lanes_moved, moved);
+}
+
+static void expect_blank(const struct mem_lane *l)
+{
+    for (uint32_t w = 0; w < WORDS; w++)
+        assert_int_equal(mem_word(l, w), 0);
+}
+
+/* The name of a lane is opened again after both have ended it, whoever was first, with another ring. */
+static void a_lane_that_both_have_ended_is_born_again(void)
+{
+    rig_open(2);
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        uint32_t first = turn % 2, second = 1 - first;
+        struct mem_lane_spec s = end_spec(1, 0, RING >> turn / 2);
+        struct mem_lane *l[] = {open_lane(0, &s), open_lane(1, &s)};
+        write_until_done(0, l[0], 70 + turn);
+        wait_until_there(l[1]);
+        assert_int_equal(mem_word(l[1], 3), 70 + turn);
+        assert_int_equal(l[1]->ring[4096], 70 + turn);
+
+        end_lane(first, l[first]);
+        expect_not_yet(first, s);
+        if (first == 0) { /* the owner goes on reading */
+            assert_int_equal(mem_word(l[1], 3), 70 + turn);
+            assert_int_equal(l[1]->ring[4096], 70 + turn);
+        }
+        end_lane(second, l[second]);
+        s.ring_bytes = RING * 2;
+        l[second] = open_lane(second, &s);
+        l[first] = open_lane(first, &s);
+        if (l[1]->ctl)
+            expect_blank(l[1]);
+        write_until_done(0, l[0], 80 + turn);
+        wait_until_there(l[1]);
+        assert_int_equal(mem_word(l[1], 3), 80 + turn);
+        assert_int_equal(mem_word(l[1], 4), 0);
+        end_lane(0, l[0]);
+        end_lane(1, l[1]);
+    }
+}
+
+/* What is under way when a lane is ended does not come to the next one of its name, nor to any other. */
+static void what_was_written_before_an_end_is_not_seen_after_it(void)
+{
+    static uint64_t data[RING / 8 / 4];
+    struct mem_lane_spec s = end_spec(1, 0, RING);
+
+    rig_open(2);
+    memset(data, 0xee, sizeof data);
+    for (int turn = 0; turn < 20; turn++) {
+        struct mem_lane *l[] = {open_lane(0, &s), open_lane(1, &s)};
+        struct mem_flow f;
+        write_until_done(0, l[0], 1);
+        mem_flow_open(rig.node[0].mem, &f, 1, REGION, 0);
+        for (uint64_t k = 0; k < 8; k++) {
+            mem_put(rig.node[0].mem, &f, l[0], k * sizeof data, data, sizeof data);
+            mem_set(rig.node[0].mem, &f, l[0], 0, data, WORDS);
+        }
+        steps((int)rng_below(&rig.rng, 4));
+        end_lane(0, l[0]);
+        end_lane(1, l[1]);
+        l[1] = open_lane(1, &s);
+        l[0] = open_lane(0, &s);
+        write_until_done(0, l[0], 5);
+        wait_until_there(l[1]);
+        for (int k = 0; k < 50; k++) {
+            step();
+            for (uint32_t w = 0; w < WORDS; w++)
+                assert_int_equal(mem_word(l[1], w), w == 3 ? 5 : 0);
+        }
+        assert_int_equal(settle(&f), MEM_DONE); /* a flow has nothing to do with it */
+        mem_flow_close(rig.node[0].mem, &f);
+        end_lane(0, l[0]);
+        end_lane(1, l[1]);
+    }
+}
+
+/* Other lanes of the same nodes, opened together with the one that is ended, go on as they were. */
+static void an_end_leaves_other_lanes_alone(void)
+{
+    enum { LANES = 4 };
+    struct mem_lane_spec s[LANES];
+    struct mem_lane *out[LANES], *in[LANES], *again[2];
+    struct err e = {""};
+
+    rig_open(2);
+    for (uint32_t i = 0; i < LANES; i++) {
+        s[i] = end_spec(1, 0, RING);
+        s[i].kind += i;
+    }
+    assert_int_equal(mem_lanes_open(rig.node[0].mem, s, LANES, out, &e), 0);
+    assert_int_equal(mem_lanes_open(rig.node[1].mem, s, LANES, in, &e), 0);
+    for (uint32_t i = 0; i < LANES; i++)
+        write_until_done(0, out[i], 100 * i + 1);
+    mem_lanes_end(rig.node[0].mem, out + 1, 2);
+    mem_lanes_end(rig.node[1].mem, in + 1, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        again[0] = open_lane(0, &s[1 + i]);
+        again[1] = open_lane(1, &s[1 + i]);
+        write_until_done(0, again[0], 1000 + i);
+    }
+    for (uint32_t i = 0; i < LANES; i += LANES - 1) {
+        assert_int_equal(mem_word(in[i], 3), 100 * i + 1);
+        assert_int_equal(in[i]->ring[4096], (100 * i + 1) % 256);
+        write_until_done(0, out[i], 100 * i + 7);
+        assert_int_equal(mem_word(in[i], 3), 100 * i + 7);
+    }
+}
+
+/* Who neither owns nor writes it and has not ended it in time reads nothing that was not in it. */
+static void a_third_reads_nothing_of_an_ended_lane(void)
+{
+    struct mem_lane_spec s = end_spec(1, 0, RING);
+    enum mem_status status = MEM_DONE;
+    struct mem_op op;
+    uint64_t word = 0;
+
+    rig_open(HOSTS);
+    struct mem_lane *l[] = {open_lane(0, &s), open_lane(1, &s), open_lane(2, &s)};
+    write_until_done(0, l[0], 33);
+    for (uint64_t until = patience(); word != 33 && clock_now_ns() < until;) {
+        mem_read_ctl(rig.node[2].mem, &op, l[2], 3, 1, &word);
+        finish(&op);
+        step();
+    }
+    assert_int_equal(word, 33);
+    end_lane(0, l[0]);
+    end_lane(1, l[1]);
+    for (uint64_t until = patience(); status == MEM_DONE && clock_now_ns() < until;) {
+        steps(10);
+        mem_read_ctl(rig.node[2].mem, &op, l[2], 3, 1, &word);
+        status = finish(&op);
+        assert_int_equal(word, 33);
+    }
+    assert_int_equal(status, MEM_LOST);
+    end_lane(2, l[2]);
+    struct mem_lane *again[] = {open_lane(0, &s), open_lane(1, &s), open_lane(2, &s)};
+    write_until_done(0, again[0], 34);
+    for (uint64_t until = patience(); word != 34 && clock_now_ns() < until;) {
+        mem_read_ctl(rig.node[2].mem, &op, again[2], 3, 1, &word);
+        finish(&op);
+        step();
+    }
+    assert_int_equal(word, 34);
+}
+
+/* A lane that both have ended stays ended when its writer comes back; the others are there as ever. */
+static void an_ended_lane_does_not_come_back_with_its_writer(void)
+{
+    struct mem_lane_spec s = end_spec(0, 1, RING);
+    struct mem_flow f;
+
+    rig_open(HOSTS);
+    struct mem_lane *l[] = {open_lane(0, &s), open_lane(1, &s)};
+    write_until_done(1, l[1], 9);
+    mem_flow_open(rig.node[1].mem, &f, 0, REGION, 0);
+    mem_set1(rig.node[1].mem, &f, l[1], 6, 66);
+    mem_set1(rig.node[1].mem, &f, rig.node[1].lane[0][1], 1, 5);
+    mem_mark(rig.node[1].mem, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    end_lane(1, l[1]);
+    end_lane(0, l[0]);
+    steps(500);
+    node_end(1);
+    steps(100);
+    node_open(1);
+    connect_all();
+    l[0] = open_lane(0, &s);
+    l[1] = open_lane(1, &s);
+    write_until_done(1, l[1], 8);
+    wait_until_there(l[0]);
+    assert_int_equal(mem_word(l[0], 3), 8);
+    assert_int_equal(mem_word(l[0], 6), 0);
+    assert_int_equal(mem_word(rig.node[0].lane[0][1], 1), 5);
+}
+
+/* Nothing counts any more in a region that was ended, and its number is not opened again. */
+static void a_region_ends_for_good(void)
+{
+    struct mem_flow f;
+    enum mem_birth birth;
+    struct err e = {""};
+    uint64_t value;
+
+    rig_open(2);
+    struct mem *m = rig.node[0].mem;
+    struct mem_lane *lane = rig.node[0].lane[1][0];
+    assert_int_equal(raise_by(0, 1, 5, NULL), MEM_DONE);
+    mem_flow_open(m, &f, 1, REGION, 5);
+    mem_set1(m, &f, lane, 0, 1);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+
+    mem_region_end(rig.node[1].mem, REGION);
+    assert_true(mem_promised(rig.node[1].mem, REGION) == MEM_CLOSED);
+    assert_null(rig.node[1].lane[1][0]->ctl);
+    assert_int_equal(mem_region_open(rig.node[1].mem, REGION, &birth, &e), ERR_EXISTS);
+    assert_int_equal(raise_by(0, 1, 9, &value), MEM_DENIED);
+    assert_true(value == MEM_CLOSED);
+    mem_set1(m, &f, lane, 0, 2);
+    mem_mark(m, &f, 2);
+    assert_int_not_equal(settle(&f), MEM_DONE);
+    assert_int_equal(f.done, 1);
+    assert_int_equal(mem_region_open(rig.node[1].mem, REGION, &birth, &e), ERR_EXISTS);
+    /* The other region is what it was. */
+    mem_flow_open(m, &f, 1, OTHER_REGION, 0);
+    mem_set1(m, &f, rig.node[0].other[1][0], 0, 3);
+    mem_mark(m, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[1].other[1][0], 0), 3);
+}
+
 /* A sleeper is woken by what it is to see. */
 static void a_sleeper_is_woken(void)
 {
@@ -891,6 +1173,12 @@ static void a_client_does_not_choose_its_life(void)
     X(a_wrong_lane_is_refused_with_what_would_be_right)                                            \
     X(nothing_spans_two_memories)                                                                  \
     X(a_lane_survives_its_writer)                                                                  \
+    X(a_lane_that_both_have_ended_is_born_again)                                                   \
+    X(what_was_written_before_an_end_is_not_seen_after_it)                                         \
+    X(an_end_leaves_other_lanes_alone)                                                             \
+    X(a_third_reads_nothing_of_an_ended_lane)                                                      \
+    X(an_ended_lane_does_not_come_back_with_its_writer)                                            \
+    X(a_region_ends_for_good)                                                                      \
     X(a_sleeper_is_woken)                                                                          \
     X(a_client_does_not_choose_its_life)
 

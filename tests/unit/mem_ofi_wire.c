@@ -156,7 +156,7 @@ static void wire__a_message_has_the_length_of_its_items(void **state)
                 bool list = kind == OFI_WANT || kind == OFI_AT || kind == OFI_PROMISED ||
                             kind == OFI_RAISE || kind == OFI_RAISED || kind == OFI_NEWS ||
                             kind == OFI_PAGE || kind == OFI_ROLL || kind == OFI_FACTS ||
-                            kind == OFI_FIRST;
+                            kind == OFI_FIRST || kind == OFI_END;
                 assert_int_equal(ofi_message(bytes, n) != NULL, whole && (list || count == 1));
             }
     /* Shorter or longer than it says, or longer than any. */

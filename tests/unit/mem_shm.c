@@ -370,6 +370,166 @@ static void shm__many_regions_and_lanes_take_few_mappings(void **state)
     close_all_nodes(2);
 }
 
+/* ---- ended lanes ---- */
+
+static struct mem_lane_spec large_spec(uint32_t kind, uint32_t ring_bytes)
+{
+    struct mem_lane_spec s = fixture_spec(1, 0);
+
+    s.kind = kind;
+    s.ring_bytes = ring_bytes;
+    return s;
+}
+
+/* As soon as it is known that everybody has ended the last one. */
+static struct mem_lane *open_again(struct node *n, const struct mem_lane_spec *s)
+{
+    uint64_t until = clock_now_ns() + 10000000000u;
+    struct mem_lane *l = NULL;
+    struct err e = {""};
+
+    while (mem_lanes_open(n->mem, s, 1, &l, &e) == ERR_EXISTS && clock_now_ns() < until)
+        for (unsigned i = 0; i < HOSTS; i++)
+            if (nodes[i].mem)
+                mem_poll(nodes[i].mem);
+    assert_non_null(l);
+    return l;
+}
+
+/* One life of a lane from node 0 to node 1: nothing is in it, then something, and then it is ended. */
+static void lane_comes_and_goes(const struct mem_lane_spec *s, uint64_t value)
+{
+    uint64_t until = clock_now_ns() + 10000000000u;
+    struct mem_lane *out = open_again(&nodes[0], s), *in = open_again(&nodes[1], s);
+    struct mem_flow f;
+
+    while (!in->ctl && clock_now_ns() < until)
+        mem_poll(nodes[1].mem);
+    assert_int_equal(mem_word(in, 3), 0);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    mem_put(nodes[0].mem, &f, out, s->ring_bytes - 8, &value, 8);
+    mem_set1(nodes[0].mem, &f, out, 3, value);
+    mem_mark(nodes[0].mem, &f, 1);
+    while (f.done != 1 && clock_now_ns() < until)
+        for (unsigned i = 0; i < 2; i++)
+            mem_poll(nodes[i].mem);
+    assert_int_equal(f.done, 1);
+    assert_true(mem_word(in, 3) == value);
+    assert_memory_equal(in->ring + s->ring_bytes - 8, &value, 8);
+    mem_lanes_end(nodes[0].mem, &out, 1);
+    mem_lanes_end(nodes[1].mem, &in, 1);
+}
+
+static unsigned descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
+/* More than a segment holds, in turn and under three names: the bytes are used again. */
+static void shm__ended_lanes_leave_their_bytes_to_the_next(void **state)
+{
+    (void)state;
+    open_all(3);
+    unsigned before = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+        struct mem_lane_spec s = large_spec(80 + i % 3, 1 << 20);
+        lane_comes_and_goes(&s, 1000 + i);
+        if (i == 3)
+            before = descriptors();
+    }
+    assert_int_equal(descriptors(), before);
+    close_all_nodes(3);
+    memset(nodes, 0, sizeof nodes);
+}
+
+/* Bytes of one segment serve a lane that is told of in a later one; who comes then finds it there, too. */
+static void shm__bytes_of_an_earlier_segment_are_used_again(void **state)
+{
+    struct mem_lane_spec first = large_spec(80, 32 << 20), second = large_spec(81, 32 << 20);
+    struct mem_lane *stays[2], *in[2];
+    struct mem_flow f;
+    uint64_t word = 0;
+
+    (void)state;
+    open_all(2);
+    lane_comes_and_goes(&first, 1);
+    struct mem_lane *blocks =
+        open_again(&nodes[0], &first); /* a second one does not fit beside it */
+    in[0] = open_again(&nodes[1], &first);
+    stays[0] = open_again(&nodes[0], &second);
+    stays[1] = open_again(&nodes[1], &second);
+    assert_true(all_connected(nodes, 2));
+    unsigned before = descriptors();
+    mem_lanes_end(nodes[0].mem, &blocks, 1);
+    mem_lanes_end(nodes[1].mem, &in[0], 1);
+    lane_comes_and_goes(&first, 2);
+    stays[0] = open_again(&nodes[0], &first);
+    stays[1] = open_again(&nodes[1], &first);
+    assert_int_equal(descriptors(), before);
+
+    nodes[2] = host_open(2);
+    assert_true(all_connected(nodes, 3));
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    mem_set1(nodes[0].mem, &f, stays[0], 5, 55);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(mem_word(stays[1], 5), 55);
+    in[1] = open_again(&nodes[2], &first);
+    struct mem_op op;
+    mem_read_ctl(nodes[2].mem, &op, in[1], 5, 1, &word);
+    assert_int_equal(finish(nodes[2].mem, &op), MEM_DONE);
+    assert_int_equal(word, 55);
+    close_all_nodes(3);
+    memset(nodes, 0, sizeof nodes);
+}
+
+/* As long as one that lives has not let go the bytes stay as they are, whoever else has. */
+static void shm__bytes_wait_for_everybody(void **state)
+{
+    struct mem_lane_spec s = large_spec(80, 1 << 20), other = large_spec(81, 1 << 20);
+    uint64_t word = 0;
+    struct mem_flow f;
+    struct mem_op op;
+
+    (void)state;
+    open_all(3);
+    struct mem_lane *out = open_again(&nodes[0], &s), *in = open_again(&nodes[1], &s);
+    struct mem_lane *third = open_again(&nodes[2], &s);
+    assert_true(all_connected(nodes, 3));
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    mem_set1(nodes[0].mem, &f, out, 3, 33);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+    mem_read_ctl(nodes[2].mem, &op, third, 3, 1, &word);
+    assert_int_equal(finish(nodes[2].mem, &op), MEM_DONE);
+    assert_int_equal(word, 33);
+    mem_lanes_end(nodes[0].mem, &out, 1);
+    mem_lanes_end(nodes[1].mem, &in, 1);
+    for (int i = 0; i < 100; i++) { /* the third does not poll */
+        mem_poll(nodes[0].mem);
+        mem_poll(nodes[1].mem);
+        nap(100000);
+    }
+    out = open_again(&nodes[0], &other);
+    mem_set1(nodes[0].mem, &f, out, 3, 44);
+    struct mem_lane *again = NULL;
+    struct err e;
+    assert_int_equal(mem_lanes_open(nodes[0].mem, &s, 1, &again, &e), ERR_EXISTS);
+    mem_read_ctl(nodes[2].mem, &op, third, 3, 1, &word);
+    assert_int_equal(word, 33);
+    mem_lanes_end(nodes[2].mem, &third, 1);
+    assert_non_null(open_again(&nodes[0], &s));
+    close_all_nodes(3);
+    memset(nodes, 0, sizeof nodes);
+}
+
 static void expect_lane_error(struct mem *m, struct mem_lane_spec spec, int code, const char *says)
 {
     struct mem_lane *out;
@@ -735,6 +895,9 @@ int main(void)
         CASE(shm__clients_have_lanes_but_no_promises),
         CASE(shm__a_clients_lane_is_offered_to_its_owner),
         CASE(shm__many_regions_and_lanes_take_few_mappings),
+        CASE(shm__ended_lanes_leave_their_bytes_to_the_next),
+        CASE(shm__bytes_of_an_earlier_segment_are_used_again),
+        CASE(shm__bytes_wait_for_everybody),
         CASE(shm__a_wrong_lane_is_refused_with_what_would_be_right),
         CASE(shm__sizes_that_differ_never_connect_and_are_told_on_both_sides),
         CASE(shm__a_second_owner_is_refused_by_name_and_process),

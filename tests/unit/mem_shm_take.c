@@ -232,7 +232,7 @@ static bool send_noise(struct rng *r, int fd, uint32_t node)
         ((uint64_t *)&big)[i] = rng_u64(r);
     if (rng_below(r, 4)) {
         big.m = raw_hello(node, "c1", SHM_CLIENT);
-        big.m.type = (uint16_t)rng_range(r, SHM_HELLO, SHM_SIZES + 1);
+        big.m.type = (uint16_t)rng_range(r, SHM_HELLO, SHM_ENDED + 1);
         big.m.kind = (uint32_t)rng_below(r, ITEM_KINDS + 1);
         big.m.index = (uint32_t)(rng_below(r, 3) ? rng_below(r, 2) : rng_u64(r));
         big.m.parts = (uint32_t)(rng_below(r, 4) ? 1 + rng_below(r, 4) / 3 : rng_u64(r));

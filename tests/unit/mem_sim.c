@@ -4,10 +4,14 @@
 #include "base/rng.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -1445,9 +1449,86 @@ static void sim__is_fast(void **state)
     free(l);
 }
 
+/* ---- ended lanes ---- */
+
+/* Runs it in a process of its own, which a failed check is to end. */
+static void expect_stop(void (*fn)(void *), void *ctx)
+{
+    int status;
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGABRT, SIG_DFL);
+        close(STDERR_FILENO);
+        fn(ctx);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+struct ended {
+    struct mem *m;
+    struct mem_flow f;
+    struct mem_lane *l;
+    struct mem_op op;
+    uint64_t word;
+};
+
+static void set_ended(void *ctx)
+{
+    struct ended *x = ctx;
+    mem_set1(x->m, &x->f, x->l, 0, 1);
+}
+
+static void put_ended(void *ctx)
+{
+    struct ended *x = ctx;
+    mem_put(x->m, &x->f, x->l, 0, &x->word, 8);
+}
+
+static void read_ended(void *ctx)
+{
+    struct ended *x = ctx;
+    mem_read_ctl(x->m, &x->op, x->l, 0, 1, &x->word);
+}
+
+static void end_ended(void *ctx)
+{
+    struct ended *x = ctx;
+    mem_lanes_end(x->m, &x->l, 1);
+}
+
+static void sim__an_ended_lane_must_not_be_used(void **state)
+{
+    struct sim_options o = usual(1, 2);
+    struct sim *w = world(&o);
+    struct ended x = {0};
+
+    (void)state;
+    start(w, 0, 0, MEM_BIRTH_NEW);
+    x.m = start(w, 1, 0, MEM_BIRTH_NEW);
+    x.l = lane_open(x.m, &lane_0_1);
+    mem_flow_open(x.m, &x.f, 0, 0, 0);
+    mem_read_ctl(x.m, &x.op, x.l, 0, 1, &x.word);
+    expect_stop(end_ended, &x); /* a read of it is under way */
+    while (x.op.status == MEM_PENDING && sim_step(w))
+        mem_poll(x.m);
+    mem_lanes_end(x.m, &x.l, 1);
+    expect_stop(set_ended, &x);
+    expect_stop(put_ended, &x);
+    expect_stop(read_ended, &x);
+    expect_stop(end_ended, &x);
+    sim_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sim__an_ended_lane_must_not_be_used),
         cmocka_unit_test(sim__writes_land_in_order),
         cmocka_unit_test(sim__guard_follows_data_under_tears),
         cmocka_unit_test(sim__done_means_landed),

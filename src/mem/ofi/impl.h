@@ -249,7 +249,18 @@ struct chunk {
     uint32_t writer;
     unsigned char *at;
     size_t bytes;
+    uint32_t lanes;         /* that are not over; it is freed with the last */
     struct fid_mr *read_mr; /* for everybody who may read */
+};
+
+/* A lane ends when both its owner and its writer say so (OFI_END), each once. The owner keeps the memory until
+ * nothing can come any more: until the writer has said so behind all that it has written, or their link is closed. A
+ * writer that the owner had answered hears of the owner's end when that comes; one that it had not gets an answer to
+ * its own. Who only reads hears of the owner's, and has to ask for the lane anew. */
+enum lane_state {
+    LANE_OPEN,
+    LANE_ENDED, /* here, and not known to be at the other side */
+    LANE_OVER,  /* its name may be opened again */
 };
 
 struct lane {
@@ -257,6 +268,12 @@ struct lane {
     struct lane *next;   /* in its bucket */
     uint32_t id;
     bool mismatch;
+    enum lane_state state;
+    uint64_t
+        writer_link;  /* own lanes: the link over which the writer has it, by id; 0: it does not, */
+    bool owed;        /* but has ended it, and waits to hear that we have */
+    bool owner_ended; /* lanes that we write: the owner has said so, */
+    uint64_t birth;   /* or it was this process of its when we ended it */
     struct chunk *chunk; /* own lanes that are there */
     /* Lanes of others, valid for one link. */
     uint64_t link_id;
@@ -276,6 +293,7 @@ struct region {
     uint32_t waiting;  /* of these, not in a socket yet */
     uint64_t since_ns; /* when they were made, */
     uint32_t looks;    /* and polls since then */
+    bool ended;
     struct answer answer[LINK_ANSWERS];
     uint32_t answers;
 };
@@ -338,6 +356,7 @@ struct ofi {
     struct lane *buckets[OFI_LANE_BUCKETS];
     struct lane **lane; /* by id */
     uint32_t lanes, lanes_room;
+    bool again; /* one that was over has been opened again, by the call that is under way */
     struct chunk *chunks;
     struct mem_lane_spec *offers; /* mem.offered of them */
     uint32_t offers_room;
@@ -431,6 +450,11 @@ bool ofi_lanes_ask(struct link *);
 void ofi_lanes_reborn(struct ofi *, uint32_t writer, uint32_t life);
 bool ofi_lanes_wanted(struct link *, const struct ofi_want *, uint32_t count);
 bool ofi_lanes_answered(struct link *, const struct ofi_at *, uint32_t count);
+void ofi_lanes_end(struct mem *, struct mem_lane *const *, uint32_t count);
+void ofi_region_lanes_end(struct ofi *, uint32_t region);                          /* of ours */
+bool ofi_lanes_ended(struct link *, const struct mem_lane_spec *, uint32_t count); /* there */
+bool ofi_lanes_end_again(struct link *); /* it is up: what we had ended without it */
+void ofi_lanes_link_ended(struct link *);
 void ofi_lanes_free(struct ofi *);
 uint64_t ofi_lanes_stage_bytes(const struct ofi *, uint32_t owner);
 

@@ -142,6 +142,7 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
     chunk_share_out(c, ctl, lanes, count);
     for (uint32_t i = 0; i < count; i++)
         lanes[i]->chunk = c;
+    c->lanes = count;
     c->next = o->chunks;
     o->chunks = c;
     o->mem.lanes_moved++;
@@ -208,6 +209,28 @@ static int lane_add(struct ofi *o, const struct mem_lane_spec *s, struct lane **
     return 0;
 }
 
+static bool ask_for(struct link *l, const struct lane *lane)
+{
+    struct ofi_want want = {.id = lane->id, .spec = lane->pub.spec};
+
+    l->wants++;
+    return link_send(l, OFI_WANT, &want, 1);
+}
+
+/* Another lane of the same name. Those that others own are asked for at once: that is else done for new numbers
+ * alone. */
+static void lane_begin_again(struct ofi *o, struct lane *l, const struct mem_lane_spec *s)
+{
+    struct peer *p = s->owner == o->mem.self ? NULL : peer_at(o, s->owner);
+
+    l->pub.spec = *s;
+    l->state = LANE_OPEN;
+    l->mismatch = l->owner_ended = false;
+    o->again = true;
+    if (p && p->link && l->id < p->link->asked_lanes && !ask_for(p->link, l))
+        link_fault(p->link, -FI_EAGAIN);
+}
+
 static int lane_get(struct ofi *o, const struct mem_lane_spec *s, struct mem_lane **out,
                     struct err *e)
 {
@@ -215,7 +238,13 @@ static int lane_get(struct ofi *o, const struct mem_lane_spec *s, struct mem_lan
     if (rc < 0)
         return rc;
     struct lane *l = find_lane(o, s);
-    if (l && !same_sizes(&l->pub.spec, s))
+    if (l && l->state == LANE_ENDED)
+        return err_set(
+            e, ERR_EXISTS,
+            "lane %u of node %u, region %u, written by %u: it was ended here, and not yet "
+            "by the other side",
+            s->kind, s->owner, s->region, s->writer);
+    if (l && l->state == LANE_OPEN && !same_sizes(&l->pub.spec, s))
         return err_set(e, ERR_INVALID,
                        "lane %u of node %u, region %u, written by %u: it is open with %u control "
                        "words and %u bytes of ring, not %u and %u",
@@ -223,9 +252,12 @@ static int lane_get(struct ofi *o, const struct mem_lane_spec *s, struct mem_lan
                        l->pub.spec.ring_bytes, s->ctl_words, s->ring_bytes);
     if (!l)
         rc = lane_add(o, s, &l, e);
-    if (rc == 0)
-        *out = &l->pub;
-    return rc;
+    if (rc < 0)
+        return rc;
+    *out = &l->pub;
+    if (l->state == LANE_OVER)
+        lane_begin_again(o, l, s);
+    return 0;
 }
 
 static bool is_host(const struct ofi *o, uint32_t node)
@@ -280,7 +312,7 @@ uint64_t ofi_lanes_stage_bytes(const struct ofi *o, uint32_t owner)
 
     for (uint32_t i = 0; i < o->lanes; i++) {
         const struct mem_lane_spec *s = &o->lane[i]->pub.spec;
-        if (s->owner != owner || s->writer != o->mem.self)
+        if (s->owner != owner || s->writer != o->mem.self || o->lane[i]->state != LANE_OPEN)
             continue;
         all += s->ring_bytes;
         largest = s->ring_bytes > largest ? s->ring_bytes : largest;
@@ -297,6 +329,7 @@ int ofi_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
     struct ofi *o = ofi_of(m);
     uint32_t first = o->lanes;
 
+    o->again = false;
     for (uint32_t i = 0; i < count; i++) {
         int rc = lane_get(o, &specs[i], &out[i], e);
         if (rc < 0)
@@ -304,7 +337,7 @@ int ofi_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
         note_peers(o, &specs[i]);
     }
     int rc = give_memory(o, out, count, e);
-    if (rc < 0 || first == o->lanes)
+    if (rc < 0 || (first == o->lanes && !o->again))
         return rc;
     for (struct link *l = o->links, *next; l; l = next) {
         next = l->next;
@@ -347,7 +380,7 @@ bool ofi_lanes_ask(struct link *l)
 
     for (uint32_t i = l->asked_lanes; i < o->lanes; i++) {
         const struct mem_lane_spec *s = &o->lane[i]->pub.spec;
-        if (s->owner != l->peer->node)
+        if (s->owner != l->peer->node || o->lane[i]->state != LANE_OPEN)
             continue;
         want[n++] = (struct ofi_want){.id = i, .spec = *s};
         if (n < OFI_WANTS_MAX)
@@ -427,7 +460,7 @@ static enum verdict locate(struct link *l, const struct ofi_want *w, struct ofi_
     /* Who is no host reads nobody else's lanes. */
     if (w->spec.owner != o->mem.self || (!writes && !l->peer->host))
         return BROKEN;
-    if (!lane)
+    if (!lane || lane->state != LANE_OPEN)
         return NOT_YET;
     if (!same_sizes(&lane->pub.spec, &w->spec)) {
         complain(l, &lane->pub.spec, w->spec.ctl_words, w->spec.ring_bytes);
@@ -449,6 +482,8 @@ static enum verdict locate(struct link *l, const struct ofi_want *w, struct ofi_
     uint64_t key = fi_mr_key(lane->chunk->read_mr);
     if ((writes && !link_key(l, lane->chunk, &key)) || !subscribe(l, w->spec.region))
         return BROKEN;
+    if (writes)
+        lane->writer_link = l->id;
     at->matches = 1;
     at->key = key;
     at->ctl = net_address(&o->net, lane->chunk->at, lane->pub.ctl);
@@ -476,7 +511,8 @@ static bool offer_lane(const struct link *l, const struct mem_lane_spec *spec)
 {
     struct ofi *o = l->node;
 
-    if (l->peer->host || spec->writer != l->peer->node || find_lane(o, spec))
+    const struct lane *known = find_lane(o, spec);
+    if (l->peer->host || spec->writer != l->peer->node || (known && known->state != LANE_OVER))
         return true;
     if (o->mem.offered == o->offers_room) {
         uint32_t room = o->offers_room ? 2 * o->offers_room : 64;
@@ -496,7 +532,8 @@ bool ofi_offer(struct mem *m, struct mem_lane_spec *out)
 
     while (m->offered > 0) {
         *out = o->offers[--m->offered];
-        if (!find_lane(o, out))
+        const struct lane *known = find_lane(o, out);
+        if (!known || known->state == LANE_OVER)
             return true;
     }
     return false;
@@ -541,6 +578,8 @@ bool ofi_lanes_answered(struct link *l, const struct ofi_at *at, uint32_t count)
         if (!lane || lane->pub.spec.owner != l->peer->node || l->wants == 0)
             return false;
         l->wants--;
+        if (lane->state != LANE_OPEN)
+            continue; /* it was ended since */
         if (!at[i].matches) {
             if (!lane->mismatch)
                 complain(l, &lane->pub.spec, (uint32_t)at[i].ctl, (uint32_t)at[i].ring);
@@ -553,4 +592,192 @@ bool ofi_lanes_answered(struct link *l, const struct ofi_at *at, uint32_t count)
         lane->ring = at[i].ring;
     }
     return true;
+}
+
+/* ---- ends ---- */
+
+static void key_drop(struct link *l, const struct chunk *c)
+{
+    for (uint32_t i = 0; i < l->keys_count; i++)
+        if (l->keys[i].chunk == c) {
+            fi_close(&l->keys[i].mr->fid);
+            l->keys[i] = l->keys[--l->keys_count];
+            return;
+        }
+}
+
+/* Nothing comes to it any more, whoever has ended it: its memory goes with the last lane in it. */
+static void lane_over(struct ofi *o, struct lane *l)
+{
+    struct chunk *c = l->chunk, **at = &o->chunks;
+
+    l->state = LANE_OVER;
+    l->writer_link = 0;
+    l->chunk = NULL;
+    if (!c || --c->lanes > 0)
+        return;
+    for (struct link *k = o->links; k; k = k->next)
+        key_drop(k, c);
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    chunk_free(c);
+}
+
+static void say_end(struct link *l, const struct mem_lane_spec *spec)
+{
+    if (!link_send(l, OFI_END, spec, 1))
+        link_fault(l, -FI_EAGAIN);
+}
+
+/* An own lane. Hosts may read it, and its writer may have it. */
+static void end_owned(struct ofi *o, struct lane *l)
+{
+    uint32_t writer = l->pub.spec.writer;
+    struct peer *p = writer == o->mem.self ? NULL : peer_at(o, writer);
+    bool has = p && p->link && p->link->id == l->writer_link;
+
+    l->pub.ctl = NULL;
+    l->pub.ring = NULL;
+    l->pub.life = 0;
+    for (struct link *k = o->links; k; k = k->next)
+        if (k->state == LINK_UP && (k->peer->node == writer ? has || l->owed : k->peer->host))
+            say_end(k, &l->pub.spec);
+    l->owed = false;
+    if (has)
+        l->state = LANE_ENDED;
+    else
+        lane_over(o, l);
+}
+
+static void end_written(struct ofi *o, struct lane *l)
+{
+    struct peer *p = peer_at(o, l->pub.spec.owner);
+
+    l->link_id = 0;
+    l->birth = p ? p->birth : 0;
+    l->state = l->owner_ended ? LANE_OVER : LANE_ENDED;
+    if (p && p->link)
+        say_end(p->link, &l->pub.spec);
+}
+
+void ofi_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
+{
+    struct ofi *o = ofi_of(m);
+
+    m->lanes_moved++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct lane *l = (struct lane *)lanes[i];
+        CHECK(l->state == LANE_OPEN);
+        if (l->pub.spec.owner == m->self) {
+            end_owned(o, l);
+        } else if (l->pub.spec.writer == m->self) {
+            end_written(o, l);
+        } else {
+            l->link_id = 0;
+            l->state = LANE_OVER;
+        }
+    }
+}
+
+void ofi_region_lanes_end(struct ofi *o, uint32_t region)
+{
+    for (uint32_t i = 0; i < o->lanes; i++) {
+        struct mem_lane *l = &o->lane[i]->pub;
+        if (o->lane[i]->state == LANE_OPEN && l->spec.owner == o->mem.self &&
+            l->spec.region == region)
+            ofi_lanes_end(&o->mem, &l, 1);
+    }
+}
+
+/* Their wish for a lane that they do not want any more. */
+static void want_drop(struct link *l, const struct mem_lane_spec *spec)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < l->pendings; i++)
+        if (!same_key(&l->pending[i].spec, spec))
+            l->pending[left++] = l->pending[i];
+    l->pendings = left;
+}
+
+/* The writer of a lane of ours has ended it. */
+static bool writer_ended(struct link *l, const struct mem_lane_spec *spec)
+{
+    struct ofi *o = l->node;
+    struct lane *lane = find_lane(o, spec);
+
+    want_drop(l, spec);
+    if (lane && lane->state == LANE_OPEN) {
+        lane->writer_link = 0;
+        lane->owed = true;
+        return true;
+    }
+    if (lane && lane->state == LANE_ENDED) {
+        lane_over(o, lane);
+        return true;
+    }
+    return link_send(l, OFI_END, spec, 1);
+}
+
+/* The owner of a lane that we write or read has ended it. */
+static void owner_ended(struct link *l, const struct mem_lane_spec *spec)
+{
+    struct lane *lane = find_lane(l->node, spec);
+
+    if (!lane)
+        return;
+    lane->link_id = 0;
+    if (lane->pub.spec.writer != l->node->mem.self)
+        return;
+    if (lane->state == LANE_ENDED)
+        lane->state = LANE_OVER;
+    else
+        lane->owner_ended = lane->state == LANE_OPEN;
+}
+
+bool ofi_lanes_ended(struct link *l, const struct mem_lane_spec *spec, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (spec[i].owner == l->peer->node)
+            owner_ended(l, &spec[i]);
+        else if (spec[i].owner != l->node->mem.self || spec[i].writer != l->peer->node ||
+                 !writer_ended(l, &spec[i]))
+            return false;
+    }
+    return true;
+}
+
+bool ofi_lanes_end_again(struct link *l)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < o->lanes; i++) {
+        struct lane *lane = o->lane[i];
+        if (lane->state != LANE_ENDED || lane->pub.spec.owner != l->peer->node)
+            continue;
+        if (lane->birth != l->birth)
+            lane->state = LANE_OVER; /* who had it is no more */
+        else if (!link_send(l, OFI_END, &lane->pub.spec, 1))
+            return false;
+    }
+    return true;
+}
+
+/* Nothing comes over it any more, and what was said on it is to be said again. */
+void ofi_lanes_link_ended(struct link *l)
+{
+    struct ofi *o = l->node;
+
+    for (uint32_t i = 0; i < o->lanes; i++) {
+        struct lane *lane = o->lane[i];
+        if (lane->pub.spec.owner == l->peer->node)
+            lane->owner_ended = false;
+        if (lane->pub.spec.owner != o->mem.self || lane->pub.spec.writer != l->peer->node)
+            continue;
+        lane->writer_link = 0;
+        lane->owed = false;
+        if (lane->state == LANE_ENDED)
+            lane_over(o, lane);
+    }
 }

@@ -152,7 +152,7 @@ bool link_up(struct link *l)
             return false;
     }
     /* The pulse says that our first wants were before it. */
-    return ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
+    return ofi_lanes_end_again(l) && ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
 }
 
 /* ---- cluster files ---- */
@@ -507,6 +507,8 @@ static bool on_message(struct link *l, const struct ofi_head *h)
         return ofi_lanes_wanted(l, items, h->count);
     case OFI_AT:
         return ofi_lanes_answered(l, items, h->count);
+    case OFI_END:
+        return ofi_lanes_ended(l, items, h->count);
     case OFI_PROMISED:
         return on_promised(l, items, h->count);
     case OFI_RAISE:

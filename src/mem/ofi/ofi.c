@@ -31,8 +31,10 @@ static int ofi_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
     struct ofi *o = ofi_of(m);
     bool lost = o->host && roll_own(&o->roll) != ROLL_MEMBER;
 
-    if (ofi_region_find(o, region))
-        return err_set(e, ERR_EXISTS, "open region %u of node %s: it is open", region, o->name);
+    const struct region *known = ofi_region_find(o, region);
+    if (known)
+        return err_set(e, ERR_EXISTS, "open region %u of node %s: it %s", region, o->name,
+                       known->ended ? "was ended in this life" : "is open");
     if (o->regions == OFI_REGIONS_MAX)
         return err_set(e, ERR_TOOBIG, "open region %u: node %s has %u regions, the maximum", region,
                        o->name, OFI_REGIONS_MAX);
@@ -175,11 +177,23 @@ static void ofi_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
     struct ofi *o = ofi_of(m);
     struct region *r = ofi_region_find(o, region);
 
-    CHECK(r != NULL);
+    CHECK(r != NULL && !r->ended);
     if (word_of(o, r) != MEM_CLOSED)
         return;
     ofi_roll_taken_back(o);
     word_change(o, r, ballot);
+}
+
+static void ofi_region_end(struct mem *m, uint32_t region)
+{
+    struct ofi *o = ofi_of(m);
+    struct region *r = ofi_region_find(o, region);
+
+    CHECK(r != NULL && !r->ended);
+    r->ended = true;
+    ofi_region_lanes_end(o, region);
+    if (word_of(o, r) != MEM_CLOSED)
+        word_change(o, r, MEM_CLOSED);
 }
 
 static uint64_t ofi_promised(struct mem *m, uint32_t region)
@@ -366,6 +380,7 @@ static void ofi_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
     struct link *link = flow_impl(f)->link;
 
     CHECK(l->spec.writer == m->self && l->spec.owner == f->owner && l->spec.region == f->region);
+    CHECK(lane->state == LANE_OPEN);
     CHECK(bytes <= l->spec.ring_bytes && (bytes & 7) == 0 && (pos & 7) == 0);
     if (f->status != MEM_DONE || !promised_to(o, f))
         return;
@@ -392,7 +407,7 @@ static void ofi_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint3
     struct link *link = flow_impl(f)->link;
 
     CHECK(l->spec.writer == m->self && l->spec.owner == f->owner && l->spec.region == f->region);
-    CHECK(word + (uint64_t)count <= l->spec.ctl_words);
+    CHECK(lane->state == LANE_OPEN && word + (uint64_t)count <= l->spec.ctl_words);
     if (f->status != MEM_DONE || !promised_to(o, f))
         return;
     if (!link)
@@ -604,6 +619,7 @@ static void read_lane(struct ofi *o, struct mem_op *op, struct lane *lane, bool 
     uint32_t ring_bytes = lane->pub.spec.ring_bytes;
     struct link *l = link_to(o, lane->pub.spec.owner);
 
+    CHECK(lane->state == LANE_OPEN);
     op->value = 0;
     op->status = MEM_LOST;
     if (lane->pub.spec.owner == o->mem.self) {
@@ -861,4 +877,6 @@ const struct mem_ops ofi_ops = {
     .loop_disarm = ofi_loop_disarm,
     .close = ofi_close,
     .flush = ofi_flush,
+    .lanes_end = ofi_lanes_end,
+    .region_end = ofi_region_end,
 };

@@ -70,6 +70,7 @@ void ofi_peer_link_ended(struct link *l, bool by_other, const char *why)
         ofi_roll_link_ended(l);
     if (was_up) {
         p->link = NULL;
+        ofi_lanes_link_ended(l);
         /* Its kernel, or itself, has closed: most likely it is dead. One that we gave up may just be
          * out of reach. */
         p->gone = by_other;

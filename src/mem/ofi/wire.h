@@ -27,7 +27,7 @@
 #include <stddef.h>
 
 enum {
-    OFI_VERSION = 3,
+    OFI_VERSION = 4,
     OFI_MAC_BYTES = 32,
     OFI_SHORT_MAC_BYTES = 16,
     OFI_MESSAGE_MAX = 4096, /* bytes of a message, its head included */
@@ -99,6 +99,7 @@ enum ofi_kind {
     OFI_PAGE, /* a part of that */
     OFI_FACTS, /* struct ofi_fact, what has to be the same for both; before anything else */
     OFI_ROLL,  /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
+    OFI_END,   /* struct mem_lane_spec: the sender has ended that lane, which it owns or writes */
     OFI_FIRST, /* with a place, and of a client that has one: struct roll's `first`, by host */
     OFI_KINDS
 };
@@ -183,6 +184,7 @@ enum {
     OFI_WANTS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_want),
     OFI_NEWS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_news),
     OFI_ROLLS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct roll_item),
+    OFI_ENDS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct mem_lane_spec),
     OFI_ATS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_at),
 };
 

@@ -26,6 +26,7 @@ enum {
     FDS_PER_MESSAGE_MAX = 8,
     MESSAGES_PER_TURN_MAX = 64,
     EVENTS_PER_TURN_MAX = 256,
+    ENDED_QUEUED_MAX = 64, /* messages that wait before no more of what was let go are added */
     HELPER_STACK_BYTES = 1 << 20
 };
 
@@ -487,12 +488,31 @@ static void look_at_ending(struct helper *h, uint64_t *wake_ns)
     }
 }
 
+/* Tells the peer what we have let go of all that it has ended. */
+static void send_ended(struct helper *h, struct connection *c)
+{
+    struct shm_message m = message_of(h->s, SHM_ENDED);
+
+    /* What does not fit now is sent when the queue is empty again: then it can be written to. */
+    while (c->peer && !c->doomed && c->queued < ENDED_QUEUED_MAX &&
+           c->ended_sent < c->peer->agreements_count) {
+        const struct agreement *a = &c->peer->agreements[c->ended_sent++];
+        m.life = a->life;
+        m.parts = a->part;
+        if (a->life != c->life)
+            continue;
+        connection_send(h, c, &m, -1);
+        flush_queue(c);
+    }
+}
+
 /* Sends what there is to send. True if the connection is over. */
 static bool attend(struct helper *h, struct connection *c)
 {
     send_own(h, c);
     send_ack(h, c);
     flush_queue(c);
+    send_ended(h, c);
     bool writes = c->queue != NULL;
     if (writes != c->writes)
         watch(h, EPOLL_CTL_MOD, c->fd, EPOLLIN | (writes ? EPOLLOUT : 0), (uint64_t)(uintptr_t)c);

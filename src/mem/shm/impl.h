@@ -15,6 +15,11 @@
  * lives before, so whoever has version v of a host has everything older. What clients write or are
  * written begins blank in every life, and is held for nobody.
  *
+ * Ends. A writer that ends lanes notes it in their entries of the directory, for those who map them later and for
+ * its own next life, and makes a part that names them, for those who have them. Whoever has adopted that part and
+ * has itself ended what it owned of these lanes says so to the writer (SHM_ENDED). When all who live have said so
+ * nobody looks at the bytes any more: they serve the next lane of the same shape, which a later part tells of.
+ *
  * The three rules that make a restart safe:
  *  - a write of w to q counts only after q's process has mapped the segment it is in, and before it
  *    says so to w, q notes w's version in gen[w] of its grant memory. Whoever raises or reads at q
@@ -68,7 +73,7 @@ static inline uint64_t version_life(uint64_t version)
 /* A segment: [head][part][part]...[nothing yet]. A part: [head][lane directory][control words of all
  * lanes][rings], all of it SHM_LANE_ALIGN aligned. One writer, sealed against all others and against any
  * change of its size. It is that large from the start, but only what parts take has pages. A part never
- * changes its shape after it was handed out. */
+ * changes its shape after it was handed out; of its directory `ended` alone changes, and once. */
 struct segment_head {
     uint64_t magic;
     uint64_t bytes; /* of the whole, whatever is used of it */
@@ -85,10 +90,13 @@ struct part_head {
     uint32_t unused[29];
 };
 struct segment_lane {
-    struct mem_lane_spec spec;
-    uint64_t ctl_at;  /* offset in the segment */
-    uint64_t ring_at; /* the same; 0 if there is no ring */
-    uint64_t unused[3];
+    struct mem_lane_spec spec; /* without control words: the lane of this name is ended */
+    uint64_t ctl_at;           /* offset in the segment */
+    uint64_t ring_at;          /* the same; 0 if there is no ring */
+    uint32_t segment; /* by index: the part's own, or an earlier one with bytes to be used again */
+    uint32_t ended;   /* the writer has ended this lane; set before the part that says so */
+    unsigned char *base; /* where that segment is mapped; in copies of the directory alone */
+    uint64_t unused;
 };
 _Static_assert(sizeof(struct segment_head) == SHM_LANE_ALIGN, "the first part is aligned");
 _Static_assert(sizeof(struct part_head) == SHM_LANE_ALIGN, "its directory is aligned");
@@ -161,6 +169,7 @@ enum item_kind {
     ITEM_READY,
     ITEM_MAPPED, /* a client has mapped more of what we write to it */
     ITEM_GONE,   /* a client has died: its memory is let go */
+    ITEM_ENDED,  /* a peer has let go of what one of our parts has ended */
     ITEM_KINDS
 };
 
@@ -170,6 +179,7 @@ struct item {
     enum item_kind kind;
     struct peer *peer;
     uint32_t life;
+    uint32_t number; /* of a part of ours */
     void *at;
     struct part *part;
     const _Atomic uint64_t *losses_now;
@@ -182,7 +192,8 @@ struct part {
     struct segment *segment;
     uint32_t number; /* of the part in its outlet, from 0 */
     uint32_t lanes;
-    struct segment_lane dir[]; /* a copy: a peer cannot change what was checked */
+    struct segment_lane *shown; /* an own part: the directory that others see */
+    struct segment_lane dir[];  /* a copy: a peer cannot change what was checked */
 };
 
 /* What this node writes for one audience. */
@@ -193,17 +204,52 @@ struct outlet {
     struct peer *client;      /* whom it is for; NULL: all hosts */
 };
 
+/* Bytes of an own lane that was ended: for another one of this shape, once nobody looks at them any more. */
+struct room {
+    struct room *next;
+    struct lane *lane; /* that was there last */
+    const struct outlet *outlet;
+    unsigned char *base;
+    uint64_t ctl_at, ring_at;
+    uint32_t segment;
+    uint32_t ctl_words, ring_bytes;
+};
+
+/* Own lanes that one part has ended, until everybody has let go of them. */
+struct ending {
+    struct ending *next;
+    const struct outlet *outlet;
+    uint32_t part;
+    bool agreed[SHM_HOSTS_MAX]; /* by host; of a client's outlet the first is the client */
+    struct room *rooms;
+};
+
+/* A part of a peer's has ended lanes that we own and have open. */
+struct letting {
+    struct letting *next;
+    uint32_t part;
+    uint32_t left;
+};
+
+/* What we have let go, to be told to its writer. */
+struct agreement {
+    uint32_t life, part;
+};
+
 struct lane {
     struct mem_lane pub;    /* first, so that a handle is this */
     struct lane *of_writer; /* the next one with the same writer */
     bool opened;            /* by our caller; else only found in somebody's segment */
     bool mismatch;          /* owner and writer disagree about sizes */
     bool offered;           /* is among those that mem_offer tells of */
-    struct lane *offer;     /* the next of these */
+    bool ended;        /* by our caller, who owns or writes it; not known to be by the other side */
+    uint32_t ended_by; /* number of the writer's part that ended it, plus one; 0: none */
+    struct lane *offer; /* the next of these */
     /* For the writer. */
     _Atomic uint64_t *wctl;
     unsigned char *wring;
-    uint64_t version; /* of the outlet, that has the lane */
+    uint64_t version;           /* of the outlet, that has the lane */
+    struct segment_lane *shown; /* its entry in the directory */
     /* For readers: own or adopted memory; NULL while there is none. */
     const _Atomic uint64_t *rctl;
     const unsigned char *rring;
@@ -225,8 +271,9 @@ struct peer {
     uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
     struct segment *segments;           /* adopted, of one life */
     struct lane *lanes; /* that it writes, as far as they were opened or found here */
-    uint32_t broken;    /* as these say */
-    struct outlet out;  /* of a client: what we write to it */
+    struct letting *lettings;
+    uint32_t broken;   /* as these say */
+    struct outlet out; /* of a client: what we write to it */
     bool ready;
     bool ring_later; /* it is among those whose bell was put off */
     bool over_told;  /* sleep has returned once because of its end */
@@ -248,6 +295,9 @@ struct peer {
     uint64_t held_version;
     struct segment *held[SHM_SEGMENTS_MAX]; /* by index; the poller has them too, and frees them */
     uint32_t held_count;
+    struct agreement
+        *agreements; /* about what it writes; told to every new process of it that they concern */
+    uint32_t agreements_count, agreements_room;
     bool out_news;          /* `out` has more than was sent */
     struct peer *next_news; /* of those with news */
 
@@ -290,6 +340,8 @@ struct shm {
     uint32_t lanes_count, lanes_size;
     struct lane *offers, **offers_tail;
     struct outlet out; /* to hosts */
+    struct ending *endings;
+    struct room *rooms;
     bool waitv_missing;
     struct shm_loop *loop; /* NULL: nobody has asked for a descriptor */
 
@@ -306,8 +358,8 @@ struct shm {
     bool kept;           /* own memory of the life before was found */
     uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
     uint32_t regions;    /* of the own grant */
-    bool region_opened[SHM_REGION_SLOTS]; /* in this life */
-    size_t memory_sure;                   /* bytes that the machine can surely still give */
+    uint8_t region_state[SHM_REGION_SLOTS]; /* enum region_state */
+    size_t memory_sure;                     /* bytes that the machine can surely still give */
     bool helper_runs;
     bool joined;       /* lock and socket are ours */
     bool opened;       /* shm_open_node has returned it */
@@ -338,6 +390,9 @@ struct shm {
     uint32_t complaints;
     struct helper *helper;
 };
+
+/* Of an own region, in this life. */
+enum region_state { REGION_UNKNOWN, REGION_OPENED, REGION_ENDED };
 
 /* Does memory of `node` that counts at the owner of g miss in segments that say `broken`? */
 static inline bool content_missing(struct grant *g, uint32_t node, uint32_t broken)
@@ -388,12 +443,36 @@ struct part *part_new(struct shm *, struct outlet *, const struct mem_lane_spec 
                       bool carry, struct err *);
 /* Maps a segment that `writer` made; no parts yet. */
 struct segment *segment_map(int fd, uint32_t writer);
-/* The next part of a mapped segment, for `owner`. */
-struct part *part_next(struct segment *, uint32_t writer, uint32_t owner);
+/* The next part of a mapped segment, for `owner`. `before`: those with lower indices. */
+struct part *part_next(struct segment *, struct segment *const *before, uint32_t writer,
+                       uint32_t owner);
+/* A lane that is there, of whatever life that was. */
+static inline bool entry_lives(const struct segment_lane *d)
+{
+    return d->spec.ctl_words > 0 && !d->ended;
+}
 void segment_free(struct segment *);
 void outlet_free(struct outlet *);
 
+/* ends.c: lanes that are no more. */
+void shm_lanes_end(struct mem *, struct mem_lane *const *, uint32_t count);
+void shm_region_lanes_end(struct shm *, uint32_t region); /* of ours */
+/* A part of the peer's has ended lanes; or a new life of it has not all that its last one had. */
+void ends_adopt(struct shm *, struct peer *, const struct part *);
+void ends_new_life(struct peer *);
+/* The peer's memory is let go: so is what it had ended. */
+void ends_forget(struct peer *);
+void lettings_free(struct peer *);
+/* The peer has let go of what that part of ours has ended. */
+void ends_agreed(struct shm *, struct peer *, uint32_t part);
+/* Makes the bytes of ended lanes that nobody looks at any more usable, and their names. */
+void ends_reap(struct shm *);
+/* Bytes for a lane of that shape, taken out of the list; NULL: there are none. */
+struct room *room_take(struct shm *, const struct outlet *, const struct mem_lane_spec *);
+void ends_free(struct shm *);
+
 /* lanes.c: lane handles and adoption. */
+struct lane *find_lane(const struct shm *, const struct mem_lane_spec *key);
 int shm_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count,
                    struct mem_lane **out, struct err *);
 bool shm_offer(struct mem *, struct mem_lane_spec *);

@@ -33,7 +33,7 @@ static uint32_t slot_of(const struct shm *s, const struct mem_lane_spec *key)
     return i;
 }
 
-static struct lane *find_lane(const struct shm *s, const struct mem_lane_spec *key)
+struct lane *find_lane(const struct shm *s, const struct mem_lane_spec *key)
 {
     return s->lanes_size ? s->lanes[slot_of(s, key)] : NULL;
 }
@@ -137,7 +137,7 @@ static void offer_lane(struct shm *s, struct lane *l)
 {
     const struct peer *writer = peer_of(s, l->pub.spec.writer);
 
-    if (l->offered || l->pub.spec.owner != s->mem.self || writer->role != SHM_CLIENT)
+    if (l->offered || l->ended || l->pub.spec.owner != s->mem.self || writer->role != SHM_CLIENT)
         return;
     l->offered = true;
     l->offer = NULL;
@@ -157,7 +157,7 @@ bool shm_offer(struct mem *m, struct mem_lane_spec *out)
             s->offers_tail = &s->offers;
         l->offered = false;
         m->offered--;
-        if (l->opened || !l->rctl)
+        if (l->opened || l->ended || !l->rctl)
             continue;
         *out = l->pub.spec;
         return true;
@@ -169,8 +169,9 @@ bool shm_offer(struct mem *m, struct mem_lane_spec *out)
 static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t i)
 {
     const struct segment_lane *d = &p->dir[i];
-    unsigned char *at = p->segment->at;
+    unsigned char *at = d->base;
 
+    l->ended_by = 0;
     l->rctl = (const _Atomic uint64_t *)(at + d->ctl_at);
     l->rring = d->spec.ring_bytes ? at + d->ring_at : NULL;
     l->found_words = d->spec.ctl_words;
@@ -179,6 +180,7 @@ static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t
         l->wctl = (_Atomic uint64_t *)(at + d->ctl_at);
         l->wring = d->spec.ring_bytes ? at + d->ring_at : NULL;
         l->version = version_of(p->segment->life, p->number + 1);
+        l->shown = p->shown + i;
     }
     if (l->opened)
         connect_lane(s, l);
@@ -190,6 +192,8 @@ static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t
 static void attach_all(struct shm *s, const struct part *p)
 {
     for (uint32_t i = 0; i < p->lanes; i++) {
+        if (!entry_lives(&p->dir[i]))
+            continue;
         struct lane *l = find_lane(s, &p->dir[i].spec);
         if (!l)
             l = lane_add(s, &p->dir[i].spec);
@@ -227,6 +231,9 @@ static int check_spec(struct shm *s, const struct mem_lane_spec *k, struct err *
                        "%s: a ring of %u bytes; it must be 0 or a power of two of at least %u",
                        where, ring, MEM_PAGE_BYTES);
     struct lane *l = find_lane(s, k);
+    if (l && l->ended)
+        return err_set(e, ERR_EXISTS, "%s: it was ended here, and not yet by the other side",
+                       where);
     if (l && l->opened && !same_sizes(&l->pub.spec, k))
         return err_set(e, ERR_INVALID, "%s: %u words and %u bytes, but it is open with %u and %u",
                        where, k->ctl_words, ring, l->pub.spec.ctl_words, l->pub.spec.ring_bytes);
@@ -287,8 +294,9 @@ int carry_lanes(struct shm *s, struct err *e)
         return err_set(e, ERR_NOMEM, "restart of %s: no memory for %u lanes", s->self->name, count);
     for (const struct part *p = s->past_parts; p; p = p->next)
         for (uint32_t i = 0; i < p->lanes; i++)
-            specs[at++] = p->dir[i].spec;
-    struct part *p = part_new(s, &s->out, specs, count, true, e);
+            if (entry_lives(&p->dir[i]))
+                specs[at++] = p->dir[i].spec;
+    struct part *p = part_new(s, &s->out, specs, at, true, e);
     free(specs);
     if (!p)
         return ERR_NOMEM;
@@ -306,6 +314,7 @@ int shm_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
     uint32_t fresh_count = 0, added_count = 0;
     int rc = fresh && added ? 0 : err_set(e, ERR_NOMEM, "open %u lanes: no memory", count);
 
+    ends_reap(s);
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         rc = check_spec(s, &specs[i], e);
         if (rc < 0)
@@ -354,7 +363,9 @@ static void detach_life(struct shm *s, struct peer *p)
         l->pub.ctl = NULL;
         l->pub.ring = NULL;
         l->mismatch = false;
+        l->ended_by = 0;
     }
+    ends_forget(p);
     while (p->segments) {
         struct segment *g = p->segments;
         p->segments = g->next;
@@ -381,6 +392,9 @@ static void adopt_part(struct shm *s, struct peer *p, struct part *part)
     }
     p->version = version;
     attach_all(s, part);
+    ends_adopt(s, p, part);
+    if (part->number == 0)
+        ends_new_life(p);
 }
 
 static void unmap(void *at, size_t bytes)
@@ -419,6 +433,9 @@ static void adopt(struct shm *s, struct item *i)
     case ITEM_GONE:
         if (version_life(p->version) == i->life + 1)
             detach_life(s, p);
+        break;
+    case ITEM_ENDED:
+        ends_agreed(s, p, i->number);
         break;
     case ITEM_READY:
         p->ready = true;

@@ -407,6 +407,8 @@ static void peer_free(struct peer *p)
         segment_free(g);
     }
     outlet_free(&p->out);
+    lettings_free(p);
+    free(p->agreements);
     if (p->pidfd >= 0)
         close(p->pidfd);
     if (p->grant_fd >= 0)
@@ -459,6 +461,7 @@ void shm_close_node(struct mem *m)
     helper_free(s); /* after the lock is free: who sees the connection end sees that we left */
     shm_adopt(s);   /* what is in the inbox becomes ours to free */
     free_past(s);
+    ends_free(s);
     lanes_free(s);
     outlet_free(&s->out);
     for (uint32_t i = 0; i < s->own_count; i++)

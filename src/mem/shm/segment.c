@@ -176,10 +176,10 @@ void outlet_free(struct outlet *o)
 
 /* In place from the start, for nobody wants page faults in the first lap. Kernels that do not know the
  * advice give them. */
-static void populate(const struct segment *g, size_t from, size_t end, int advice)
+static void populate(unsigned char *base, size_t from, size_t end, int advice)
 {
     from = from / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
-    madvise(g->at + from, round_up(end, MEM_PAGE_BYTES) - from, advice);
+    madvise(base + from, round_up(end, MEM_PAGE_BYTES) - from, advice);
 }
 
 /* ---- own ---- */
@@ -245,19 +245,62 @@ fail:
     return NULL;
 }
 
+/* Does the entry need bytes of the part itself? */
+static bool needs_bytes(const struct segment_lane *d, struct room *const *room)
+{
+    return d->spec.ctl_words > 0 && !*room;
+}
+
 /* Fills in the directory for lanes from offset `at` on and returns where they end. */
-static size_t lay_out(struct part *p, const struct mem_lane_spec *specs, size_t at)
+static size_t lay_out(struct part *p, struct room *const *rooms, size_t at)
 {
     at += sizeof(struct part_head) + round_up(p->lanes * sizeof *p->dir, SHM_LANE_ALIGN);
-    for (uint32_t i = 0; i < p->lanes; i++) {
-        p->dir[i] = (struct segment_lane){.spec = specs[i], .ctl_at = at};
-        at = round_up(at + specs[i].ctl_words * 8ul, SHM_LANE_ALIGN);
-    }
-    for (uint32_t i = 0; i < p->lanes; i++) {
-        p->dir[i].ring_at = specs[i].ring_bytes ? at : 0;
-        at += specs[i].ring_bytes;
-    }
+    for (uint32_t i = 0; i < p->lanes; i++)
+        if (needs_bytes(&p->dir[i], &rooms[i])) {
+            p->dir[i].ctl_at = at;
+            at = round_up(at + p->dir[i].spec.ctl_words * 8ul, SHM_LANE_ALIGN);
+        }
+    for (uint32_t i = 0; i < p->lanes; i++)
+        if (needs_bytes(&p->dir[i], &rooms[i])) {
+            p->dir[i].ring_at = p->dir[i].spec.ring_bytes ? at : 0;
+            at += p->dir[i].spec.ring_bytes;
+        }
     return at;
+}
+
+/* Takes bytes of ended lanes for those of the part that they fit. */
+static void take_rooms(struct shm *s, const struct outlet *o, const struct part *p,
+                       struct room **rooms)
+{
+    for (uint32_t i = 0; i < p->lanes; i++)
+        rooms[i] = p->dir[i].spec.ctl_words ? room_take(s, o, &p->dir[i].spec) : NULL;
+}
+
+static void give_back_rooms(struct shm *s, const struct part *p, struct room **rooms)
+{
+    for (uint32_t i = 0; rooms && i < p->lanes; i++)
+        if (rooms[i]) {
+            rooms[i]->next = s->rooms;
+            s->rooms = rooms[i];
+        }
+    free(rooms);
+}
+
+/* Says of each entry which segment's bytes it has. Those that were another lane's are blank from here on. */
+static void point_entries(struct part *p, const struct segment *g, struct room **rooms)
+{
+    for (uint32_t i = 0; i < p->lanes; i++) {
+        struct segment_lane *d = &p->dir[i];
+        d->segment = rooms[i] ? rooms[i]->segment : g->index;
+        d->base = rooms[i] ? rooms[i]->base : g->at;
+        if (!rooms[i])
+            continue;
+        d->ctl_at = rooms[i]->ctl_at;
+        d->ring_at = rooms[i]->ring_at;
+        memset(d->base + d->ctl_at, 0, d->spec.ctl_words * 8ul);
+        free(rooms[i]);
+    }
+    free(rooms);
 }
 
 /* Copies what the life before had in the lanes. Its process is dead: nothing changes under us. */
@@ -266,17 +309,20 @@ static void copy_past(const struct shm *s, const struct segment *g, const struct
     const struct segment_lane *to = p->dir;
 
     for (const struct part *past = s->past_parts; past; past = past->next)
-        for (uint32_t i = 0; i < past->lanes; i++, to++) {
+        for (uint32_t i = 0; i < past->lanes; i++) {
             const struct segment_lane *from = &past->dir[i];
-            const uint64_t *words = (const uint64_t *)(past->segment->at + from->ctl_at);
+            const uint64_t *words = (const uint64_t *)(from->base + from->ctl_at);
             uint64_t used = 0;
+            if (!entry_lives(from))
+                continue;
             for (uint32_t k = 0; k < to->spec.ctl_words; k++)
                 used |= words[k];
             memcpy(g->at + to->ctl_at, words, to->spec.ctl_words * 8ul);
             /* Without a word that speaks of it nothing in a ring counts, and most lanes are of those who
              * never led. */
             if (used && to->spec.ring_bytes)
-                memcpy(g->at + to->ring_at, past->segment->at + from->ring_at, to->spec.ring_bytes);
+                memcpy(g->at + to->ring_at, from->base + from->ring_at, to->spec.ring_bytes);
+            to++;
         }
 }
 
@@ -313,14 +359,20 @@ struct part *part_new(struct shm *s, struct outlet *o, const struct mem_lane_spe
     char what[96];
     snprintf(what, sizeof what, "lanes of %s", s->self->name);
     struct part *p = calloc(1, sizeof *p + count * sizeof *p->dir);
+    struct room **rooms = calloc(count + 1ul, sizeof(struct room *));
     struct segment *g = o->segments, *fresh = NULL;
-    if (!p) {
+    if (!p || !rooms) {
+        free(p);
+        free(rooms);
         err_set(e, ERR_NOMEM, "%s: no memory for %u lanes", what, count);
         return NULL;
     }
     p->lanes = count;
     p->number = o->parts;
-    size_t bytes = lay_out(p, specs, 0);
+    for (uint32_t i = 0; i < count; i++)
+        p->dir[i].spec = specs[i];
+    take_rooms(s, o, p, rooms);
+    size_t bytes = lay_out(p, rooms, 0);
     if (count > SHM_LANES_MAX || o->parts == SHM_PARTS_MAX) {
         err_set(e, ERR_TOOBIG, "%s: %u lanes in one go, %u goes before; at most %d and %d", what,
                 count, o->parts, SHM_LANES_MAX, SHM_PARTS_MAX);
@@ -331,20 +383,23 @@ struct part *part_new(struct shm *s, struct outlet *o, const struct mem_lane_spe
         if (!g)
             goto fail;
     }
-    size_t end = lay_out(p, specs, g->used);
+    size_t end = lay_out(p, rooms, g->used);
     /* The page in which this part begins is there: the part before ends in it. */
     size_t from = round_up(g->used, MEM_PAGE_BYTES), pages_end = round_up(end, MEM_PAGE_BYTES);
     if (pages_end > from && fill(s, what, g->fd, from, pages_end, e) < 0)
         goto fail;
-    populate(g, g->used, end, MADV_POPULATE_WRITE);
+    populate(g->at, g->used, end, MADV_POPULATE_WRITE);
+    point_entries(p, g, rooms);
     *(struct part_head *)(g->at + g->used) = (struct part_head){.bytes = bytes, .lanes = count};
-    memcpy(g->at + g->used + sizeof(struct part_head), p->dir, count * sizeof *p->dir);
+    p->shown = (struct segment_lane *)(g->at + g->used + sizeof(struct part_head));
+    memcpy(p->shown, p->dir, count * sizeof *p->dir);
     p->segment = g;
     if (carry)
         copy_past(s, g, p);
     publish(s, o, g, end);
     return p;
 fail:
+    give_back_rooms(s, p, rooms);
     segment_free(fresh);
     free(p);
     return NULL;
@@ -381,28 +436,38 @@ struct segment *segment_map(int fd, uint32_t writer)
     return NULL;
 }
 
-/* Is this a directory that a correct writer could have made, of a part that ends at `end`? */
-static bool directory_sane(const struct part *p, uint32_t writer, uint64_t begin, uint64_t end)
+/* Is this an entry that a correct writer could have made, with bytes before `end` of that segment? */
+static bool entry_sane(const struct segment_lane *l, uint64_t end)
+{
+    const uint64_t begin = sizeof(struct segment_head), ctl_bytes = l->spec.ctl_words * 8ul;
+    uint32_t ring = l->spec.ring_bytes;
+
+    if (l->ctl_at % 8 || l->ctl_at < begin || l->ctl_at > end || ctl_bytes > end - l->ctl_at)
+        return false;
+    return !ring || (ring >= MEM_PAGE_BYTES && !(ring & (ring - 1)) && l->ring_at % 8 == 0 &&
+                     l->ring_at >= begin && l->ring_at <= end && ring <= end - l->ring_at);
+}
+
+/* Judges the directory of a part of g that ends at `end`, and notes where its entries' bytes are mapped. */
+static bool directory_take(struct part *p, const struct segment *g, struct segment *const *before,
+                           uint32_t writer, uint64_t end)
 {
     for (uint32_t i = 0; i < p->lanes; i++) {
-        const struct segment_lane *l = &p->dir[i];
-        uint64_t ctl_bytes = l->spec.ctl_words * 8ul;
-        uint32_t ring = l->spec.ring_bytes;
-
-        if (l->spec.writer != writer || l->spec.ctl_words == 0)
+        struct segment_lane *l = &p->dir[i];
+        bool earlier = l->segment != g->index;
+        if (l->spec.writer != writer || l->segment > g->index || (earlier && !before))
             return false;
-        if (l->ctl_at % 8 || l->ctl_at < begin || l->ctl_at > end || ctl_bytes > end - l->ctl_at)
-            return false;
-        if (!ring)
-            continue;
-        if (ring < MEM_PAGE_BYTES || (ring & (ring - 1)) || l->ring_at % 8 || l->ring_at < begin ||
-            l->ring_at > end || ring > end - l->ring_at)
+        const struct segment *in = earlier ? before[l->segment] : g;
+        l->base = in->at;
+        if (l->spec.ctl_words == 0 ? l->spec.ring_bytes != 0
+                                   : !entry_sane(l, earlier ? in->used : end))
             return false;
     }
     return true;
 }
 
-struct part *part_next(struct segment *g, uint32_t writer, uint32_t owner)
+struct part *part_next(struct segment *g, struct segment *const *before, uint32_t writer,
+                       uint32_t owner)
 {
     struct part_head head;
     uint64_t room = g->bytes - g->used, at = g->used + sizeof head;
@@ -422,15 +487,15 @@ struct part *part_next(struct segment *g, uint32_t writer, uint32_t owner)
     p->number = g->first + g->parts;
     p->lanes = head.lanes;
     memcpy(p->dir, g->at + at, head.lanes * sizeof *p->dir);
-    if (!directory_sane(p, writer, at + head.lanes * sizeof *p->dir, g->used + head.bytes)) {
+    if (!directory_take(p, g, before, writer, g->used + head.bytes)) {
         free(p);
         errno = EINVAL;
         return NULL;
     }
     for (uint32_t i = 0; i < p->lanes; i++)
         if (p->dir[i].spec.owner == owner && p->dir[i].spec.ring_bytes)
-            populate(g, p->dir[i].ring_at, p->dir[i].ring_at + p->dir[i].spec.ring_bytes,
-                     MADV_POPULATE_READ);
+            populate(p->dir[i].base, p->dir[i].ring_at,
+                     p->dir[i].ring_at + p->dir[i].spec.ring_bytes, MADV_POPULATE_READ);
     g->used += head.bytes;
     g->parts++;
     return p;

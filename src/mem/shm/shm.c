@@ -119,20 +119,20 @@ static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
     if (!r || (!key && s->regions == SHM_REGIONS_MAX))
         return err_set(e, ERR_TOOBIG, "open region %u: node %s has %u regions, the maximum", region,
                        s->self->name, SHM_REGIONS_MAX);
-    bool *opened = &s->region_opened[r - g->region];
+    uint8_t *state = &s->region_state[r - g->region];
     if (!key) {
         s->regions++;
-        *opened = true;
+        *state = REGION_OPENED;
         bool lost = atomic_load_explicit(s->losses, memory_order_relaxed) > 0 && !s->kept;
         atomic_store_explicit(&r->promised, lost ? MEM_CLOSED : 0, memory_order_relaxed);
         atomic_store_explicit(&r->key, region + UINT64_C(1), memory_order_release);
         *birth = lost ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
         return 0;
     }
-    if (*opened)
-        return err_set(e, ERR_EXISTS, "open region %u of node %s: it is open", region,
-                       s->self->name);
-    *opened = true;
+    if (*state != REGION_UNKNOWN)
+        return err_set(e, ERR_EXISTS, "open region %u of node %s: it %s", region, s->self->name,
+                       *state == REGION_OPENED ? "is open" : "was ended in this life");
+    *state = REGION_OPENED;
     /* A life that lost the memory and died before it was let in again has kept only that fact. */
     bool closed = atomic_load_explicit(&r->promised, memory_order_seq_cst) == MEM_CLOSED;
     *birth = closed ? MEM_BIRTH_LOST : MEM_BIRTH_KEPT;
@@ -141,11 +141,24 @@ static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
 
 static void shm_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 {
-    struct grant_region *r = find_region(shm_of(m)->grant, region);
+    struct shm *s = shm_of(m);
+    struct grant_region *r = find_region(s->grant, region);
     uint64_t closed = MEM_CLOSED;
 
-    CHECK(r != NULL);
+    CHECK(r != NULL && s->region_state[r - s->grant->region] == REGION_OPENED);
     atomic_compare_exchange_strong(&r->promised, &closed, ballot);
+}
+
+static void shm_region_end(struct mem *m, uint32_t region)
+{
+    struct shm *s = shm_of(m);
+    struct grant_region *r = s->grant ? find_region(s->grant, region) : NULL;
+
+    shm_region_lanes_end(s, region);
+    if (!r)
+        return; /* a client's, which promises nothing */
+    s->region_state[r - s->grant->region] = REGION_ENDED;
+    atomic_store_explicit(&r->promised, MEM_CLOSED, memory_order_seq_cst);
 }
 
 static uint64_t shm_promised(struct mem *m, uint32_t region)
@@ -316,7 +329,7 @@ static enum mem_status take_read(struct op_impl *impl)
 {
     struct lane *lane = impl->target;
 
-    if (lane->mismatch)
+    if (lane->mismatch || (lane->ended_by && !lane->rctl))
         return MEM_LOST;
     if (!lane->rctl) {
         /* Nothing in this lane has ever counted at its owner: it is as it is born. */
@@ -546,4 +559,6 @@ const struct mem_ops shm_ops = {
     .loop_arm = shm_loop_arm,
     .loop_disarm = shm_loop_disarm,
     .close = shm_close_node,
+    .lanes_end = shm_lanes_end,
+    .region_end = shm_region_end,
 };

@@ -386,7 +386,8 @@ void take_gone(struct helper *h, struct peer *p)
 static bool take_parts(struct helper *h, struct peer *w, struct segment *g, uint32_t upto)
 {
     while (g->first + g->parts < upto) {
-        struct part *p = part_next(g, w->node, h->s->mem.self);
+        struct segment **before = w == h->s->self ? h->s->past : w->held;
+        struct part *p = part_next(g, before, w->node, h->s->mem.self);
         if (!p)
             return false;
         take_part(h, w, p);
@@ -440,6 +441,16 @@ static bool take_new_segment(struct helper *h, struct connection *c, struct peer
     return true;
 }
 
+/* The segments of the same life that were taken before it; NULL: they were not. */
+static struct segment **before_of(struct shm *s, struct peer *w, const struct segment *g)
+{
+    uint64_t have = w == s->self ? s->past_version : w->held_version;
+    uint32_t count = w == s->self ? s->past_count : w->held_count;
+    bool follows = version_life(have) == version_life(version_of(g->life, 0)) && g->index == count;
+
+    return !follows ? NULL : w == s->self ? s->past : w->held;
+}
+
 /* Maps the segment and takes its first part. False if it cannot be or is not to be taken. */
 static bool begin_segment(struct helper *h, struct connection *c, struct peer *w,
                           const struct shm_message *m, int fd)
@@ -453,7 +464,7 @@ static bool begin_segment(struct helper *h, struct connection *c, struct peer *w
     struct part *first = NULL;
     errno = EINVAL;
     if (g->life == m->life && g->index == m->index && m->parts > g->first)
-        first = part_next(g, w->node, h->s->mem.self);
+        first = part_next(g, before_of(h->s, w, g), w->node, h->s->mem.self);
     if (!first)
         not_mapped(h, c, "segment");
     if (!first || !take_new_segment(h, c, w, g, fd)) {
@@ -593,6 +604,10 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
         break;
     case SHM_SIZES:
         take_sizes(h, c, m);
+        break;
+    case SHM_ENDED:
+        if (m->life == h->s->mem.life)
+            deliver(h, (struct item){.kind = ITEM_ENDED, .peer = c->peer, .number = m->parts});
         break;
     default:
         malformed(h, c, "type");

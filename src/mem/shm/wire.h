@@ -12,7 +12,7 @@
 
 #define SHM_WIRE_MAGIC 0x574d5254u /* "TRMW" */
 
-enum { SHM_WIRE_VERSION = 2 };
+enum { SHM_WIRE_VERSION = 3 };
 
 enum shm_message_type {
     SHM_HELLO = 1, /* node, life, role, cluster, name */
@@ -24,6 +24,7 @@ enum shm_message_type {
     SHM_ACK,       /* the sender has mapped and counts so many of the receiver's parts */
     SHM_FETCH,     /* node: send what you hold of it */
     SHM_SIZES,     /* mine, theirs: a lane of which the two sides think differently */
+    SHM_ENDED, /* life, parts: the sender has let go of what that part of the receiver's has ended */
 };
 
 struct shm_message {
@@ -67,6 +68,7 @@ struct connection {
     uint64_t ack_sent;
     uint32_t own_sent;                  /* own items sent, */
     uint32_t segments_sent, parts_sent; /* and of the outlet that the peer gets */
+    uint32_t ended_sent;                /* agreements looked at */
     bool ready_sent;
     bool doomed; /* to be closed when what is queued has been sent, or at once if nothing is */
     struct outgoing *queue, **queue_tail;

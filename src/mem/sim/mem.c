@@ -92,12 +92,19 @@ static bool is_client(const struct sim *w, uint32_t node)
     return w->opt.clients_from != 0 && node >= w->opt.clients_from;
 }
 
+static struct sim_handle *handle_of(const struct sim_lane *l, uint32_t node)
+{
+    struct sim_handle *h = l->handles;
+
+    while (h && h->node != node)
+        h = h->next;
+    return h;
+}
+
 static bool opened_by_owner(const struct sim_lane *l)
 {
-    const struct sim_handle *h = l->handles;
+    const struct sim_handle *h = handle_of(l, l->own.spec.owner);
 
-    while (h && h->node != l->own.spec.owner)
-        h = h->next;
     return h && h->lane.ctl; /* taken away when a life ends */
 }
 
@@ -118,10 +125,8 @@ static void offer(struct sim *w, struct sim_lane *l)
 /* The owner's view of a lane, if it has one. */
 static struct mem_lane *owners_view(const struct sim_lane *l)
 {
-    struct sim_handle *h = l->handles;
+    struct sim_handle *h = handle_of(l, l->own.spec.owner);
 
-    while (h && h->node != l->own.spec.owner)
-        h = h->next;
     return h ? &h->lane : NULL;
 }
 
@@ -208,8 +213,9 @@ static void lane_enter(struct sim *w, struct sim_lane *l)
                 w->lanes[lane_slot(w, &old[i]->own.spec)] = old[i];
         free(old);
     }
-    w->lanes[lane_slot(w, &l->own.spec)] = l;
-    w->lanes_len++;
+    uint32_t slot = lane_slot(w, &l->own.spec);
+    w->lanes_len += !w->lanes[slot]; /* else one of the same name that was buried */
+    w->lanes[slot] = l;
 }
 
 void sim_lanes_free(struct sim *w)
@@ -217,6 +223,8 @@ void sim_lanes_free(struct sim *w)
     for (uint32_t i = 0; i < w->lanes_size; i++)
         if (w->lanes[i])
             free(w->lanes[i]->own.ring);
+    for (const struct sim_lane *l = w->graves; l; l = l->next)
+        free(l->own.ring);
 }
 
 static int check_spec(const struct sim *w, const struct mem_lane_spec *s, struct err *e)
@@ -263,18 +271,19 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
 
 static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t node)
 {
-    struct sim_handle *h = l->handles;
+    struct sim_handle *h = handle_of(l, node);
 
-    while (h && h->node != node)
-        h = h->next;
     if (!h) {
         h = sim_alloc(w, sizeof *h);
         h->next = l->handles;
         l->handles = h;
         h->node = node;
         h->lane.spec = l->own.spec;
-        h->lane.impl = l;
     }
+    h->lane.impl = l;
+    h->lives = w->nodes[node].lives;
+    h->ended = false;
+    l->writer_has |= node == l->own.spec.writer;
     if (node == l->own.spec.owner) {
         h->lane.ctl = l->own.ctl;
         h->lane.ring = l->own.ring;
@@ -283,6 +292,79 @@ static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t 
             l->opened_ns = w->now_ns + w->opt.delay_ns_max;
     }
     return &h->lane;
+}
+
+/* ---- ends ---- */
+
+static bool is_open(const struct sim *w, const struct sim_lane *l, uint32_t node)
+{
+    const struct sim_handle *h = handle_of(l, node);
+
+    return h && !h->ended && h->lives == w->nodes[node].lives && w->nodes[node].alive;
+}
+
+/* Nobody writes it or sees it any more. What a host has written outlives it, except over links: there its owner knows
+ * that nothing comes over a connection that has ended. */
+static bool is_over(const struct sim *w, const struct sim_lane *l)
+{
+    bool written = w->opt.links.on ? is_open(w, l, l->own.spec.writer) : l->writer_has;
+
+    return l->ends && !written && !is_open(w, l, l->own.spec.owner);
+}
+
+/* Has the node ended the lane, and may not know that the other side has? */
+static bool is_ending(const struct sim *w, const struct sim_lane *l, uint32_t node)
+{
+    const struct sim_handle *h = handle_of(l, node);
+
+    return h && h->ended && h->lives == w->nodes[node].lives &&
+           (!is_over(w, l) || w->now_ns < l->ended_ns + w->opt.delay_ns_max);
+}
+
+/* Takes a lane that is over out of its region. What is on its way to it goes into its memory as ever, which nothing
+ * leads to any more. */
+static void bury(struct sim *w, struct sim_lane *l)
+{
+    struct sim_lane **at = &l->region->lanes;
+
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    if (l->region->lanes_end == &l->next)
+        l->region->lanes_end = at;
+    l->next = w->graves;
+    w->graves = l;
+}
+
+static void lane_end(struct sim *w, struct sim_lane *l, uint32_t node)
+{
+    struct sim_handle *h = handle_of(l, node);
+
+    CHECK(is_open(w, l, node));
+    for (uint32_t i = 0; i < w->ops_len; i++)
+        CHECK(!w->ops[i].used || w->ops[i].user == NULL || w->ops[i].asker != node ||
+              w->ops[i].lane != l);
+    h->ended = true;
+    h->lane.ctl = NULL;
+    h->lane.ring = NULL;
+    h->lane.impl = NULL; /* whoever uses it from now on fails */
+    if (node == l->own.spec.writer)
+        l->writer_has = false;
+    if (node == l->own.spec.owner) {
+        l->opened_ns = UINT64_MAX;
+        l->offered = w->nodes[node].lives;
+    }
+    l->ends |= node == l->own.spec.writer || node == l->own.spec.owner;
+    l->ended_ns = w->now_ns;
+    w->nodes[node].mem.lanes_moved++;
+    sim_mix(w, lane_hash(&l->own.spec) ^ node);
+}
+
+/* The lane behind a handle that was not ended. */
+static struct sim_lane *lane_of(const struct mem_lane *handle)
+{
+    CHECK(handle->impl != NULL);
+    return handle->impl;
 }
 
 static struct sim_node *node_of(struct mem *m)
@@ -298,8 +380,14 @@ static int op_region_open(struct mem *m, uint32_t region, enum mem_birth *birth,
     struct sim_node *n = node_of(m);
     struct sim_region *r = sim_region_get(n->world, m->self, region);
 
-    (void)e;
-    *birth = r->born ? MEM_BIRTH_KEPT : n->memory ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
+    if (r->ended == n->lives)
+        return err_set(e, ERR_EXISTS, "open region %u of node %u: it was ended in this life",
+                       region, m->self);
+    *birth = r->ended    ? MEM_BIRTH_LOST
+             : r->born   ? MEM_BIRTH_KEPT
+             : n->memory ? MEM_BIRTH_LOST
+                         : MEM_BIRTH_NEW;
+    r->ended = 0;
     r->born = true;
     sim_mix(n->world, (uint64_t)region << 32 ^ m->self << 8 ^ *birth);
     sim_chan_kick_all(n->world, m->self);
@@ -326,7 +414,7 @@ static void op_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 {
     struct sim_region *r = own_region(m, region);
 
-    CHECK(r->promised == MEM_CLOSED && ballot != MEM_CLOSED);
+    CHECK(r->promised == MEM_CLOSED && ballot != MEM_CLOSED && !r->ended);
     sim_promise(node_of(m)->world, r, ballot);
     sim_mix(node_of(m)->world, (uint64_t)region << 32 ^ m->self << 8 ^ ballot);
     called(m, (struct sim_call){.kind = SIM_CALL_GRANT});
@@ -348,8 +436,17 @@ static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint3
         if (rc)
             return rc;
         struct sim_lane *l = lane_find(w, s);
-        if (!l && (rc = lane_make(w, s, &l, e)))
+        if (l && is_ending(w, l, m->self))
+            return err_set(
+                e, ERR_EXISTS,
+                "open lane %u of node %u, region %u, written by %u: it was ended here, and not "
+                "yet by the other side",
+                s->kind, s->owner, s->region, s->writer);
+        struct sim_lane *old = l && is_over(w, l) ? l : NULL;
+        if ((!l || old) && (rc = lane_make(w, s, &l, e)))
             return rc;
+        if (old)
+            bury(w, old);
         if (l->own.spec.ctl_words != s->ctl_words || l->own.spec.ring_bytes != s->ring_bytes)
             return err_set(e, ERR_INVALID,
                            "open lane %u of node %u, region %u, written by %u: %u control words "
@@ -361,6 +458,26 @@ static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint3
             offer(w, l);
     }
     return 0;
+}
+
+static void op_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        lane_end(node_of(m)->world, lane_of(lanes[i]), m->self);
+}
+
+static void op_region_end(struct mem *m, uint32_t region)
+{
+    struct sim_node *n = node_of(m);
+    struct sim_region *r = own_region(m, region);
+
+    CHECK(r->ended == 0);
+    for (struct sim_lane *l = r->lanes; l; l = l->next)
+        if (is_open(n->world, l, m->self))
+            lane_end(n->world, l, m->self);
+    r->ended = n->lives;
+    sim_promise(n->world, r, MEM_CLOSED);
+    sim_mix(n->world, (uint64_t)region << 32 ^ m->self << 8 ^ n->lives);
 }
 
 static bool op_offer(struct mem *m, struct mem_lane_spec *out)
@@ -441,7 +558,7 @@ static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
     if (issue(m, f,
               &(struct sim_write){.kind = SIM_PUT,
                                   .flow = flow_of(m, f),
-                                  .lane = lane->impl,
+                                  .lane = lane_of(lane),
                                   .at = pos & (ring - 1),
                                   .data = data,
                                   .words = bytes / 8}) &&
@@ -459,7 +576,7 @@ static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
     issue(m, f,
           &(struct sim_write){.kind = SIM_SET,
                               .flow = flow_of(m, f),
-                              .lane = lane->impl,
+                              .lane = lane_of(lane),
                               .at = word,
                               .data = values,
                               .words = count});
@@ -505,39 +622,49 @@ static void op_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t r
     called(m, (struct sim_call){.kind = SIM_CALL_READ});
 }
 
+/* Who has not heard that the lane is over reads it no more. */
+static void read_lane(struct mem *m, const struct sim_ask *a)
+{
+    struct sim *w = node_of(m)->world;
+
+    if (is_over(w, a->lane))
+        a->user->status = MEM_LOST;
+    else
+        sim_op_ask(w, a);
+    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+}
+
 static void op_read_ctl(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint32_t word,
                         uint32_t count, uint64_t *out)
 {
-    struct sim_lane *l = lane->impl;
+    struct sim_lane *l = lane_of(lane);
 
     CHECK(word < lane->spec.ctl_words && count <= lane->spec.ctl_words - word);
-    sim_op_ask(node_of(m)->world, &(struct sim_ask){.kind = SIM_READ_CTL,
-                                                    .user = op,
-                                                    .asker = m->self,
-                                                    .region = l->region,
-                                                    .lane = l,
-                                                    .at = word,
-                                                    .out = out,
-                                                    .words = count});
-    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+    read_lane(m, &(struct sim_ask){.kind = SIM_READ_CTL,
+                                   .user = op,
+                                   .asker = m->self,
+                                   .region = l->region,
+                                   .lane = l,
+                                   .at = word,
+                                   .out = out,
+                                   .words = count});
 }
 
 static void op_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *lane, uint64_t pos,
                          void *out, uint32_t bytes)
 {
-    struct sim_lane *l = lane->impl;
+    struct sim_lane *l = lane_of(lane);
     uint32_t ring = lane->spec.ring_bytes;
 
     CHECK(ring && pos % 8 == 0 && bytes % 8 == 0 && bytes <= ring);
-    sim_op_ask(node_of(m)->world, &(struct sim_ask){.kind = SIM_READ_RING,
-                                                    .user = op,
-                                                    .asker = m->self,
-                                                    .region = l->region,
-                                                    .lane = l,
-                                                    .at = pos & (ring - 1),
-                                                    .out = out,
-                                                    .words = bytes / 8});
-    called(m, (struct sim_call){.kind = SIM_CALL_READ});
+    read_lane(m, &(struct sim_ask){.kind = SIM_READ_RING,
+                                   .user = op,
+                                   .asker = m->self,
+                                   .region = l->region,
+                                   .lane = l,
+                                   .at = pos & (ring - 1),
+                                   .out = out,
+                                   .words = bytes / 8});
 }
 
 static int op_poll(struct mem *m)
@@ -599,6 +726,8 @@ const struct mem_ops sim_mem_ops = {
     .dead = op_dead,
     .offer = op_offer,
     .bell = op_bell,
+    .lanes_end = op_lanes_end,
+    .region_end = op_region_end,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

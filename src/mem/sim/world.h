@@ -81,6 +81,7 @@ struct sim_region {
     uint32_t region;
     uint64_t promised;
     bool born;             /* the owner has opened it and its memory has been there since */
+    uint32_t ended;        /* life of the owner, from 1, that has ended it; 0: none */
     struct sim_told *told; /* with links, by node; else NULL */
     uint64_t told_ns;      /* when all are judged by the promised word; a raise is answered then */
 };
@@ -89,6 +90,8 @@ struct sim_handle { /* one node's handle of a lane */
     struct mem_lane lane;
     struct sim_handle *next;
     uint32_t node;
+    uint32_t lives; /* the node was in the last of so many when it opened it, */
+    bool ended;     /* and has ended it since */
 };
 
 struct sim_lane {
@@ -100,6 +103,9 @@ struct sim_lane {
         opened_ns; /* with links: when the others know where it is; UINT64_MAX: it is not open */
     uint32_t
         offered; /* life of the owner, from 1, that was told of it; 0: none since its writer came */
+    bool writer_has;   /* its writer, in any life, has opened it and not ended it */
+    bool ends;         /* owner or writer has ended it, */
+    uint64_t ended_ns; /* one of them last then */
 };
 
 struct sim_flow {
@@ -243,6 +249,7 @@ struct sim {
     uint8_t *lies;           /* [asker * nodes_max + node], enum sim_lie */
     struct sim_lane **lanes; /* hash table by name, lanes_size a power of two */
     uint32_t lanes_len, lanes_size;
+    struct sim_lane *graves; /* lanes that were ended and whose name was opened again */
     struct sim_block *blocks;
 
     void (*on_bell)(void *, uint32_t);
