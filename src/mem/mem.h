@@ -148,6 +148,9 @@ struct mem_ops {
     void (*flush)(struct mem *);          /* NULL: what is written needs no sending */
     void (*lanes_end)(struct mem *, struct mem_lane *const *, uint32_t count);
     void (*region_end)(struct mem *, uint32_t region);
+    void (*put_kept)(struct mem *, struct mem_flow *, struct mem_lane *, uint64_t pos, const void *,
+                     uint32_t bytes);
+    void (*drop)(struct mem *, uint32_t node); /* NULL: there are no connections */
 };
 
 struct mem {
@@ -239,6 +242,15 @@ static inline void mem_put(struct mem *m, struct mem_flow *f, struct mem_lane *l
     m->ops->put(m, f, l, pos, data, bytes);
 }
 
+/* As mem_put, but the bytes are not taken: they stay in place and unchanged until a later mark of the flow is done or
+ * the flow is LOST. They are in the ring of a lane that m owns, which is not ended before; the flow has no ballot. What
+ * was not done when the flow was LOST may land as the bytes are later. */
+static inline void mem_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                                const void *data, uint32_t bytes)
+{
+    m->ops->put_kept(m, f, l, pos, data, bytes);
+}
+
 /* Writes control words [word, word+count), after all earlier writes to that owner. */
 static inline void mem_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
                            const uint64_t *values, uint32_t count)
@@ -297,6 +309,14 @@ static inline void mem_flush(struct mem *m)
 {
     if (m->ops->flush)
         m->ops->flush(m);
+}
+
+/* Gives up the connection to a node that takes nothing any more: all flows and ops to it become LOST. It is made again
+ * as after any break. Where there are no connections there is nothing to give up. */
+static inline void mem_drop(struct mem *m, uint32_t node)
+{
+    if (m->ops->drop)
+        m->ops->drop(m, node);
 }
 
 /* True if the node is known to be dead now (on shm within tens of microseconds of its death).

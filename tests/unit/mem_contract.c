@@ -984,6 +984,81 @@ static void a_region_ends_for_good(void)
     assert_int_equal(mem_word(rig.node[1].other[1][0], 0), 3);
 }
 
+/* ---- kept bytes, dropped nodes ---- */
+
+/* Puts bytes into the ring of somebody else, and returns when they are there. */
+static void fill_ring(uint32_t writer, struct mem_lane *l, const void *data, uint32_t bytes)
+{
+    struct mem_flow f;
+
+    mem_flow_open(rig.node[writer].mem, &f, l->spec.owner, l->spec.region, 0);
+    mem_put(rig.node[writer].mem, &f, l, 0, data, bytes);
+    mem_mark(rig.node[writer].mem, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    mem_flow_close(rig.node[writer].mem, &f);
+}
+
+/* Bytes are sent on from where they have landed, more at once than goes into one operation, over the ring's end and
+ * among others: they land in order, and when that is done their place is free. */
+static void kept_bytes_land_as_others_do(void)
+{
+    enum { ROOM = 1 << 20, WORDS_SENT = 75 << 10, BYTES = 8 * WORDS_SENT };
+    static uint64_t data[WORDS_SENT];
+    struct mem_lane_spec to = end_spec(1, 0, ROOM), from = end_spec(0, 1, ROOM);
+    struct mem_flow f;
+
+    rig_open(2);
+    struct mem *m = rig.node[0].mem;
+    struct mem_lane *out = open_lane(0, &to), *in = open_lane(1, &to);
+    struct mem_lane *source = open_lane(1, &from), *own = open_lane(0, &from);
+    write_until_done(0, out, 1);
+    write_until_done(1, source, 1); /* both are there */
+    wait_until_there(own);
+    wait_until_there(in);
+    mem_flow_open(m, &f, 1, REGION, 0);
+    for (uint64_t turn = 1; turn <= 6; turn++) {
+        for (uint64_t i = 0; i < WORDS_SENT; i++)
+            data[i] = turn << 32 | i;
+        fill_ring(1, source, data, BYTES);
+        uint64_t pos = turn * BYTES;
+        mem_put(m, &f, out, pos, &data[0], 8);
+        mem_put_kept(m, &f, out, pos + 8, own->ring + 8, BYTES - 16);
+        mem_put(m, &f, out, pos + BYTES - 8, &data[WORDS_SENT - 1], 8);
+        mem_set1(m, &f, out, 2, turn);
+        mem_mark(m, &f, turn);
+        assert_int_equal(settle(&f), MEM_DONE);
+        assert_int_equal(mem_word(in, 2), turn);
+        memset(data, 0xee, sizeof data);
+        fill_ring(1, source, data, BYTES);
+        for (uint64_t i = 0; i < WORDS_SENT; i++) {
+            uint64_t word;
+            memcpy(&word, in->ring + (pos + 8 * i) % ROOM, 8);
+            assert_true(word == (turn << 32 | i));
+        }
+    }
+}
+
+/* A node that was given up is there again, as after any break; where there are no connections nothing happens. */
+static void a_dropped_node_is_connected_again(void)
+{
+    bool links = rig.backend != SIM && rig.backend != SHM;
+    struct mem_flow f;
+
+    rig_open(2);
+    mem_flow_open(rig.node[0].mem, &f, 1, REGION, 0);
+    mem_set1(rig.node[0].mem, &f, rig.node[0].lane[1][0], 0, 1);
+    mem_mark(rig.node[0].mem, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    mem_drop(rig.node[0].mem, 1);
+    for (uint64_t until = patience(); links && f.status == MEM_DONE && clock_now_ns() < until;)
+        step();
+    assert_int_equal(f.status, links ? MEM_LOST : MEM_DONE);
+    connect_all();
+    write_until_done(0, rig.node[0].lane[1][0], 2);
+    assert_int_equal(mem_word(rig.node[1].lane[1][0], 3), 2);
+    assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 1);
+}
+
 /* A sleeper is woken by what it is to see. */
 static void a_sleeper_is_woken(void)
 {
@@ -1179,6 +1254,8 @@ static void a_client_does_not_choose_its_life(void)
     X(a_third_reads_nothing_of_an_ended_lane)                                                      \
     X(an_ended_lane_does_not_come_back_with_its_writer)                                            \
     X(a_region_ends_for_good)                                                                      \
+    X(kept_bytes_land_as_others_do)                                                                \
+    X(a_dropped_node_is_connected_again)                                                           \
     X(a_sleeper_is_woken)                                                                          \
     X(a_client_does_not_choose_its_life)
 

@@ -1525,9 +1525,37 @@ static void sim__an_ended_lane_must_not_be_used(void **state)
     sim_close(w);
 }
 
+/* Bytes that are put and kept are read when they land: who changes them before that is found out. */
+static void sim__kept_bytes_are_read_as_they_land(void **state)
+{
+    struct mem_lane_spec back = {
+        .owner = 1, .writer = 0, .region = 0, .kind = 7, .ctl_words = 1, .ring_bytes = RING};
+    struct sim_options o = usual(3, 2);
+    struct sim *w = world(&o);
+    struct mem *a = start(w, 0, 0, MEM_BIRTH_NEW), *b = start(w, 1, 0, MEM_BIRTH_NEW);
+    struct mem_lane *in = lane_open(a, &lane_0_1), *out = lane_open(b, &lane_0_1);
+    struct mem_lane *own = lane_open(b, &back);
+    struct mem_flow f;
+
+    (void)state;
+    memset(own->ring, 1, RING);
+    mem_flow_open(b, &f, 0, 0, 0);
+    mem_put_kept(b, &f, out, 0, own->ring, 64);
+    mem_put(b, &f, out, 64, own->ring, 64);
+    mem_mark(b, &f, 1);
+    memset(own->ring, 2, RING);
+    while (f.done != 1 && sim_step(w))
+        mem_poll(b);
+    assert_int_equal(in->ring[0], 2);
+    assert_int_equal(in->ring[63], 2);
+    assert_int_equal(in->ring[64], 1);
+    sim_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sim__kept_bytes_are_read_as_they_land),
         cmocka_unit_test(sim__an_ended_lane_must_not_be_used),
         cmocka_unit_test(sim__writes_land_in_order),
         cmocka_unit_test(sim__guard_follows_data_under_tears),

@@ -109,7 +109,9 @@ enum piece_kind { PIECE_WRITE, PIECE_READ, PIECE_MESSAGE };
 struct piece {
     enum piece_kind kind;
     uint32_t bytes;
-    uint32_t stage_at; /* offset of the bytes; reads have none */
+    uint32_t stage_at;           /* offset of the bytes; reads have none */
+    const struct chunk *kept_in; /* the bytes are here instead, */
+    const unsigned char *kept;   /* at this place; NULL: they are staged */
     uint64_t stage_end;
     uint64_t address, key; /* remote */
     struct mem_op *op;     /* PIECE_READ */
@@ -191,6 +193,7 @@ struct link {
     uint64_t last_address, last_key; /* of the last write: what is read there comes after it */
     struct mark *mark;
     uint64_t mark_head, mark_covered, mark_tail; /* made, under way, judged */
+    uint64_t kept_mark; /* bytes are kept until the marks before this one are judged */
     unsigned char *bounce;
     uint64_t bounce_head, bounce_tail;
     struct mem_op *ops; /* unfinished */
@@ -356,6 +359,7 @@ struct ofi {
     struct lane *buckets[OFI_LANE_BUCKETS];
     struct lane **lane; /* by id */
     uint32_t lanes, lanes_room;
+    const struct chunk *kept_in; /* what was last put and kept */
     bool again; /* one that was over has been opened again, by the call that is under way */
     struct chunk *chunks;
     struct mem_lane_spec *offers; /* mem.offered of them */
@@ -455,6 +459,7 @@ void ofi_region_lanes_end(struct ofi *, uint32_t region);                       
 bool ofi_lanes_ended(struct link *, const struct mem_lane_spec *, uint32_t count); /* there */
 bool ofi_lanes_end_again(struct link *); /* it is up: what we had ended without it */
 void ofi_lanes_link_ended(struct link *);
+const struct chunk *ofi_chunk_of(struct ofi *, const void *, uint32_t bytes); /* NULL: of none */
 void ofi_lanes_free(struct ofi *);
 uint64_t ofi_lanes_stage_bytes(const struct ofi *, uint32_t owner);
 
@@ -464,6 +469,8 @@ void link_close(struct link *, bool by_other, const char *why);
 bool link_stage_want(struct link *, uint64_t bytes); /* false: it cannot have so much */
 void links_free(struct ofi *); /* those that are closed; the completion queue was empty */
 bool link_write(struct link *, uint64_t address, uint64_t key, const void *, uint32_t bytes);
+bool link_write_kept(struct link *, uint64_t address, uint64_t key, const struct chunk *,
+                     const void *, uint32_t bytes);
 /* `more`: the op goes on with the next read. */
 bool link_read(struct link *, struct mem_op *, uint64_t address, uint64_t key, void *out,
                uint32_t bytes, bool more);

@@ -129,7 +129,8 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
     if (!c->at)
         rc = err_sys(e, "lanes of %s: %zu bytes", o->name, c->bytes);
     if (rc == 0) {
-        c->read_mr = net_register(&o->net, c->at, c->bytes, FI_REMOTE_READ);
+        /* What is put and kept is sent from here. */
+        c->read_mr = net_register(&o->net, c->at, c->bytes, FI_REMOTE_READ | FI_WRITE);
         char hint[128];
         if (!c->read_mr)
             rc = err_set(e, ERR_NOMEM, "lanes of %s: register %zu bytes%s", o->name, c->bytes,
@@ -147,6 +148,19 @@ static int chunk_open(struct ofi *o, uint32_t writer, struct lane **lanes, uint3
     o->chunks = c;
     o->mem.lanes_moved++;
     return 0;
+}
+
+const struct chunk *ofi_chunk_of(struct ofi *o, const void *data, uint32_t bytes)
+{
+    const unsigned char *from = data;
+
+    for (const struct chunk *c = o->kept_in ? o->kept_in : o->chunks; c; c = c->next)
+        if (from >= c->at && from + bytes <= c->at + c->bytes)
+            return o->kept_in = c;
+    for (const struct chunk *c = o->chunks; c; c = c->next)
+        if (from >= c->at && from + bytes <= c->at + c->bytes)
+            return o->kept_in = c;
+    return NULL;
 }
 
 void ofi_lanes_free(struct ofi *o)
@@ -616,8 +630,15 @@ static void lane_over(struct ofi *o, struct lane *l)
     l->chunk = NULL;
     if (!c || --c->lanes > 0)
         return;
-    for (struct link *k = o->links; k; k = k->next)
+    for (struct link *k = o->links, *next; k; k = next) {
+        next = k->next;
         key_drop(k, c);
+        /* Something may still be sent from here: whoever ends lanes waits for that. */
+        if (o->kept_in == c && k->mark_tail < k->kept_mark)
+            link_close(k, false, "a lane was ended from which it is sent to");
+    }
+    if (o->kept_in == c)
+        o->kept_in = NULL;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;

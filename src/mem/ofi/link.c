@@ -358,6 +358,30 @@ bool link_write(struct link *l, uint64_t address, uint64_t key, const void *data
     return true;
 }
 
+bool link_write_kept(struct link *l, uint64_t address, uint64_t key, const struct chunk *c,
+                     const void *data, uint32_t bytes)
+{
+    const unsigned char *from = data;
+
+    while (bytes > 0) {
+        uint32_t n = bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
+        if (l->piece_head - l->piece_tail == LINK_PIECES)
+            return false;
+        piece_add(l, &(struct piece){.kind = PIECE_WRITE,
+                                     .bytes = n,
+                                     .kept_in = c,
+                                     .kept = from,
+                                     .address = address,
+                                     .key = key});
+        l->writes++;
+        l->kept_mark = l->mark_head + 1;
+        from += n;
+        address += n;
+        bytes -= n;
+    }
+    return true;
+}
+
 /* What is read lands here first. Not every link reads. */
 static bool bounce_open(struct link *l)
 {
@@ -491,6 +515,12 @@ static uint64_t marks_before(const struct link *l, uint64_t end)
     return m;
 }
 
+/* Where the bytes of a write are. */
+static const unsigned char *bytes_of(const struct link *l, const struct piece *p)
+{
+    return p->kept ? p->kept : l->stage + p->stage_at;
+}
+
 /* Posts as many writes as go into one operation. */
 static bool post_writes(struct link *l)
 {
@@ -503,7 +533,8 @@ static bool post_writes(struct link *l)
 
     for (; end < l->piece_head && count < most; end++) {
         const struct piece *next = &l->piece[end % LINK_PIECES];
-        if (next->kind != PIECE_WRITE || next->stage_at != first->stage_at + bytes ||
+        if (next->kind != PIECE_WRITE || next->kept_in != first->kept_in ||
+            bytes_of(l, next) != bytes_of(l, first) + bytes ||
             (count > 0 && bytes + next->bytes > PIECE_BYTES_MAX))
             break;
         p = next;
@@ -524,8 +555,8 @@ static bool post_writes(struct link *l)
         s->marks_end = covered;
         flags |= FI_COMPLETION | (deliver ? FI_DELIVERY_COMPLETE : 0);
     }
-    struct iovec iov = {.iov_base = l->stage + first->stage_at, .iov_len = bytes};
-    void *d = stage_desc(l);
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes_of(l, first), .iov_len = bytes};
+    void *d = !first->kept ? stage_desc(l) : n->local ? desc(first->kept_in->read_mr) : NULL;
     struct fi_msg_rma m = {.msg_iov = &iov,
                            .desc = &d,
                            .iov_count = 1,
@@ -535,7 +566,7 @@ static bool post_writes(struct link *l)
     if (!accepted(l, fi_writemsg(l->ep, &m, flags)))
         return false;
     l->stage_posted = p->stage_end;
-    posted(l, s, inject);
+    posted(l, s, inject || first->kept);
     l->unconfirmed = !deliver;
     if (deliver) {
         l->mark_covered = covered;

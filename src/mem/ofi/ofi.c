@@ -372,14 +372,25 @@ static bool promised_to(struct ofi *o, struct mem_flow *f)
     return false;
 }
 
-static void ofi_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
-                    const void *data, uint32_t bytes)
+/* A stretch of a ring that does not go over its end. */
+static bool write_ring(struct link *link, const struct lane *lane, uint64_t pos,
+                       const struct chunk *kept_in, const void *data, uint32_t bytes)
 {
-    struct ofi *o = ofi_of(m);
+    uint64_t address = lane->ring + (pos & (lane->pub.spec.ring_bytes - 1));
+
+    return kept_in ? link_write_kept(link, address, lane->key, kept_in, data, bytes)
+                   : link_write(link, address, lane->key, data, bytes);
+}
+
+/* `kept_in`: the bytes stay where they are; NULL: they are taken. */
+static void put(struct ofi *o, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                const struct chunk *kept_in, const void *data, uint32_t bytes)
+{
     struct lane *lane = (struct lane *)l;
     struct link *link = flow_impl(f)->link;
 
-    CHECK(l->spec.writer == m->self && l->spec.owner == f->owner && l->spec.region == f->region);
+    CHECK(l->spec.writer == o->mem.self && l->spec.owner == f->owner &&
+          l->spec.region == f->region);
     CHECK(lane->state == LANE_OPEN);
     CHECK(bytes <= l->spec.ring_bytes && (bytes & 7) == 0 && (pos & 7) == 0);
     if (f->status != MEM_DONE || !promised_to(o, f))
@@ -392,11 +403,25 @@ static void ofi_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
     uint64_t straight = ring_straight(l->spec.ring_bytes, pos);
     uint32_t first = bytes < straight ? bytes : (uint32_t)straight;
     bool ok =
-        lane->link_id == link->id &&
-        link_write(link, lane->ring + (pos & (l->spec.ring_bytes - 1)), lane->key, data, first) &&
-        link_write(link, lane->ring, lane->key, (const unsigned char *)data + first, bytes - first);
+        lane->link_id == link->id && write_ring(link, lane, pos, kept_in, data, first) &&
+        write_ring(link, lane, 0, kept_in, (const unsigned char *)data + first, bytes - first);
     if (!ok)
         flow_fail(o, f, MEM_LOST);
+}
+
+static void ofi_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                    const void *data, uint32_t bytes)
+{
+    put(ofi_of(m), f, l, pos, NULL, data, bytes);
+}
+
+static void ofi_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                         const void *data, uint32_t bytes)
+{
+    const struct chunk *in = ofi_chunk_of(ofi_of(m), data, bytes);
+
+    CHECK(in != NULL && f->ballot == 0);
+    put(ofi_of(m), f, l, pos, in, data, bytes);
 }
 
 static void ofi_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
@@ -738,6 +763,14 @@ static bool ofi_dead(struct mem *m, uint32_t node)
     return p && node != m->self && (p->left || (p->gone && !p->link));
 }
 
+static void ofi_drop(struct mem *m, uint32_t node)
+{
+    struct link *l = link_to(ofi_of(m), node);
+
+    if (l)
+        link_close(l, false, "it was given up here");
+}
+
 static void ofi_bell_later(struct mem *m, uint32_t node)
 {
     struct ofi *o = ofi_of(m);
@@ -879,4 +912,6 @@ const struct mem_ops ofi_ops = {
     .flush = ofi_flush,
     .lanes_end = ofi_lanes_end,
     .region_end = ofi_region_end,
+    .put_kept = ofi_put_kept,
+    .drop = ofi_drop,
 };

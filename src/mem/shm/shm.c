@@ -249,6 +249,13 @@ static void shm_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
         copy_in(lane->wring, (const unsigned char *)data + first, bytes - first);
 }
 
+static void shm_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
+                         const void *data, uint32_t bytes)
+{
+    CHECK(f->ballot == 0);
+    shm_put(m, f, l, pos, data, bytes); /* who reads it reads it there, and not where it is kept */
+}
+
 static void shm_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
                     const uint64_t *values, uint32_t count)
 {
@@ -561,4 +568,5 @@ const struct mem_ops shm_ops = {
     .close = shm_close_node,
     .lanes_end = shm_lanes_end,
     .region_end = shm_region_end,
+    .put_kept = shm_put_kept,
 };

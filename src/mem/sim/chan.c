@@ -45,21 +45,28 @@ static void make_word_room(struct sim_chan *c, uint32_t words)
     free(old);
 }
 
-/* Copies the words in, and hashes them on the way. */
-static uint64_t take_words(struct sim_chan *c, const void *data, uint32_t words)
+/* How many of its words the channel has. */
+static uint32_t words_taken(const struct sim_item *it)
+{
+    return it->kept ? 0 : it->words;
+}
+
+/* Copies the words in, unless they are kept, and hashes them on the way. */
+static uint64_t take_words(struct sim_chan *c, const struct sim_item *it, const void *data)
 {
     const unsigned char *from = data;
     uint64_t hash = 0;
 
-    make_word_room(c, words);
-    for (uint32_t i = 0; i < words; i++) {
+    make_word_room(c, words_taken(it));
+    for (uint32_t i = 0; i < it->words; i++) {
         uint64_t word;
         memcpy(&word, from + 8 * (size_t)i, 8);
-        c->words[(c->words_tail + i) & (c->words_size - 1)] = word;
+        if (!it->kept)
+            c->words[(c->words_tail + i) & (c->words_size - 1)] = word;
         hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
     }
-    c->words_tail += words;
+    c->words_tail += words_taken(it);
     return hash;
 }
 
@@ -102,6 +109,7 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
             sim_sent_ns(w, c->from, c->to, wr->kind == SIM_BELL ? 0 : 8 * (uint64_t)wr->words),
         .at = wr->at,
         .data = c->words_tail,
+        .kept = wr->kept ? wr->data : NULL,
         .lane = wr->lane,
         .flow = wr->flow,
         .words = wr->words,
@@ -114,7 +122,7 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
         it->pieces = (uint8_t)rng_range(&w->draws, 2, most);
         it->tear = rng_u64(&w->draws);
     }
-    uint64_t hash = take_words(c, wr->data, wr->words);
+    uint64_t hash = take_words(c, it, wr->data);
     sim_mix(w, hash ^ it->ready_ns);
     sim_mix(w, wr->at << 32 ^ (uint64_t)wr->words << 20 ^ c->from << 12 ^ c->to << 4 ^ wr->kind);
     if (f) {
@@ -161,18 +169,28 @@ static void store_word(const struct sim_item *it, uint32_t i, uint64_t word)
                &word, 8);
 }
 
+static uint64_t word_of(const struct sim_chan *c, const struct sim_item *it, uint32_t i)
+{
+    uint64_t word;
+
+    if (!it->kept)
+        return c->words[(it->data + i) & (c->words_size - 1)];
+    memcpy(&word, it->kept + 8 * (size_t)i, 8);
+    return word;
+}
+
 static void store_piece(const struct sim_chan *c, const struct sim_item *it)
 {
     uint64_t mask = c->words_size - 1, first = it->data & mask;
 
-    if (it->pieces == 1 && it->kind == SIM_PUT && first + it->words <= c->words_size &&
+    if (!it->kept && it->pieces == 1 && it->kind == SIM_PUT && first + it->words <= c->words_size &&
         8 * (uint64_t)it->words <= ring_straight(it->lane->own.spec.ring_bytes, it->at)) {
         memcpy(it->lane->own.ring + it->at, c->words + first, 8 * (size_t)it->words);
         return;
     }
     for (uint32_t i = 0; i < it->words; i++)
         if (it->pieces == 1 || piece_of(it->tear, it->pieces, i, it->words) == it->piece)
-            store_word(it, i, c->words[(first + i) & mask]);
+            store_word(it, i, word_of(c, it, i));
 }
 
 static void flow_unref(struct sim *w, uint32_t flow)
@@ -192,7 +210,7 @@ static void chan_pop(struct sim *w, struct sim_chan *c)
     struct sim_item *it = item_at(c, c->head);
     uint32_t flow = it->flow;
 
-    c->words_head += it->words;
+    c->words_head += words_taken(it);
     c->head++;
     if (flow != SIM_NONE) {
         w->flows[flow].in_flight--;
@@ -463,7 +481,7 @@ void sim_chan_drop(struct sim *w, struct sim_chan *c, uint64_t from)
 {
     while (c->tail > from && c->tail > c->head) {
         struct sim_item *it = item_at(c, --c->tail);
-        c->words_tail -= it->words;
+        c->words_tail -= words_taken(it);
         if (it->flow != SIM_NONE) {
             w->flows[it->flow].in_flight--;
             flow_unref(w, it->flow);

@@ -546,8 +546,28 @@ static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
     return true;
 }
 
-static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
-                   const void *data, uint32_t bytes)
+static bool is_in(const struct sim_lane *l, uint32_t node, const unsigned char *data,
+                  uint32_t bytes)
+{
+    const struct sim_handle *h = l ? handle_of(l, node) : NULL;
+
+    return h && h->lane.ring && data >= h->lane.ring &&
+           data + bytes <= h->lane.ring + l->own.spec.ring_bytes;
+}
+
+/* What is put and kept is in the ring of a lane of the node's own. */
+static void check_kept(struct sim_node *n, const void *data, uint32_t bytes)
+{
+    const struct sim *w = n->world;
+
+    for (uint32_t i = 0; i < w->lanes_size && !is_in(n->kept_in, n->mem.self, data, bytes); i++)
+        if (w->lanes[i])
+            n->kept_in = w->lanes[i];
+    CHECK(is_in(n->kept_in, n->mem.self, data, bytes));
+}
+
+static void put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
+                const void *data, uint32_t bytes, bool kept)
 {
     uint32_t ring = lane->spec.ring_bytes;
 
@@ -561,10 +581,34 @@ static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uin
                                   .lane = lane_of(lane),
                                   .at = pos & (ring - 1),
                                   .data = data,
-                                  .words = bytes / 8}) &&
+                                  .words = bytes / 8,
+                                  .kept = kept}) &&
         w->on_put)
         w->on_put(w->on_put_ctx, &lane->spec, pos, data, bytes);
     called(m, (struct sim_call){.kind = SIM_CALL_PUT, .lane = &lane->spec});
+}
+
+static void op_put(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
+                   const void *data, uint32_t bytes)
+{
+    put(m, f, lane, pos, data, bytes, false);
+}
+
+static void op_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint64_t pos,
+                        const void *data, uint32_t bytes)
+{
+    CHECK(f->ballot == 0);
+    check_kept(node_of(m), data, bytes);
+    put(m, f, lane, pos, data, bytes, true);
+}
+
+static void op_drop(struct mem *m, uint32_t node)
+{
+    struct sim *w = node_of(m)->world;
+
+    CHECK(node < w->opt.nodes_max);
+    if (w->opt.links.on)
+        sim_break(w, m->self, node);
 }
 
 static void op_set(struct mem *m, struct mem_flow *f, struct mem_lane *lane, uint32_t word,
@@ -728,6 +772,8 @@ const struct mem_ops sim_mem_ops = {
     .bell = op_bell,
     .lanes_end = op_lanes_end,
     .region_end = op_region_end,
+    .put_kept = op_put_kept,
+    .drop = op_drop,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

@@ -129,9 +129,11 @@ struct sim_item { /* one write on its way */
     uint64_t issued_ns;
     uint64_t ready_ns; /* the next piece lands at this time or later */
     uint64_t at;       /* ring offset in bytes, or control word */
-    uint64_t data;     /* where its words begin in the channel's words */
-    uint64_t tear;     /* draws how words fall to pieces */
-    uint64_t tag;      /* of the mark it completes, if marked */
+    uint64_t
+        data; /* where its words begin in the channel's words; none are there if they are kept */
+    const unsigned char *kept; /* else NULL: they are read here as they land */
+    uint64_t tear;             /* draws how words fall to pieces */
+    uint64_t tag;              /* of the mark it completes, if marked */
     struct sim_lane *lane;
     uint32_t flow;
     uint32_t words;
@@ -206,7 +208,8 @@ struct sim_node {
     uint64_t ran_ns; /* when its last pause ended */
     bool reachable;  /* it has memory: started, and not lost since */
     struct sim_region *regions, **regions_end;
-    uint32_t flows; /* open ones of this life */
+    struct sim_lane *kept_in; /* whose ring held what was last put and kept */
+    uint32_t flows;           /* open ones of this life */
     uint32_t inbox, inbox_end;
     uint32_t place;
 
@@ -328,6 +331,7 @@ struct sim_write {
     uint64_t at;
     const void *data;
     uint32_t words;
+    bool kept; /* data is not taken, but read when it lands */
 };
 void sim_chan_issue(struct sim *, struct sim_chan *, const struct sim_write *);
 void sim_chan_event(struct sim *, uint32_t chan);
