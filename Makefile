@@ -2,10 +2,15 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench demo deps install uninstall model test test-large test-rdma asan tsan format clean
+.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma asan tsan format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
+
+# The same with every rule of a replica checked in every round, in a folder of its own.
+debug: deps
+	@[ -f $(BUILD)-debug/build.ninja ] || meson setup $(BUILD)-debug -Ddebug_checks=true
+	ninja -C $(BUILD)-debug
 
 deps:
 	@tools/deps
@@ -65,4 +70,4 @@ format:
 	clang-format -i $(SOURCES)
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-debug

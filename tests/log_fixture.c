@@ -262,6 +262,8 @@ static void self_check(struct group_replica *p)
 {
     if (log_broken(p->log))
         group_violated(p->group, "self-check", "replica %u: %s", p->rank, log_broken(p->log));
+    if (log_check(p->log))
+        group_violated(p->group, "rule", "replica %u: %s", p->rank, log_check(p->log));
 }
 
 void group_post(struct group *g, uint32_t rank)

@@ -309,11 +309,20 @@ void forest_pass(struct forest *f, uint64_t ns)
         f->result.time_ns = end;
 }
 
+static void check_rules(struct forest *f, const struct forest_replica *p)
+{
+    const char *broken = unit_check(&p->unit);
+    if (broken)
+        forest_violated(f, "rule", __LINE__, broken);
+}
+
 void forest_post(struct forest *f, uint16_t group, uint32_t rank)
 {
     struct forest_replica *p = &f->replica[group][rank];
-    if (p->tree)
-        unit_post(&p->unit, forest_now(f));
+    if (p->tree == NULL)
+        return;
+    unit_post(&p->unit, forest_now(f));
+    check_rules(f, p);
 }
 
 void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
@@ -328,6 +337,7 @@ void forest_settle(struct forest *f, uint16_t group, uint32_t rank)
     unit_settle(&p->unit, forest_now(f));
     if (p->unit.broken)
         forest_violated(f, "self-check", __LINE__, p->unit.broken);
+    check_rules(f, p);
 }
 
 void forest_tick(struct forest *f)

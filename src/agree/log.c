@@ -18,12 +18,22 @@ void log_stop(struct log *l, const char *why)
         l->broken = why;
 }
 
-static void log_invariant(const struct log *l)
+/* What every move must leave behind. */
+static void check_move(const struct log *l)
 {
-    bool leading = l->state == UNIT_SYNC || l->state == UNIT_LEADER;
-    CHECK((l->ballot != 0) == (leading || l->state == UNIT_CANDIDATE));
+    CHECK((l->ballot != 0) == (l->state == UNIT_CANDIDATE || log_leading(l)));
     CHECK(l->ballot == 0 || l->ballot % l->n == l->me);
-    CHECK(!leading || l->commit <= l->tail);
+    CHECK(!log_leading(l) || l->commit <= l->tail);
+}
+
+/* What no memory or follower that is right makes a leader see. (log_check has the rules that cost more.) */
+static inline void check_positions(struct log *l)
+{
+    if (l->commit > l->tail)
+        log_stop(l, "more is committed than was written");
+    /* Deposed meanwhile, it may have applied what another leader wrote. */
+    if (l->applied > l->tail && mem_promised(l->mem, l->opt.region) == l->ballot)
+        log_stop(l, "more is applied than was written");
 }
 
 void log_move(struct log *l, enum unit_role to)
@@ -34,7 +44,7 @@ void log_move(struct log *l, enum unit_role to)
         l->ballot = 0;
     l->row[ROW_BALLOT] = l->ballot;
     l->row[ROW_BACKS] = to == UNIT_LEADER && l->mem->remote ? l->ballot : 0;
-    log_invariant(l);
+    check_move(l);
     log_row_push(l);
 }
 
@@ -221,8 +231,11 @@ static int apply_decided(struct log *l)
     if (l->behind || l->broken)
         return 0;
     uint64_t promised = mem_promised(l->mem, l->opt.region);
-    if (promised == 0 || promised == MEM_CLOSED)
+    if (promised == 0 || promised == MEM_CLOSED) {
+        if (promised == MEM_CLOSED && l->state != UNIT_JOINING)
+            log_stop(l, "the memory of a replica that takes part promises nothing any more");
         return 0;
+    }
     uint32_t w = (uint32_t)(promised % l->n);
     struct mem_lane *lane = l->lane[l->me][w];
     if (lane->ctl == NULL || (mem_word(lane, LOG_RUN) != promised && !PLANTED(run_unchecked))) {
@@ -449,6 +462,8 @@ int log_settle(struct log *l, uint64_t now_ns)
     if (l->state == UNIT_SYNC || l->state == UNIT_LEADER)
         work += lead_settle(l);
     work += apply_decided(l);
+    if (log_leading(l))
+        check_positions(l);
     if (l->state == UNIT_LEADER) {
         sources_ack(l);
         l->at_rest = lead_at_rest(l);
@@ -567,6 +582,11 @@ static void unit_of_status(const struct unit *u, struct unit_status *s)
     log_status(u->of, s);
 }
 
+static const char *unit_of_check(const struct unit *u)
+{
+    return log_check(u->of);
+}
+
 static void unit_of_close(struct unit *u)
 {
     log_close(u->of);
@@ -578,6 +598,7 @@ struct unit log_unit(struct log *l)
                                         .settle = unit_of_settle,
                                         .next_ns = unit_of_next_ns,
                                         .status = unit_of_status,
+                                        .check = unit_of_check,
                                         .close = unit_of_close};
     return (struct unit){.ops = &ops, .of = l, .region = l->opt.region};
 }

@@ -148,6 +148,9 @@ uint16_t log_source_life(const struct log *, uint32_t source);
  * entries that cannot be applied before something was handed on. */
 bool log_leading(const struct log *);
 
+/* NULL, or which of the rules that hold after every post and settle is broken. */
+const char *log_check(const struct log *);
+
 /* The same as what a host steps: it closes the log. */
 struct unit log_unit(struct log *);
 

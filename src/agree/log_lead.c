@@ -382,6 +382,7 @@ static int catch_up(struct log *l, uint32_t rank)
 void lead_send_batch(struct log *l, uint64_t end)
 {
     uint64_t from = l->tail;
+    CHECK(end - from <= l->put_max);
     if (l->commit == l->tail)
         l->waits_ns = l->now_ns;
     l->at_rest = false;

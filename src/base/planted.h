@@ -112,8 +112,10 @@ enum planted {
 #if TRAM_PLANTED
 extern enum planted planted_bug;
 #define PLANTED(name) (planted_bug == PLANTED_##name)
+#define PLANTED_ANY (planted_bug != PLANTED_none)
 #else
 #define PLANTED(name) 0
+#define PLANTED_ANY 0
 #endif
 
 #endif

@@ -54,12 +54,26 @@ static bool has_turn(const struct host *h, uint32_t i, bool all)
     return all || h->unit[i].leads || (h->turn + i) % HOST_FOLLOW_EVERY == 0;
 }
 
+/* In a debug build, after each half of a round. */
+static inline void check_unit(const struct unit *u)
+{
+#if TRAM_DEBUG_CHECKS
+    const char *broken = unit_check(u);
+    if (broken)
+        check_failed(__FILE__, __LINE__, broken);
+#else
+    (void)u;
+#endif
+}
+
 static int post_units(struct host *h, uint64_t now_ns, bool all)
 {
     int work = 0;
     for (uint32_t i = 0; i < h->units; i++)
-        if (has_turn(h, i, all))
+        if (has_turn(h, i, all)) {
             work += unit_post(&h->unit[i], now_ns);
+            check_unit(&h->unit[i]);
+        }
     return work;
 }
 
@@ -69,8 +83,10 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
     if (h->opt.mem->offered > 0)
         work += meet_clients(h);
     for (uint32_t i = 0; i < h->units; i++)
-        if (has_turn(h, i, all))
+        if (has_turn(h, i, all)) {
             work += unit_settle(&h->unit[i], now_ns);
+            check_unit(&h->unit[i]);
+        }
     return work;
 }
 

@@ -163,6 +163,12 @@ static int offer(struct unit *u, const struct mem_lane_spec *lane, struct err *e
     return replica_client_open(u->of, lane, e);
 }
 
+static const char *check(const struct unit *u)
+{
+    const struct replica *r = u->of;
+    return log_check(r->log);
+}
+
 static void as_unit_close(struct unit *u)
 {
     replica_close(u->of);
@@ -175,6 +181,7 @@ struct unit replica_unit(struct replica *r)
                                         .next_ns = next_ns,
                                         .status = status,
                                         .offer = offer,
+                                        .check = check,
                                         .close = as_unit_close};
     return (struct unit){.ops = &ops, .of = r, .region = r->opt.group};
 }

@@ -215,17 +215,30 @@ static void show_state(struct fleet_member *m)
         chaos_ambush(&f->chaos, m->host->node);
 }
 
+static void member_violated(const struct fleet_member *m, const char *property, const char *what)
+{
+    char text[FLEET_NAME_BYTES + ERR_TEXT_BYTES];
+    snprintf(text, sizeof(text), "%s: %s", m->name, what);
+    m->host->fleet->calls->violated(m->host, property, text);
+}
+
 static void self_check(struct fleet_node *n)
 {
     for (uint32_t i = 0; i < n->members; i++) {
         const char *broken = n->member[i].unit.broken;
         if (broken) {
-            char text[FLEET_NAME_BYTES + ERR_TEXT_BYTES];
-            snprintf(text, sizeof(text), "%s: %s", n->member[i].name, broken);
-            n->fleet->calls->violated(n, "self-check", text);
+            member_violated(&n->member[i], "self-check", broken);
             return;
         }
     }
+}
+
+/* After a half of its round. */
+static void check_rules(const struct fleet_member *m)
+{
+    const char *broken = unit_check(&m->unit);
+    if (broken)
+        member_violated(m, "rule", broken);
 }
 
 /* Clients that have come are met, now or later. */
@@ -251,8 +264,10 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     n->budget.pieces = PIECES_PER_ROUND;
     uint64_t half = f->chaos.calm ? HALF_ROUNDS : rng_below(&f->rng, HALF_ROUNDS);
     int work = half < 2;
-    for (uint32_t i = 0; half != 0 && i < n->members; i++)
+    for (uint32_t i = 0; half != 0 && i < n->members; i++) {
         work += unit_post(&n->member[i].unit, now);
+        check_rules(&n->member[i]);
+    }
     if (half != 1)
         work += mem_poll(n->mem);
     if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
@@ -261,6 +276,7 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
         struct fleet_member *m = &n->member[i];
         if (half != 1)
             work += unit_settle(&m->unit, now);
+        check_rules(m);
         show_state(m);
         if (f->calls->stepped)
             f->calls->stepped(m);

@@ -83,6 +83,10 @@ struct unit_ops {
     /* Opens what a client needs that has come, as mem_offer tells; NULL: it has no clients. */
     int (*offer)(struct unit *, const struct mem_lane_spec *, struct err *);
 
+    /* NULL, or which of the rules that hold inside it is broken. For the simulator, tests and debug builds, after every
+     * post and settle; NULL: it has none to check. */
+    const char *(*check)(const struct unit *);
+
     void (*close)(struct unit *);
 };
 
@@ -114,6 +118,11 @@ static inline struct unit_status unit_status(const struct unit *u)
     struct unit_status s;
     u->ops->status(u, &s);
     return s;
+}
+
+static inline const char *unit_check(const struct unit *u)
+{
+    return u->ops->check ? u->ops->check(u) : NULL;
 }
 
 /* Afterwards there is none. */
