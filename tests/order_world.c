@@ -1,6 +1,7 @@
 #include "order_world.h"
 
 #include "base/grow.h"
+#include "base/planted.h"
 #include "base/rng.h"
 #include "mcast/order.h"
 
@@ -190,11 +191,14 @@ static void deliver_ready(struct world *w, uint16_t g)
             (payload[0] && memcmp(payload[0], payload[1], bytes[0]) != 0))
             violated(w, "twins", g, 0);
         if (payload[0] == NULL || w->violated)
-            return;
+            break;
         deliver(w, g, payload[0], bytes[0]);
         for (uint32_t k = 0; k < TWINS; k++)
             order_drop(p->order[k]);
     }
+    for (uint32_t k = 0; k < TWINS && w->violated == NULL; k++)
+        if (!PLANTED_ANY && order_check(p->order[k]) != NULL)
+            violated(w, order_check(p->order[k]), g, 0);
 }
 
 static void stamped(struct world *w, uint16_t g, uint32_t cast, const uint64_t stamp[TWINS])

@@ -34,6 +34,7 @@ enum {
 struct backlog {
     unsigned char *bytes;
     uint64_t from, end, max;
+    uint32_t notes;
 };
 
 struct genuine {
@@ -69,6 +70,12 @@ static uint32_t edge_to(const struct replica *r, uint16_t group)
     return group < r->opt.group ? group : group - 1u;
 }
 
+static void order_stops(void *replica, const char *why)
+{
+    struct replica *r = replica;
+    log_stop(r->log, why);
+}
+
 static int genuine_open(struct replica *r, struct err *e)
 {
     const struct mcast_sizes *z = &r->opt.sizes;
@@ -83,6 +90,8 @@ static int genuine_open(struct replica *r, struct err *e)
         .group = r->opt.group,
         .groups = r->opt.overlay->n,
         .clients = z->clients,
+        .stop = order_stops,
+        .ctx = r,
     };
     return order_open(&oo, &g->order, e);
 }
@@ -127,6 +136,7 @@ static void backlog_add(struct genuine *g, struct backlog *b, const void *payloa
     memcpy(f->payload, payload, bytes);
     memset(f->payload + bytes, 0, size - sizeof(*f) - bytes); /* snapshots have it */
     b->end += size;
+    b->notes++;
     g->backlog_bytes += size;
 }
 
@@ -139,6 +149,7 @@ static void backlog_drain(struct replica *r, uint32_t edge)
         const struct frame *f = (void *)(b->bytes + b->from);
         if (replica_send(r, edge, f->payload, f->bytes) != 0)
             return;
+        b->notes--;
         b->from += frame_size(f->bytes);
         g->backlog_bytes -= frame_size(f->bytes);
     }
@@ -149,8 +160,11 @@ static void tell(struct replica *r, uint16_t group, const void *payload, uint32_
 {
     struct genuine *g = r->own;
     uint32_t edge = edge_to(r, group);
-    if (g->backlog[edge].from < g->backlog[edge].end || replica_send(r, edge, payload, bytes) != 0)
-        backlog_add(g, &g->backlog[edge], payload, bytes);
+    struct backlog *b = &g->backlog[edge];
+    if (b->from < b->end || replica_send(r, edge, payload, bytes) != 0)
+        backlog_add(g, b, payload, bytes);
+    else if (b->notes > 0)
+        log_stop(r->log, "a note to another group has overtaken those in the backlog");
 }
 
 static void tell_others(struct replica *r, const struct message_view *v, const struct stamp_note *t)
@@ -346,6 +360,34 @@ static bool genuine_settle(struct replica *r)
     return backlog;
 }
 
+/* ---- what holds ---- */
+
+static const char *check_backlog(const struct backlog *b)
+{
+    uint64_t at = b->from, notes = 0;
+    for (; at < b->end; notes++)
+        at += frame_size(((const struct frame *)(b->bytes + at))->bytes);
+    if (at != b->end || b->end > b->max)
+        return "a backlog is made of whole notes";
+    if (notes != b->notes)
+        return "a backlog has as many notes as is said";
+    return NULL;
+}
+
+static const char *genuine_check(const struct replica *r)
+{
+    const struct genuine *g = r->own;
+    const char *broken = order_check(g->order);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; broken == NULL && i < r->edges; i++) {
+        broken = check_backlog(&g->backlog[i]);
+        bytes += g->backlog[i].end - g->backlog[i].from;
+    }
+    if (broken == NULL && bytes != g->backlog_bytes)
+        broken = "the backlogs are as large as is said";
+    return broken;
+}
+
 /* ---- snapshots: | bytes, order | per edge: bytes, backlog | ---- */
 
 static uint64_t genuine_bytes(struct replica *r)
@@ -373,7 +415,7 @@ static bool load_backlog(struct genuine *g, struct backlog *b, const unsigned ch
                          uint64_t bytes)
 {
     g->backlog_bytes -= b->end - b->from;
-    b->from = b->end = 0;
+    b->from = b->end = b->notes = 0;
     for (uint64_t at = 0; at < bytes;) {
         struct frame f;
         if (bytes - at < sizeof(f))
@@ -426,6 +468,7 @@ const struct protocol protocol_genuine = {
     .apply = genuine_apply,
     .settle = genuine_settle,
     .step = genuine_step,
+    .check = genuine_check,
     .bytes = genuine_bytes,
     .save = genuine_save,
     .load = genuine_load,

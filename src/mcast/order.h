@@ -25,6 +25,10 @@ struct order_options {
     uint16_t group;
     uint32_t groups;  /* that there are */
     uint32_t clients; /* places */
+
+    /* It has seen what cannot be, and why: the replica must not go on. May be NULL, for tests. */
+    void (*stop)(void *ctx, const char *why);
+    void *ctx;
 };
 
 struct order;
@@ -86,6 +90,10 @@ void order_watch(struct order *, bool (*look)(void *ctx, struct message_id, uint
 
 /* Messages here that are not delivered; their bodies may be still to come. */
 uint32_t order_pending(const struct order *);
+
+/* NULL, or which of the rules is broken that hold whenever an entry was applied, and what it made ready delivered. Looks at
+ * everything: for the simulator, tests and debug builds. */
+const char *order_check(const struct order *);
 
 /* For snapshots. */
 uint64_t order_save_bytes(const struct order *);

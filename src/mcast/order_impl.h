@@ -1,5 +1,5 @@
 /* The inside of an order. Files: order.c has the rules; order_items.c stores messages, their turns and marks;
- * order_save.c writes and reads snapshots. */
+ * order_save.c writes and reads snapshots; order_check.c checks what must hold. */
 #ifndef MCAST_ORDER_IMPL_H
 #define MCAST_ORDER_IMPL_H
 
@@ -47,7 +47,9 @@ struct marks {
 
 struct order {
     struct order_options opt;
-    uint64_t clock; /* of the highest stamp given or heard */
+    uint64_t clock;     /* of the highest stamp given or heard */
+    uint64_t given;     /* the last stamp of our own; as far as it is known, likewise: */
+    uint64_t delivered; /* final stamp of the last message delivered */
 
     struct item *item;
     uint64_t *more;      /* as item.from, for groups beyond the first 64: words of bits */

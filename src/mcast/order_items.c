@@ -234,7 +234,7 @@ void order_clear(struct order *o)
             order_forget(o, o->bucket[b]);
     o->heap_count = 0;
     o->queue_from = o->queue_end = 0;
-    o->clock = 0;
+    o->clock = o->given = o->delivered = 0;
     for (uint32_t c = 0; c < o->opt.clients; c++)
         o->marks[c].count = 0;
 }

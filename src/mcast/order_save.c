@@ -75,7 +75,8 @@ static bool is_ours(const struct order *o, const struct message_id *id, const vo
     if (!message_read(payload, bytes, o->opt.clients, o->opt.groups, &v))
         return false;
     struct message_id its = message_id(v.m);
-    return order_same_id(&its, id) && dst_has(v.dst, o->opt.group) && missing < v.dst.count;
+    return order_same_id(&its, id) && dst_has(v.dst, o->opt.group) && v.dst.count > 1 &&
+           missing < v.dst.count;
 }
 
 /* The item that stands at *at; false if none can. */
@@ -98,6 +99,7 @@ static bool load_item(struct order *o, const unsigned char **at, const unsigned 
     uint32_t i = order_add(o, &id);
     struct item *m = &o->item[i];
     m->own = w[2];
+    o->given = m->own > o->given ? m->own : o->given;
     m->high = w[3];
     m->missing = (uint16_t)(w[4] >> 32);
     m->heard = (uint16_t)w[4];

@@ -32,6 +32,7 @@ struct replica {
     struct replies *replies;
     uint64_t delivered;
     bool led; /* in the last round */
+    int work; /* of the log and the protocol in the last settle */
     uint64_t step_ns;
     uint64_t look_ns; /* when its streams are looked after next */
 };
@@ -68,6 +69,9 @@ struct protocol {
      * then, while leading. Both may be NULL. */
     bool (*settle)(struct replica *);
     void (*step)(struct replica *);
+
+    /* As in struct unit_ops; may be NULL. */
+    const char *(*check)(const struct replica *);
 
     /* Its part of snapshots, as in struct snap_options; may be NULL. */
     uint64_t (*bytes)(struct replica *);
