@@ -75,18 +75,26 @@ struct say api_say(const struct tram_cluster *, struct tram_log *log);
 /* A log on stderr, for programs (base/say.h). */
 struct tram_log api_log_stderr(enum tram_log_level least);
 
-/* ---- clients elsewhere than on shared memory ---- */
+/* ---- clients ---- */
 
-/* Where such a client lives; ctx is the world's own for this client. */
+/* Where a client lives: the real world (world.c), or a simulated one (sim/tram_sim.c). ctx is the world's own for this
+ * client. */
 struct api_world {
+    /* The streams to all groups are opened with the client: in a simulated memory what is on its way to a region that
+     * is not there yet holds up what comes after it. */
+    bool opens_all;
+
     uint64_t (*now_ns)(void *ctx);
+    const char *(*failure)(void *ctx); /* why the client will never be answered again, or NULL */
+    int (*poll)(void *ctx);            /* for tram_client_poll: calls api_client_poll */
 
-    /* Lets time pass until a message of the client is done (api_client_finished), at most until until_ns.
-     * An error if it cannot. */
+    /* Polls, and lets time pass until a message of the client is done, at most until until_ns. Returns how many are
+     * done, or an error if it cannot. */
     int (*wait)(void *ctx, uint64_t until_ns, struct err *);
+    int (*fd)(void *ctx, struct err *); /* the descriptor, or an error */
+    void (*wake)(void *ctx);            /* from any thread: wait returns */
 
-    /* The client casts a message, which is on its way with the next flush; it is told that one is
-     * done. */
+    /* The client casts a message, which is on its way with the next flush; it is told that one is done. */
     void (*cast)(void *ctx, uint64_t seq, struct dst_set);
     void (*done)(void *ctx, uint64_t seq);
 
@@ -98,7 +106,9 @@ int api_client_open(const struct tram_cluster *, const struct tram_client_option
                     const struct api_world *, void *ctx, struct mem *, uint32_t place,
                     struct tram_client **, struct err *);
 void api_client_end(struct tram_client *);
-uint64_t api_client_finished(const struct tram_client *); /* messages done */
+int api_client_poll(struct tram_client *);                       /* once; returns messages done */
+int api_client_served(const struct tram_client *, struct err *); /* can it be answered at all? */
+uint64_t api_client_finished(const struct tram_client *);        /* messages done */
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 
@@ -114,8 +124,13 @@ struct api_page {
     struct api_page_replica replica[];
 };
 
+size_t api_page_bytes(uint32_t replicas);
 struct api_page *api_page_open(const char *dir, const char *host, uint32_t life, uint32_t replicas,
                                struct err *);
 void api_page_close(struct api_page *, const char *dir, const char *host, uint32_t replicas);
+
+/* Each replica, and then the time: who reads that it is new has read what is older. */
+void api_page_show(struct api_page *, uint32_t n, const struct tram_replica_stats *);
+void api_page_shown(struct api_page *, uint64_t now_ns);
 
 #endif

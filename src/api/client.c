@@ -1,23 +1,13 @@
+/* A client, in whatever world it lives (api/api.h): casting, replies, calls that wait. */
 #include "api/api.h"
 
 #include "api/kept.h"
-#include "base/clock.h"
 #include "base/hash.h"
-#include "host/event.h"
-#include "trace/trace.h"
 
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SPIN_NS = 50000,        /* how long a waiting client spins before it sleeps */
-    ROUNDS_PER_YIELD = 64,  /* how often it lets others have the core meanwhile */
-    SLEEP_NS_MAX = 5000000, /* and how long it sleeps at most before it looks after its rings */
-    IDLE_NS = 500000000,    /* the same with nothing under way, in an event loop */
-    AGAIN_NS = 1000000,     /* how long a call waits for room to cast before it tries again */
-};
+enum { AGAIN_NS = 1000000 }; /* how long a call waits for room to cast before it tries again */
 
 #define NOT_HERE UINT32_MAX
 
@@ -38,26 +28,17 @@ struct tram_client {
     struct mem *mem;
     struct caster *caster;
     uint32_t place;
-    struct trace_writer *trace;
-    struct say say;    /* to opt.log, or the cluster's */
     struct call *call; /* the one under way, if any */
     struct kept_table kept;
-    struct event event;            /* on shared memory or a network, for who has an event loop */
-    _Atomic bool woken;            /* tram_client_wake was called since the last wait */
-    uint64_t last;                 /* ticket of the last message cast */
-    uint64_t finished;             /* messages */
-    const struct api_world *world; /* NULL: shared memory */
+    uint64_t last;     /* ticket of the last message cast */
+    uint64_t finished; /* messages */
+    const struct api_world *world;
     void *world_ctx;
 };
 
 static uint64_t now_ns(const struct tram_client *c)
 {
-    return c->world ? c->world->now_ns(c->world_ctx) : clock_now_ns();
-}
-
-static struct trace_id trace_id_of(const struct tram_client *c, uint64_t seq)
-{
-    return (struct trace_id){.seq = seq, .client = c->place, .life = (uint16_t)c->mem->life};
+    return c->world->now_ns(c->world_ctx);
 }
 
 static void call_begin(struct call *call, const uint16_t *groups, uint32_t count, void *replies,
@@ -107,10 +88,7 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
     struct tram_client *c = ctx;
     (void)refused; /* cannot be: destinations are checked before they are cast */
     c->finished++;
-    if (c->trace)
-        trace_done(c->trace, trace_id_of(c, seq));
-    if (c->world)
-        c->world->done(c->world_ctx, seq);
+    c->world->done(c->world_ctx, seq);
     struct kept *k = c->kept.used > 0 ? kept_by_ticket(&c->kept, seq) : NULL;
     if (k)
         k->done = true;
@@ -134,41 +112,6 @@ static int caster_make(struct tram_client *c, struct err *e)
     return caster_open(&o, &c->caster, e);
 }
 
-static int open_all(struct tram_client *c, struct err *e)
-{
-    int rc = api_join_client(c->cluster, &c->say, &c->mem, e);
-    if (rc != 0)
-        return rc;
-    c->place = c->mem->self - c->cluster->sizes.client_node;
-    rc = caster_make(c, e);
-    if (rc != 0 || c->opt.trace_dir == NULL)
-        return rc;
-    char name[48];
-    snprintf(name, sizeof(name), "client-%u-%u", c->place, c->mem->life);
-    return api_trace(c->cluster, c->opt.trace_dir, name, &c->say, &c->trace, e);
-}
-
-int tram_client_open(const struct tram_cluster *cluster, const struct tram_client_options *o,
-                     struct tram_client **out, struct tram_error *error)
-{
-    struct err e = {""};
-    struct tram_client *c = calloc(1, sizeof(*c));
-    if (c == NULL)
-        return api_error(error, ERR_NOMEM, NULL);
-    c->cluster = cluster;
-    if (o)
-        c->opt = *o;
-    c->say = api_say(cluster, &c->opt.log);
-    c->event = (struct event)EVENT_CLOSED;
-    int rc = open_all(c, &e);
-    if (rc != 0) {
-        tram_client_close(c);
-        return api_error(error, rc, &e);
-    }
-    *out = c;
-    return TRAM_OK;
-}
-
 int api_client_open(const struct tram_cluster *cluster, const struct tram_client_options *o,
                     const struct api_world *world, void *ctx, struct mem *mem, uint32_t place,
                     struct tram_client **out, struct err *e)
@@ -178,13 +121,10 @@ int api_client_open(const struct tram_cluster *cluster, const struct tram_client
         return err_set(e, ERR_NOMEM, "client: no memory");
     *c = (struct tram_client){
         .cluster = cluster, .mem = mem, .place = place, .world = world, .world_ctx = ctx};
-    c->event = (struct event)EVENT_CLOSED;
     if (o)
         c->opt = *o;
     int rc = caster_make(c, e);
-    /* All at once: in a simulated memory what is on its way to a region that is not there yet holds up
-     * what comes after it. */
-    for (uint32_t g = 0; rc == 0 && g < cluster->conf->groups; g++)
+    for (uint32_t g = 0; world->opens_all && rc == 0 && g < cluster->conf->groups; g++)
         rc = caster_group_open(c->caster, (uint16_t)g, e);
     if (rc != 0)
         api_client_end(c);
@@ -196,7 +136,6 @@ int api_client_open(const struct tram_cluster *cluster, const struct tram_client
 void api_client_end(struct tram_client *c)
 {
     caster_close(c->caster);
-    trace_close(c->trace, NULL);
     kept_fini(&c->kept);
     free(c);
 }
@@ -208,18 +147,8 @@ uint64_t api_client_finished(const struct tram_client *c)
 
 void tram_client_close(struct tram_client *c)
 {
-    if (c == NULL)
-        return;
-    if (c->world) {
+    if (c)
         c->world->close(c->world_ctx);
-        return;
-    }
-    struct mem *mem = c->mem;
-    struct event event = c->event;
-    api_client_end(c);
-    if (mem)
-        mem_close(mem);
-    event_close(&event);
 }
 
 uint32_t tram_client_place(const struct tram_client *c)
@@ -232,17 +161,16 @@ uint32_t tram_client_life(const struct tram_client *c)
     return c->mem->life;
 }
 
-/* Can the client be answered at all? 0, or what is wrong. */
-static int check_served(const struct tram_client *c, struct err *e)
+int api_client_served(const struct tram_client *c, struct err *e)
 {
-    const char *failure = c->world ? NULL : api_mem_failure(c->cluster, c->mem);
+    const char *failure = c->world->failure(c->world_ctx);
     return failure ? err_set(e, ERR_REFUSED, "%s", failure) : 0;
 }
 
 static int cast(struct tram_client *c, struct dst_set dst, const void *body, uint32_t bytes,
                 uint64_t *ticket, struct err *e)
 {
-    int served = check_served(c, e);
+    int served = api_client_served(c, e);
     if (served != 0)
         return served;
     int rc = caster_cast(c->caster, dst, body, bytes, ticket);
@@ -254,13 +182,10 @@ static int cast(struct tram_client *c, struct dst_set dst, const void *body, uin
     if (rc == ERR_TOOBIG)
         err_set(e, rc, "a message of %u bytes; the cluster file allows %u", bytes,
                 c->cluster->sizes.body_max);
-    /* What is in our rings has not been sent before the next flush. */
-    if (rc == 0 && c->trace)
-        trace_cast(c->trace, trace_id_of(c, *ticket), (struct trace_dst){dst.group, dst.count});
-    if (rc == 0 && c->world)
+    if (rc == 0) {
         c->world->cast(c->world_ctx, *ticket, dst);
-    if (rc == 0)
         c->last = *ticket;
+    }
     return rc;
 }
 
@@ -356,106 +281,41 @@ void tram_client_flush(struct tram_client *c)
     caster_flush(c->caster);
 }
 
-static int poll_once(struct tram_client *c)
+int api_client_poll(struct tram_client *c)
 {
     caster_flush(c->caster);
     mem_poll(c->mem);
     return caster_poll(c->caster, now_ns(c));
 }
 
-/* Polls; if nothing is done, the descriptor tells when to poll again. */
-static int poll_armed(struct tram_client *c)
-{
-    event_begin(&c->event);
-    int done = poll_once(c);
-    if (done > 0)
-        return done;
-    mem_doze(c->mem);
-    done = poll_once(c);
-    if (done > 0) {
-        mem_rouse(c->mem);
-        return done;
-    }
-    /* What is not armed now is readable at once. */
-    uint64_t rest = caster_outstanding(c->caster) > 0 ? SLEEP_NS_MAX : IDLE_NS;
-    if (!event_arm(&c->event, clock_now_ns() + rest))
-        event_wake(&c->event);
-    return 0;
-}
-
 int tram_client_poll(struct tram_client *c)
 {
-    int done = !c->world && c->event.fd >= 0 ? poll_armed(c) : poll_once(c);
-    return done != 0 ? done : api_error(NULL, check_served(c, NULL), NULL);
+    int done = c->world->poll(c->world_ctx);
+    return done != 0 ? done : api_error(NULL, api_client_served(c, NULL), NULL);
 }
 
 int tram_client_fd(struct tram_client *c, struct tram_error *error)
 {
     struct err e = {""};
-    int rc = c->world           ? err_set(&e, ERR_INVALID, "a simulated client has no descriptor")
-             : c->event.fd >= 0 ? 0
-                                : event_open(&c->event, c->mem, &e);
-    return rc == 0 ? c->event.fd : api_error(error, rc, &e);
+    int fd = c->world->fd(c->world_ctx, &e);
+    return fd >= 0 ? fd : api_error(error, fd, &e);
 }
 
 void tram_client_wake(struct tram_client *c)
 {
-    atomic_store(&c->woken, true);
-    if (c->event.fd >= 0)
-        event_wake(&c->event);
-    else if (!c->world)
-        mem_wake(c->mem);
+    c->world->wake(c->world_ctx);
 }
 
-static int wait_in_world(struct tram_client *c, uint64_t timeout_ns, struct err *e)
+static uint64_t deadline_of(const struct tram_client *c, uint64_t timeout_ns)
 {
-    uint64_t before = c->finished, now = now_ns(c);
-    uint64_t until = timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-    poll_once(c);
-    int rc = c->finished != before ? 0 : c->world->wait(c->world_ctx, until, e);
-    return rc < 0 ? rc : (int)(c->finished - before);
-}
-
-/* Spins, then sleeps. */
-static int wait_here(struct tram_client *c, uint64_t timeout_ns, struct err *e)
-{
-    uint64_t start = clock_now_ns();
-    if (c->event.fd >= 0)
-        event_begin(&c->event);
-    for (uint32_t rounds = 1;; rounds++) {
-        int done = poll_once(c);
-        if (done == 0)
-            done = check_served(c, e);
-        if (done != 0)
-            return done;
-        uint64_t now = clock_now_ns();
-        if (now - start >= timeout_ns)
-            return 0;
-        if (now - start < SPIN_NS) {
-            if (rounds % ROUNDS_PER_YIELD == 0)
-                sched_yield();
-            continue;
-        }
-        mem_doze(c->mem);
-        done = poll_once(c);
-        if (done > 0 || atomic_exchange(&c->woken, false)) {
-            mem_rouse(c->mem);
-            return done;
-        }
-        uint64_t left = timeout_ns - (now - start);
-        mem_sleep(c->mem, now + (left < SLEEP_NS_MAX ? left : SLEEP_NS_MAX));
-    }
-}
-
-static int wait_for(struct tram_client *c, uint64_t timeout_ns, struct err *e)
-{
-    return c->world ? wait_in_world(c, timeout_ns, e) : wait_here(c, timeout_ns, e);
+    uint64_t now = now_ns(c);
+    return timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
 }
 
 int tram_client_wait(struct tram_client *c, uint64_t timeout_ns)
 {
     struct err e = {""};
-    return api_error(NULL, wait_for(c, timeout_ns, &e), &e);
+    return api_error(NULL, c->world->wait(c->world_ctx, deadline_of(c, timeout_ns), &e), &e);
 }
 
 bool tram_client_done(const struct tram_client *c, uint64_t ticket)
@@ -473,24 +333,17 @@ uint32_t tram_client_window(const struct tram_client *c)
     return caster_window(c->caster);
 }
 
-static uint64_t deadline_of(const struct tram_client *c, uint64_t timeout_ns)
-{
-    uint64_t now = now_ns(c);
-    return timeout_ns < UINT64_MAX - now ? now + timeout_ns : UINT64_MAX;
-}
-
 /* Waits until the message is done: 0, or ERR_TIMEOUT after the deadline. */
 static int wait_done(struct tram_client *c, uint64_t ticket, uint64_t deadline, struct err *e)
 {
     int rc = 0;
     while (rc >= 0 && !caster_is_done(c->caster, ticket)) {
-        uint64_t now = now_ns(c);
-        if (now >= deadline)
+        if (now_ns(c) >= deadline)
             return err_set(e, ERR_TIMEOUT,
                            "not all groups have answered in time; the message may still be "
                            "delivered, tram_await(%llu) waits for it again",
                            (unsigned long long)ticket);
-        rc = wait_for(c, deadline - now, e);
+        rc = c->world->wait(c->world_ctx, deadline, e);
     }
     return rc < 0 ? rc : 0;
 }
@@ -505,7 +358,7 @@ static int cast_in_time(struct tram_client *c, struct dst_set dst, const void *b
             return rc;
         if (now_ns(c) >= deadline)
             return err_set(e, rc, "too many messages under way; this one was not cast");
-        rc = wait_for(c, AGAIN_NS, e);
+        rc = c->world->wait(c->world_ctx, deadline_of(c, AGAIN_NS), e);
         if (rc < 0)
             return rc;
     }

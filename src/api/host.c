@@ -1,3 +1,4 @@
+/* A host: replicas of the groups that the cluster file gives it, in one loop. */
 #include "api/api.h"
 
 #include "api/machine.h"
@@ -7,14 +8,9 @@
 #include "mcast/replica.h"
 #include "trace/trace.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum {
     PAGE_EVERY_NS = 2000000, /* how often the page is filled while there is work, */
@@ -55,94 +51,6 @@ struct tram_host {
     uint64_t page_ns; /* when it was last filled */
     bool page_old;    /* there was work since */
 };
-
-/* ---- the page ---- */
-
-static size_t page_bytes(uint32_t replicas)
-{
-    return sizeof(struct api_page) + replicas * sizeof(struct api_page_replica);
-}
-
-static void page_path(const char *dir, const char *host, char *out, size_t bytes)
-{
-    snprintf(out, bytes, "%s/%s.page", dir, host);
-}
-
-struct api_page *api_page_open(const char *dir, const char *host, uint32_t life, uint32_t replicas,
-                               struct err *e)
-{
-    char path[512 + CLUSTER_NAME_BYTES + 8];
-    page_path(dir, host, path, sizeof(path));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        err_sys(e, "open %s", path);
-        return NULL;
-    }
-    /* Room is taken now: a full directory is an error here, and would be a SIGBUS later. */
-    int rc = posix_fallocate(fd, 0, (off_t)page_bytes(replicas));
-    if (rc != 0) {
-        errno = rc;
-        err_sys(e, "%s: room for %zu bytes", path, page_bytes(replicas));
-        close(fd);
-        return NULL;
-    }
-    struct api_page *p =
-        mmap(NULL, page_bytes(replicas), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (p == MAP_FAILED) {
-        err_sys(e, "map page %s", path);
-        return NULL;
-    }
-    p->pid = (uint64_t)getpid();
-    p->life = life;
-    p->replicas = replicas;
-    p->magic = PAGE_MAGIC;
-    return p;
-}
-
-void api_page_close(struct api_page *p, const char *dir, const char *host, uint32_t replicas)
-{
-    char path[512 + CLUSTER_NAME_BYTES + 8];
-    if (p == NULL)
-        return;
-    page_path(dir, host, path, sizeof(path));
-    unlink(path);
-    munmap(p, page_bytes(replicas));
-}
-
-/* Now and then; false: not yet. */
-static bool page_fill(struct tram_host *h, uint64_t now_ns)
-{
-    if (now_ns - h->page_ns < (h->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS))
-        return false;
-    h->page_ns = now_ns;
-    h->page_old = false;
-    struct api_page *p = h->page;
-    for (uint32_t i = 0; i < h->members; i++) {
-        struct tram_replica_stats s;
-        struct api_page_replica *r = &p->replica[i];
-        tram_host_replica(h, i, &s);
-#define SHOW(field) atomic_store_explicit(&r->field, s.field, memory_order_relaxed)
-        SHOW(group);
-        SHOW(rank);
-        SHOW(role);
-        SHOW(leader);
-        SHOW(ballot);
-        SHOW(applied);
-        SHOW(commit);
-        SHOW(tail);
-        SHOW(attached);
-        SHOW(behind);
-        SHOW(delivered);
-        SHOW(terms);
-        SHOW(muted);
-        for (uint32_t q = 0; q < LOG_REPLICAS_MAX; q++)
-            SHOW(detached_ms[q]);
-#undef SHOW
-    }
-    atomic_store_explicit(&p->updated_ns, now_ns, memory_order_release);
-    return true;
-}
 
 /* ---- the machine ---- */
 
@@ -285,7 +193,7 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     h->page = api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->life, h->members, e);
     if (h->page == NULL)
         return ERR_SYSTEM;
-    api_mem_show(c, h->mem, h->page, page_bytes(h->members));
+    api_mem_show(c, h->mem, h->page, api_page_bytes(h->members));
     h->watch = watch_open(&(struct watch_options){.cluster = c,
                                                   .host = h->index,
                                                   .mem = h->mem,
@@ -363,6 +271,22 @@ static void watch(struct tram_host *h)
     for (uint32_t i = 0; i < h->members; i++)
         watch_look(h->watch, i, h->member[i].group, &h->loop.unit[i]);
     watch_say(h->watch);
+}
+
+/* Now and then; false: not yet. */
+static bool page_fill(struct tram_host *h, uint64_t now_ns)
+{
+    if (now_ns - h->page_ns < (h->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS))
+        return false;
+    h->page_ns = now_ns;
+    h->page_old = false;
+    for (uint32_t i = 0; i < h->members; i++) {
+        struct tram_replica_stats s;
+        tram_host_replica(h, i, &s);
+        api_page_show(h->page, i, &s);
+    }
+    api_page_shown(h->page, now_ns);
+    return true;
 }
 
 static int after_round(struct tram_host *h, int work, struct tram_error *error)

@@ -230,13 +230,40 @@ static uint64_t world_now_ns(void *ctx)
     return tram_sim_now(c->sim);
 }
 
+static const char *world_failure(void *ctx)
+{
+    (void)ctx;
+    return NULL;
+}
+
+static int world_poll(void *ctx)
+{
+    const struct world_client *c = ctx;
+    return api_client_poll(c->client);
+}
+
 static int world_wait(void *ctx, uint64_t until_ns, struct err *e)
 {
     const struct world_client *c = ctx;
-    struct world_until u = {
-        .met = until_finished, .client = c->client, .ticket = api_client_finished(c->client)};
-    return world_run_until(c->sim, &u, until_ns < WORLD_TIME_NS_MAX ? until_ns : WORLD_TIME_NS_MAX,
-                           e);
+    uint64_t before = api_client_finished(c->client);
+    struct world_until u = {.met = until_finished, .client = c->client, .ticket = before};
+    int rc = api_client_poll(c->client);
+    if (rc == 0)
+        rc = world_run_until(c->sim, &u,
+                             until_ns < WORLD_TIME_NS_MAX ? until_ns : WORLD_TIME_NS_MAX, e);
+    return rc < 0 ? rc : (int)(api_client_finished(c->client) - before);
+}
+
+static int world_fd(void *ctx, struct err *e)
+{
+    (void)ctx;
+    return err_set(e, ERR_INVALID, "a simulated client has no descriptor");
+}
+
+/* There is no other thread that could wake it. */
+static void world_wake(void *ctx)
+{
+    (void)ctx;
 }
 
 static void world_cast(void *ctx, uint64_t seq, struct dst_set dst)
@@ -268,8 +295,13 @@ static void world_close(void *ctx)
 }
 
 static const struct api_world world = {
+    .opens_all = true,
     .now_ns = world_now_ns,
+    .failure = world_failure,
+    .poll = world_poll,
     .wait = world_wait,
+    .fd = world_fd,
+    .wake = world_wake,
     .cast = world_cast,
     .done = world_done,
     .close = world_close,
