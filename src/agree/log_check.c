@@ -132,7 +132,7 @@ static const char *check_sources(const struct log *l)
     for (uint32_t i = 0; i < l->sources; i++) {
         const struct source *s = &l->source[i];
         dirty += s->dirty;
-        if (s->ways > 0 && serves &&
+        if (s->writers > 0 && serves &&
             (s->cursor_life < s->life || (s->cursor_life == s->life && s->cursor < s->taken)))
             return "a source is read from where it was taken, or beyond";
     }
