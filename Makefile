@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma asan tsan format clean
+.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -66,8 +66,13 @@ test-large: all
 asan tsan: deps
 	@tools/run-tests --build $(BUILD) $@
 
+# Lines and branches of src that the tests run, by folder. COVERAGE="--suite unit" for less, and sooner.
+coverage: deps
+	@tools/deps coverage
+	@tools/coverage --build $(BUILD) $(COVERAGE)
+
 format:
 	clang-format -i $(SOURCES)
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-debug
+	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-tsan $(BUILD)-coverage $(BUILD)-debug

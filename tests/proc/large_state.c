@@ -22,10 +22,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SAVES_MAX = 5 };
-
 enum {
     HOSTS = 3,
+    SAVES_MAX = 2, /* for one return, under one leader */
     GROUPS = 2,
     SMALL_BYTES = 4096, /* of group 1 */
     OUTSTANDING = 16,
@@ -42,7 +41,7 @@ enum {
 struct board {
     struct {
         _Alignas(64) _Atomic uint64_t up;
-        _Atomic uint64_t saves, loads, terms, behind, leads, count, hash;
+        _Atomic uint64_t saves, loads, terms, behind, leads, count, hash; /* loads: begun */
         atomic_int stop;
     } host[HOSTS];
 };
@@ -106,6 +105,7 @@ static void save_close(void *ctx, uint32_t group, void *save)
 static int load_open(void *ctx, uint32_t group, uint64_t bytes)
 {
     struct machine *m = ctx;
+    atomic_fetch_add(&m->board->host[m->host].loads, group == 0);
     return chunked_load_open(&m->group[group], bytes);
 }
 
@@ -118,7 +118,6 @@ static int load_next(void *ctx, uint32_t group, const void *data, uint32_t bytes
 static int load_close(void *ctx, uint32_t group, bool whole)
 {
     struct machine *m = ctx;
-    atomic_fetch_add(&m->board->host[m->host].loads, group == 0 && whole);
     return chunked_load_close(&m->group[group], whole);
 }
 
@@ -335,11 +334,15 @@ static uint64_t sum_of_terms(const struct test *t, uint32_t but)
     return sum;
 }
 
-static uint64_t sum_of_saves(const struct test *t)
+/* Saves that nobody but the host had a use for. Another one that a busy machine keeps from running for longer than
+ * detach_ms is detached, and at this rate the log is soon past what it has: then it is sent the whole state, too. */
+static uint64_t saves_for(const struct test *t, uint32_t host)
 {
     uint64_t sum = 0;
     for (uint32_t h = 0; h < HOSTS; h++)
         sum += atomic_load(&t->board->host[h].saves);
+    for (uint32_t h = 0; h < HOSTS; h++)
+        sum -= h != host ? atomic_load(&t->board->host[h].loads) : 0;
     return sum;
 }
 
@@ -347,7 +350,6 @@ static uint64_t sum_of_saves(const struct test *t)
 static void kill_and_return(struct test *t, uint32_t host, const char *who, uint64_t limit_ns)
 {
     char text[256];
-    uint64_t saves = sum_of_saves(t);
     t->worst_ns = 0;
     kill(t->pid[host], SIGKILL);
     waitpid(t->pid[host], NULL, 0);
@@ -355,7 +357,7 @@ static void kill_and_return(struct test *t, uint32_t host, const char *who, uint
     load_for(t, 2000 * MS);
     uint64_t kill_worst = t->worst_ns, terms = sum_of_terms(t, host), done = t->done;
     t->worst_ns = 0;
-    uint64_t began = clock_now_ns();
+    uint64_t began = clock_now_ns(), saves_before = saves_for(t, host);
     start_host(t, host);
     while (clock_now_ns() - began < PATIENCE_NS) {
         load_step(t);
@@ -369,21 +371,22 @@ static void kill_and_return(struct test *t, uint32_t host, const char *who, uint
                 break;
         }
     }
-    uint64_t back_ns = clock_now_ns() - began;
+    uint64_t back_ns = clock_now_ns() - began, saves = saves_for(t, host) - saves_before;
+    uint64_t changes = sum_of_terms(t, host) - terms;
     uint64_t rate = (t->done - done) * 1000 * MS / (back_ns + 1);
     load_for(t, 1000 * MS);
     printf("# %s killed: worst call %.1f ms at the kill, %.1f ms while it came back; back after "
            "%.2f s "
            "under %llu calls/s; %llu saves, %llu changes of the leader\n",
            who, (double)kill_worst / 1e6, (double)t->worst_ns / 1e6, (double)back_ns / 1e9,
-           (unsigned long long)rate, (unsigned long long)(sum_of_saves(t) - saves),
-           (unsigned long long)(sum_of_terms(t, host) - terms));
+           (unsigned long long)rate, (unsigned long long)saves, (unsigned long long)changes);
     snprintf(text, sizeof(text), "%s is back under load", who);
     verdict(t, back_ns < PATIENCE_NS, text);
-    /* Once, unless a busy minute breaks a transfer off, which then begins anew; never again and again. */
-    snprintf(text, sizeof(text), "its state was saved a few times at most: %llu",
-             (unsigned long long)(sum_of_saves(t) - saves));
-    verdict(t, sum_of_saves(t) - saves <= SAVES_MAX, text);
+    /* Once, and once more if the transfer is broken off; a new leader begins it anew. */
+    snprintf(text, sizeof(text),
+             "its state was saved at most twice by each leader: %llu, %llu changes",
+             (unsigned long long)saves, (unsigned long long)changes);
+    verdict(t, saves <= SAVES_MAX * (changes + 1), text);
     snprintf(text, sizeof(text), "no call took longer than %llu ms meanwhile: %.1f",
              (unsigned long long)(limit_ns / MS), (double)t->worst_ns / 1e6);
     verdict(t, t->worst_ns <= limit_ns, text);
