@@ -7,7 +7,7 @@
 
 #include "mem/mem.h"
 
-/* Where the numbers of a class begin. */
+/* Where the numbers of a class begin; they end where the next one begins. */
 enum region_class {
     REGION_GROUP = 0,          /* a replica's part of a group */
     REGION_CELL = 1 << 20,     /* a member's part of a cell */
@@ -24,15 +24,31 @@ enum lane_kind {
     LANE_REPLY = 8,  /* owner: a client; writer: a replica; ring of replies */
 };
 
-static inline uint32_t region_number(enum region_class class, uint32_t index)
+static inline enum region_class region_class(uint32_t number)
 {
-    return (uint32_t) class + index;
+    return number >= REGION_EDGE       ? REGION_EDGE
+           : number >= REGION_VIEW_LOG ? REGION_VIEW_LOG
+           : number >= REGION_CELL     ? REGION_CELL
+                                       : REGION_GROUP;
+}
+
+static inline uint32_t region_index(uint32_t number)
+{
+    return number - (uint32_t)region_class(number);
+}
+
+static inline uint32_t region_number(enum region_class c, uint32_t index)
+{
+    const uint64_t number = (uint64_t)c + index;
+    CHECK(number <= UINT32_MAX && region_class((uint32_t)number) == c);
+    return (uint32_t)number;
 }
 
 /* A kind stands in the low byte of spec.kind, and the index above it. */
 static inline struct mem_lane_spec lane_spec(uint32_t region, uint32_t owner, uint32_t writer,
                                              enum lane_kind kind, uint32_t index)
 {
+    CHECK(index < 1 << 24);
     return (struct mem_lane_spec){
         .owner = owner, .writer = writer, .region = region, .kind = (uint32_t)kind | index << 8};
 }
