@@ -89,10 +89,7 @@ static void drop_changed_runs(const struct log *l, struct peer *p)
 }
 
 /* The planted T4: our own memory is read at once, and promises when all others have. */
-static bool own_read_early(const struct log *l, uint32_t rank)
-{
-    return PLANTED(own_not_fenced) && rank == l->me;
-}
+#define OWN_READ_EARLY(l, rank) (PLANTED(own_not_fenced) && (rank) == (l)->me)
 
 /* The raise has an answer, or not yet. */
 static int raise_settle(struct log *l, uint32_t rank)
@@ -129,9 +126,9 @@ static int raise_step(struct log *l, uint32_t rank)
         return raise_settle(l, rank);
     p->raised = l->ballot;
     p->raised_life = row_word(l, rank, ROW_LIFE);
-    if (PLANTED(read_ungranted) || own_read_early(l, rank))
+    if (PLANTED(read_ungranted) || OWN_READ_EARLY(l, rank))
         read_heads(l, rank);
-    if (PLANTED(own_not_fenced) && own_read_early(l, rank))
+    if (OWN_READ_EARLY(l, rank))
         return planted_raise_later(p);
     mem_raise(l->mem, &p->op, l->opt.nodes[rank], l->opt.region, l->ballot);
     if (PLANTED(tries_once) && p->op.status == MEM_LOST)
@@ -160,7 +157,7 @@ static int heads_step(struct log *l, uint32_t rank)
         return try_later(l, rank);
     if (PLANTED(read_ungranted) || PLANTED(own_not_fenced))
         planted_runs_of_heads(l, p);
-    if (PLANTED(own_not_fenced) && own_read_early(l, rank))
+    if (OWN_READ_EARLY(l, rank))
         return planted_raise_own_last(l);
     read_runs(l, rank, p->run_after);
     mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
