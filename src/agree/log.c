@@ -42,10 +42,10 @@ void log_move(struct log *l, enum unit_role to)
     l->state = to;
     if (to == UNIT_FOLLOWER)
         l->ballot = 0;
-    l->row[ROW_BALLOT] = l->ballot;
-    l->row[ROW_BACKS] = to == UNIT_LEADER && l->mem->remote ? l->ballot : 0;
+    table_set(l->rows, ROW_BALLOT, l->ballot);
+    table_set(l->rows, ROW_BACKS, to == UNIT_LEADER && l->mem->remote ? l->ballot : 0);
     check_move(l);
-    log_row_push(l);
+    table_push_row(l->rows);
 }
 
 /* Longer after each failure: what is too short for this memory and group would never succeed. */
@@ -80,37 +80,10 @@ void log_fall_behind(struct log *l)
 {
     l->behind = true;
     l->taking.on = l->taking.whole = false;
-    l->row[ROW_FLAGS] |= ROW_BEHIND;
+    table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) | ROW_BEHIND);
     /* Who has sent us what was not enough may not have seen that it came to its end: he need not wait for that. */
-    l->row[ROW_SNAP_ID] = 0;
-    log_row_push(l);
-}
-
-static void reopen_if_lost(struct log *l, uint32_t q)
-{
-    if (l->peer[q].open.status != MEM_LOST)
-        return;
-    if (l->snap_to == q)
-        l->sending.rewrite = true; /* some of its bytes may be missing */
-    mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
-}
-
-/* Tells all replicas about this one. Heartbeats repeat it, so a lost push does no harm. */
-void log_row_push(struct log *l)
-{
-    for (uint32_t q = 0; q < l->n; q++) {
-        if (q == l->me)
-            continue;
-        reopen_if_lost(l, q);
-        mem_set(l->mem, &l->peer[q].open, l->row_out[q], 0, l->row, ROW_WORDS);
-    }
-}
-
-/* Tells one replica one word of it. */
-void log_row_tell(struct log *l, uint32_t rank, uint32_t word)
-{
-    reopen_if_lost(l, rank);
-    mem_set1(l->mem, &l->peer[rank].open, l->row_out[rank], word, l->row[word]);
+    table_set(l->rows, ROW_SNAP_ID, 0);
+    table_push_row(l->rows);
 }
 
 /* The leader waits for this word when its ring is nearly full, and the next one will want to know how
@@ -118,9 +91,10 @@ void log_row_tell(struct log *l, uint32_t rank, uint32_t word)
 static void push_applied(struct log *l)
 {
     l->row_sent_applied = l->applied;
+    table_set(l->rows, ROW_APPLIED, l->applied);
     for (uint32_t q = 0; q < l->n; q++)
-        if (q != l->me)
-            mem_set1(l->mem, &l->peer[q].open, l->row_out[q], ROW_APPLIED, l->applied);
+        if (q != l->me && table_reaches(l->rows, q))
+            table_tell(l->rows, q, ROW_APPLIED);
 }
 
 /* ---- applying ---- */
@@ -285,7 +259,7 @@ static int apply_decided(struct log *l)
     }
     if (snap_records(l))
         keep_for_transfer(l, w, from);
-    l->row[ROW_APPLIED] = l->applied;
+    table_set(l->rows, ROW_APPLIED, l->applied);
     if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
         push_applied(l);
     return work;
@@ -298,22 +272,22 @@ static void look_at_rows(struct log *l, struct oracle_view *view)
 {
     for (uint32_t r = 0; r < l->n; r++)
         view[r] = (struct oracle_view){
-            .beat = row_word(l, r, ROW_BEAT),
-            .ballot = row_word(l, r, ROW_BALLOT),
-            .backs = row_word(l, r, ROW_BACKS),
+            .beat = table_get(l->rows, r, ROW_BEAT),
+            .ballot = table_get(l->rows, r, ROW_BALLOT),
+            .backs = table_get(l->rows, r, ROW_BACKS),
             .dead = r != l->me && mem_dead(l->mem, l->opt.nodes[r]),
-            .fit = row_word(l, r, ROW_FLAGS) == 0,
-            .busy = row_word(l, r, ROW_BUSY) != 0,
+            .fit = table_get(l->rows, r, ROW_FLAGS) == 0,
+            .busy = table_get(l->rows, r, ROW_BUSY) != 0,
         };
     oracle_watch(&l->oracle, view, l->now_ns);
 }
 
 static void show_row(struct log *l)
 {
-    l->row[ROW_BEAT] = ++l->beat;
-    l->row[ROW_APPLIED] = l->applied;
+    table_set(l->rows, ROW_BEAT, ++l->beat);
+    table_set(l->rows, ROW_APPLIED, l->applied);
     l->row_sent_applied = l->applied;
-    log_row_push(l);
+    table_push_row(l->rows);
 }
 
 static void beat(struct log *l)
@@ -334,10 +308,10 @@ static void beat(struct log *l)
 /* Over a network the others are told whom this replica backs, when that changes. */
 static void show_backing(struct log *l, uint64_t backs)
 {
-    if (!l->mem->remote || l->row[ROW_BACKS] == backs)
+    if (!l->mem->remote || table_get(l->rows, l->me, ROW_BACKS) == backs)
         return;
-    l->row[ROW_BACKS] = backs;
-    log_row_push(l);
+    table_set(l->rows, ROW_BACKS, backs);
+    table_push_row(l->rows);
 }
 
 /* Asked now and then, at once when the leader is known to be dead, and all the time while somebody
@@ -504,7 +478,7 @@ static uint32_t leader_node(const struct log *l)
     if (promised == 0 || promised == MEM_CLOSED)
         return UINT32_MAX;
     uint32_t rank = (uint32_t)(promised % l->n);
-    return row_word(l, rank, ROW_BALLOT) == promised ? l->opt.nodes[rank] : UINT32_MAX;
+    return table_get(l->rows, rank, ROW_BALLOT) == promised ? l->opt.nodes[rank] : UINT32_MAX;
 }
 
 void log_status(const struct log *l, struct unit_status *s)

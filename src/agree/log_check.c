@@ -27,11 +27,11 @@ static const char *check_state(const struct log *l)
 static const char *check_row(const struct log *l)
 {
     uint64_t flags = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0);
-    if (row_word(l, l->me, ROW_FLAGS) != flags)
+    if (table_get(l->rows, l->me, ROW_FLAGS) != flags)
         return "its row says whether it has a state and promises";
-    if (row_word(l, l->me, ROW_BALLOT) != l->ballot)
+    if (table_get(l->rows, l->me, ROW_BALLOT) != l->ballot)
         return "its row says under which ballot it leads or tries to";
-    if (!l->behind && row_word(l, l->me, ROW_APPLIED) > l->applied)
+    if (!l->behind && table_get(l->rows, l->me, ROW_APPLIED) > l->applied)
         return "its row says no more applied than is";
     return NULL;
 }
@@ -73,8 +73,9 @@ static const char *check_live(const struct log *l, uint32_t rank)
         return "only a leader writes to others";
     if (p->flow.ballot != l->ballot)
         return "a leader writes under its own ballot";
-    /* One that has applied more follows another leader, as we shall hear. */
-    if (p->start > p->next || p->next > max_u64(l->tail, row_word(l, rank, ROW_APPLIED)))
+    /* One that has applied more than we wrote follows another leader, as we shall hear. */
+    uint64_t most = max_u64(l->tail, max_u64(p->start, table_get(l->rows, rank, ROW_APPLIED)));
+    if (p->start > p->next || p->next > most)
         return "start <= next <= tail of each replica that is written to";
     if (p->flow.done > p->flow.marked || p->flow.marked > p->next)
         return "done <= marked <= next of each replica that is written to";
@@ -117,7 +118,7 @@ static const char *check_room(const struct log *l)
     if (end > l->applied + l->opt.log_bytes)
         return "no position is used again before it is applied here";
     for (uint32_t q = 0; q < l->n; q++) {
-        uint64_t applied = row_word(l, q, ROW_APPLIED);
+        uint64_t applied = table_get(l->rows, q, ROW_APPLIED);
         if (q != l->me && peer_is_well(l, q) && applied > 0 && applied >= l->peer[q].start &&
             end > applied + l->opt.log_bytes)
             return "no position is used again before all who are written to have applied it";

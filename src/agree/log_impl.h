@@ -12,6 +12,7 @@
 #include "agree/oracle.h"
 #include "base/minmax.h"
 #include "base/planted.h"
+#include "lane/table.h"
 #include "mem/wrap.h"
 
 #include <string.h>
@@ -37,8 +38,6 @@ struct peer {
         beat_before; /* ROW_BEAT when our candidacy began: a row that still has it is from before */
     struct mem_op op;     /* that raise, and the question whether it still stands */
     struct mem_flow flow; /* log writes under our ballot */
-    struct mem_flow open; /* rows, snapshots: no permission needed */
-    uint64_t open_retry_ns;
 
     /* Its log lanes, by writer, as read after the raise: RUN, all words, RUN again. */
     struct mem_op lane_op[LOG_REPLICAS_MAX];
@@ -84,7 +83,8 @@ struct sending {
     uint64_t heard_ns;      /* and when the replica was last known to live */
     uint64_t slows_ns;      /* since when the sources wait for it; 0: they do not */
     uint64_t looked_ns;     /* when we last looked */
-    bool rewrite;           /* the connection was lost, and with it perhaps what was not taken */
+    bool rewrite;           /* the connection was lost, and with it perhaps what was not taken; */
+    uint32_t losses;        /* so often it was when we last looked */
     unsigned char *ring;    /* the last snap_bytes of the stream, to write them again */
     unsigned char *stage;   /* records that are next, */
     uint64_t staged, put;   /* so many bytes, and how many of them are written */
@@ -211,9 +211,7 @@ struct log {
     uint64_t beat_ns;  /* when the next heartbeat is due */
     uint64_t ask_ns;   /* when the oracle is asked again, if nothing happens before */
     uint64_t shown_to; /* promise to whose owner the row was shown */
-    uint64_t row[ROW_WORDS];
     uint64_t row_sent_applied;
-    uint64_t row_marks;
 
     bool at_rest;     /* leader: there was nothing to do, and is not until a source writes */
     uint64_t look_ns; /* when to look at everything all the same */
@@ -228,8 +226,7 @@ struct log {
     struct recovery rec;
 
     struct mem_lane *lane[LOG_REPLICAS_MAX][LOG_REPLICAS_MAX]; /* LANE_LOG by owner, writer */
-    struct mem_lane *row_in[LOG_REPLICAS_MAX];
-    struct mem_lane *row_out[LOG_REPLICAS_MAX];
+    struct table *rows; /* LANE_ROW: what each says of itself */
     struct mem_lane *snap_in[LOG_REPLICAS_MAX];
     struct mem_lane *snap_out[LOG_REPLICAS_MAX];
 
@@ -303,23 +300,14 @@ static inline const struct entry *log_entry(const struct log *l, uint32_t w, uin
     return entry_at(ring + (pos & l->mask));
 }
 
-static inline uint64_t row_word(const struct log *l, uint32_t rank, uint32_t word)
-{
-    if (rank == l->me)
-        return l->row[word];
-    return l->row_in[rank]->ctl ? mem_word(l->row_in[rank], word) : 0;
-}
-
 /* Is it written to, and has it a state? */
 static inline bool peer_is_well(const struct log *l, uint32_t rank)
 {
-    return l->peer[rank].phase == PEER_LIVE && row_word(l, rank, ROW_FLAGS) == 0;
+    return l->peer[rank].phase == PEER_LIVE && table_get(l->rows, rank, ROW_FLAGS) == 0;
 }
 
 /* log.c */
 void log_move(struct log *, enum unit_role);
-void log_row_push(struct log *);
-void log_row_tell(struct log *, uint32_t rank, uint32_t word);
 bool log_apply(struct log *, const struct entry *);
 void log_fall_behind(struct log *);
 void log_set_deadline(struct log *);

@@ -56,7 +56,7 @@ static uint64_t walk_to(const struct log *l, const unsigned char *bytes, uint64_
 
 static uint64_t row_applied(const struct log *l, uint32_t rank)
 {
-    return rank == l->me ? l->applied : row_word(l, rank, ROW_APPLIED);
+    return rank == l->me ? l->applied : table_get(l->rows, rank, ROW_APPLIED);
 }
 
 static void peer_live(struct log *l, uint32_t rank)
@@ -280,7 +280,7 @@ void lead_sync_own(struct log *l)
 /* The replica has not applied, and does not find in our lane, what it would need next. */
 bool lead_too_old(const struct log *l, uint32_t rank)
 {
-    uint64_t applied = row_word(l, rank, ROW_APPLIED);
+    uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
     return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max;
 }
 
@@ -288,7 +288,7 @@ bool lead_too_old(const struct log *l, uint32_t rank)
  * replica has, but not a heartbeat's worth. */
 bool lead_row_is_new(const struct log *l, uint32_t rank)
 {
-    return row_word(l, rank, ROW_BEAT) != l->peer[rank].beat_before;
+    return table_get(l->rows, rank, ROW_BEAT) != l->peer[rank].beat_before;
 }
 
 /* A replica that has promised and was read: bring it to where it can take new entries. */
@@ -296,7 +296,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
-    uint64_t applied = row_word(l, rank, ROW_APPLIED);
+    uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
     if (PLANTED(late_stale) && l->state == UNIT_LEADER && head[LOG_RUN] != 0) {
         run_continue(l, rank, head[LOG_START], head[LOG_GUARD]);
         p->next = l->tail;
@@ -304,7 +304,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     }
     if (room_keeps_out(l, rank))
         return;
-    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank)) {
+    if (table_get(l->rows, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank)) {
         /* By snapshot first; unless its row, which it repeats when it sees that we lead, says more. */
         if (!lead_row_is_new(l, rank))
             mem_bell_later(l->mem, l->opt.nodes[rank]);
@@ -344,8 +344,9 @@ static int compare_step(struct log *l)
         return 1;
     }
     peer_move(l, rank, PEER_READY);
-    uint64_t applied = row_word(l, rank, ROW_APPLIED);
-    if (row_word(l, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank) || applied < l->compare_from)
+    uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
+    if (table_get(l->rows, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank) ||
+        applied < l->compare_from)
         return 1; /* it has changed meanwhile: look again */
     uint64_t same = UINT64_MAX;
     if (head[LOG_GUARD] >= applied &&

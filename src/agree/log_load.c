@@ -30,7 +30,7 @@ static uint32_t newest_offer(const struct log *l)
             continue;
         uint64_t id = mem_word(lane, SNAP_ID);
         uint64_t ballot = mem_word(lane, SNAP_BALLOT);
-        bool ours = mem_word(lane, SNAP_LIFE) == l->row[ROW_LIFE];
+        bool ours = mem_word(lane, SNAP_LIFE) == table_get(l->rows, l->me, ROW_LIFE);
         if (id == 0 || !ours || mem_word(lane, SNAP_ID) != id ||
             (promised != MEM_CLOSED && ballot < promised))
             continue;
@@ -59,13 +59,12 @@ static void up_to_date(struct log *l)
     l->taking.whole = false;
     l->follow = l->n;
     l->behind = false;
-    l->row[ROW_APPLIED] = l->applied;
-    l->row[ROW_FLAGS] &= ~(uint64_t)ROW_BEHIND;
-    log_row_push(l);
+    table_set(l->rows, ROW_APPLIED, l->applied);
+    table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_BEHIND);
+    table_push_row(l->rows);
     /* The row must be out before a lane is read again, so that no leader still believes that we
      * read none. */
-    for (uint32_t q = 0; q < l->n; q++)
-        mem_mark(l->mem, &l->peer[q].open, ++l->row_marks);
+    table_mark(l->rows);
 }
 
 /* It will not go on. With a whole state we need not begin again: a new leader may have the rest. */
@@ -73,15 +72,15 @@ static void break_off(struct log *l)
 {
     struct taking *t = &l->taking;
     t->on = t->closing = false;
-    l->row[ROW_SNAP_ID] = 0; /* its sender need not wait */
-    l->row[ROW_BUSY] = 0;
+    table_set(l->rows, ROW_SNAP_ID, 0); /* its sender need not wait */
+    table_set(l->rows, ROW_BUSY, 0);
     if (t->opened && l->opt.machine->state->load_close(l->opt.ctx, false) < 0)
         log_stop(l, "the state machine could not load its state");
     t->opened = false;
     if (t->whole)
         up_to_date(l);
     else
-        log_row_push(l);
+        table_push_row(l->rows);
 }
 
 static void accept(struct log *l, uint32_t from)
@@ -99,13 +98,13 @@ static void accept(struct log *l, uint32_t from)
     if (t->room == NULL)
         t->room = grow(NULL, 1, max_u64(l->snap_head_bytes, l->entry_max));
     /* The words of a row land in any order. Ballot and count must be right wherever the id is seen. */
-    l->row[ROW_SNAP_ID] = 0;
-    log_row_push(l);
-    l->row[ROW_SNAP_BALLOT] = t->ballot;
-    l->row[ROW_SNAP_TAKEN] = 0;
-    log_row_push(l);
-    l->row[ROW_SNAP_ID] = t->id;
-    log_row_push(l);
+    table_set(l->rows, ROW_SNAP_ID, 0);
+    table_push_row(l->rows);
+    table_set(l->rows, ROW_SNAP_BALLOT, t->ballot);
+    table_set(l->rows, ROW_SNAP_TAKEN, 0);
+    table_push_row(l->rows);
+    table_set(l->rows, ROW_SNAP_ID, t->id);
+    table_push_row(l->rows);
     mem_bell(l->mem, l->opt.nodes[from]);
 }
 
@@ -157,8 +156,8 @@ static void begin_load(struct log *l)
 static void announce_close(struct log *l)
 {
     l->taking.closing = true;
-    l->row[ROW_BUSY] = 1;
-    log_row_push(l);
+    table_set(l->rows, ROW_BUSY, 1);
+    table_push_row(l->rows);
 }
 
 static void finish_load(struct log *l)
@@ -285,8 +284,8 @@ static int take_pieces(struct log *l)
         any = take_piece(l, lane, guard);
     if (t->bytes == before)
         return !more;
-    l->row[ROW_SNAP_TAKEN] = t->bytes;
-    log_row_tell(l, from, ROW_SNAP_TAKEN);
+    table_set(l->rows, ROW_SNAP_TAKEN, t->bytes);
+    table_tell(l->rows, from, ROW_SNAP_TAKEN);
     mem_bell(l->mem, l->opt.nodes[from]);
     return 1;
 }
@@ -319,9 +318,7 @@ int snap_take(struct log *l)
 /* So many have lost their memory that no quorum is left to take anybody back: this will not mend. */
 static void look_for_loss(struct log *l)
 {
-    uint32_t joining = 0;
-    for (uint32_t q = 0; q < l->n; q++)
-        joining += (row_word(l, q, ROW_FLAGS) & ROW_JOINING) != 0;
+    uint32_t joining = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_JOINING);
     if (l->n - joining >= l->quorum || l->mem->unsettled)
         l->loss_ns = 0;
     else if (l->loss_ns == 0)
@@ -340,7 +337,7 @@ static void begin_anew(struct log *l)
 {
     mem_region_grant(l->mem, l->opt.region, 0);
     l->behind = false;
-    l->row[ROW_FLAGS] = 0;
+    table_set(l->rows, ROW_FLAGS, 0);
     log_move(l, UNIT_FOLLOWER);
 }
 
@@ -380,7 +377,7 @@ int join_step(struct log *l)
     if (answered < l->quorum)
         return 0;
     mem_region_grant(l->mem, l->opt.region, highest);
-    l->row[ROW_FLAGS] &= ~(uint64_t)ROW_JOINING;
+    table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_JOINING);
     log_move(l, UNIT_FOLLOWER);
     return 1;
 }

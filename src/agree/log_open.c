@@ -141,8 +141,6 @@ static void lanes_list(struct log *l, struct lane_list *list)
     for (uint32_t q = 0; q < l->n; q++) {
         if (q == l->me)
             continue;
-        lane_add(list, &l->row_in[q], lane_spec(region, self, node[q], LANE_ROW, 0), ROW_WORDS, 0);
-        lane_add(list, &l->row_out[q], lane_spec(region, node[q], self, LANE_ROW, 0), ROW_WORDS, 0);
         lane_add(list, &l->snap_in[q], lane_spec(region, self, node[q], LANE_SNAP, 0), SNAP_WORDS,
                  o->snap_bytes);
         lane_add(list, &l->snap_out[q], lane_spec(region, node[q], self, LANE_SNAP, 0), SNAP_WORDS,
@@ -161,7 +159,7 @@ static void lanes_list(struct log *l, struct lane_list *list)
 /* Opens them as one call to the memory. */
 static int lanes_open(struct log *l, struct err *e)
 {
-    size_t most = (size_t)l->n * l->n + 4 * l->n;
+    size_t most = (size_t)l->n * l->n + 2 * l->n;
     for (uint32_t k = 0; k < l->opens; k++)
         most += 2 * l->source[l->open[k]].writers;
     struct lane_list list = {.spec = calloc(most, sizeof(*list.spec)),
@@ -183,10 +181,24 @@ out:
     return rc;
 }
 
+static int rows_open(struct log *l, struct err *e)
+{
+    static const enum table_kind kind[ROW_WORDS] = {
+        [ROW_LIFE] = TABLE_RISES,
+        [ROW_BEAT] = TABLE_RISES,
+    };
+    struct table_spec spec = {.kind = kind,
+                              .nodes = l->opt.nodes,
+                              .words = ROW_WORDS,
+                              .ranks = l->n,
+                              .me = l->me,
+                              .region = l->opt.region,
+                              .lane = LANE_ROW};
+    return table_open(l->mem, &spec, &l->rows, e);
+}
+
 static void flows_begin(struct log *l)
 {
-    for (uint32_t q = 0; q < l->n; q++)
-        mem_flow_open(l->mem, &l->peer[q].open, l->opt.nodes[q], l->opt.region, 0);
     for (uint32_t k = 0; k < l->opens; k++)
         for (uint32_t i = 0; i < l->source[l->open[k]].writers; i++) {
             struct source_writer *writer = &l->source[l->open[k]].writer[i];
@@ -260,8 +272,9 @@ static void state_begin(struct log *l, enum mem_birth birth)
         else
             l->state = UNIT_JOINING;
     }
-    l->row[ROW_LIFE] = l->mem->life + 1;
-    l->row[ROW_FLAGS] = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0);
+    table_set(l->rows, ROW_LIFE, l->mem->life + 1);
+    table_set(l->rows, ROW_FLAGS,
+              (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0));
 }
 
 int log_open(const struct log_options *options, struct log **out, struct err *e)
@@ -283,6 +296,8 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
         sources_init(l);
         rc = lanes_open(l, e);
     }
+    if (rc == 0)
+        rc = rows_open(l, e);
     if (rc != 0) {
         log_close(l);
         return rc;
@@ -330,6 +345,7 @@ void log_close(struct log *l)
 {
     if (l == NULL)
         return;
+    table_close(l->rows);
     free(l->source);
     free(l->writer);
     free(l->link);

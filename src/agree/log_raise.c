@@ -125,7 +125,7 @@ static int raise_step(struct log *l, uint32_t rank)
     if (p->raised == l->ballot)
         return raise_settle(l, rank);
     p->raised = l->ballot;
-    p->raised_life = row_word(l, rank, ROW_LIFE);
+    p->raised_life = table_get(l->rows, rank, ROW_LIFE);
     if (PLANTED(read_ungranted) || OWN_READ_EARLY(l, rank))
         read_heads(l, rank);
     if (OWN_READ_EARLY(l, rank))

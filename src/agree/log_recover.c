@@ -20,8 +20,7 @@ void recover_begin(struct log *l)
     if (l->rec.op.status == MEM_PENDING || l->side_op.status == MEM_PENDING)
         return;
     uint64_t seen = max_u64(l->ballot_seen, mem_promised(l->mem, l->opt.region));
-    for (uint32_t q = 0; q < l->n; q++)
-        seen = max_u64(seen, row_word(l, q, ROW_BALLOT));
+    seen = max_u64(seen, table_max(l->rows, ROW_BALLOT, TABLE_ALL));
     l->ballot = (seen / l->n + 1) * l->n + l->me;
     l->ballot_seen = l->ballot;
     l->rec.step = REC_IDLE;
@@ -32,7 +31,7 @@ void recover_begin(struct log *l)
     l->count.candidacies++;
     for (uint32_t q = 0; q < l->n; q++) {
         peer_move(l, q, PEER_RAISE);
-        l->peer[q].beat_before = row_word(l, q, ROW_BEAT);
+        l->peer[q].beat_before = table_get(l->rows, q, ROW_BEAT);
     }
     log_move(l, UNIT_CANDIDATE);
     for (uint32_t q = 0; q < l->n; q++)
@@ -169,10 +168,10 @@ uint64_t recover_keep_from(const struct log *l, uint64_t start, uint64_t end)
     uint64_t low = max_u64(start, end > reach ? end - reach : 0);
     uint64_t from = l->applied;
     for (uint32_t q = 0; q < l->n; q++) {
-        uint64_t applied = row_word(l, q, ROW_APPLIED);
+        uint64_t applied = table_get(l->rows, q, ROW_APPLIED);
         /* Of the dead too: who is only said to be dead needs it, and after a crash in the middle of this
          * nobody might be left who has it. */
-        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
+        if (q != l->me && table_get(l->rows, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
             from = applied;
     }
     return from;
@@ -274,8 +273,8 @@ static bool rec_from_scratch(struct log *l, uint64_t pos)
 static bool rec_somebody_ahead(const struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++)
-        if (q != l->me && row_word(l, q, ROW_FLAGS) == 0 &&
-            row_word(l, q, ROW_APPLIED) > l->applied && !mem_dead(l->mem, l->opt.nodes[q]))
+        if (q != l->me && table_get(l->rows, q, ROW_FLAGS) == 0 &&
+            table_get(l->rows, q, ROW_APPLIED) > l->applied && !mem_dead(l->mem, l->opt.nodes[q]))
             return true;
     return false;
 }

@@ -10,15 +10,11 @@
 
 enum { DETACHES_MAX = 6 }; /* that double the time until a replica may come back */
 
-/* The first position that the replica still needs; UINT64_MAX: none. */
-static uint64_t needs_from(const struct log *l, uint32_t rank)
+/* The first position that another replica, well or not, still needs; UINT64_MAX: none. */
+static inline uint64_t needs_from(const struct log *l, uint32_t rank, bool well)
 {
-    const struct peer *p = &l->peer[rank];
-    if (rank == l->me)
-        return l->applied;
-    if (peer_is_well(l, rank))
-        return min_u64(p->hold, row_word(l, rank, ROW_APPLIED));
-    return p->hold;
+    uint64_t hold = l->peer[rank].hold;
+    return well ? min_u64(hold, table_get(l->rows, rank, ROW_APPLIED)) : hold;
 }
 
 /* How far a quorum of those that live and have a state has applied the log. */
@@ -27,8 +23,9 @@ static uint64_t quorum_applied(const struct log *l)
     uint64_t sorted[LOG_REPLICAS_MAX];
     uint32_t count = 0;
     for (uint32_t q = 0; q < l->n; q++) {
-        uint64_t applied = q == l->me ? l->applied : row_word(l, q, ROW_APPLIED);
-        if (row_word(l, q, ROW_FLAGS) != 0 || (q != l->me && mem_dead(l->mem, l->opt.nodes[q])))
+        uint64_t applied = q == l->me ? l->applied : table_get(l->rows, q, ROW_APPLIED);
+        if (table_get(l->rows, q, ROW_FLAGS) != 0 ||
+            (q != l->me && mem_dead(l->mem, l->opt.nodes[q])))
             continue;
         uint32_t i = count++;
         for (; i > 0 && sorted[i - 1] < applied; i--)
@@ -36,14 +33,6 @@ static uint64_t quorum_applied(const struct log *l)
         sorted[i] = applied;
     }
     return count >= l->quorum ? sorted[l->quorum - 1] : l->base;
-}
-
-/* Is it written to, with a state, and as far as we know alive? */
-static bool counts_as_live(const struct log *l, uint32_t rank)
-{
-    if (rank == l->me)
-        return row_word(l, rank, ROW_FLAGS) == 0;
-    return peer_is_well(l, rank) && !mem_dead(l->mem, l->opt.nodes[rank]);
 }
 
 /* Up to where the log may grow if what is before `from` is not needed any more. */
@@ -55,10 +44,13 @@ static uint64_t end_from(const struct log *l, uint64_t from)
 uint64_t room_end(const struct log *l)
 {
     uint64_t least = l->applied;
-    uint32_t count = 0;
+    uint32_t count = 1; /* of those that are written to, have a state and live as far as we know */
     for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++) {
-        least = min_u64(least, needs_from(l, q));
-        count += counts_as_live(l, q);
+        if (q == l->me)
+            continue;
+        bool well = peer_is_well(l, q);
+        least = min_u64(least, needs_from(l, q, well));
+        count += well && !mem_dead(l->mem, l->opt.nodes[q]);
     }
     /* A quorum that is written to, and lives, has applied all that is before the least of it. */
     if (count >= l->quorum || PLANTED(overrun) || PLANTED(reuse_alone))
@@ -85,11 +77,11 @@ void room_detach(struct log *l, uint32_t rank)
         l->count.shed++;
     }
     /* One that has read a whole ring since it was attached was well in between. */
-    if (attached && row_word(l, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)
+    if (attached && table_get(l->rows, rank, ROW_APPLIED) >= p->start + l->opt.log_bytes)
         p->detaches = 0;
     p->detaches += p->detaches < DETACHES_MAX;
     p->detached_ns = l->now_ns;
-    p->detached_beat = row_word(l, rank, ROW_BEAT);
+    p->detached_beat = table_get(l->rows, rank, ROW_BEAT);
 }
 
 /* The dead and the silent will not apply anything soon. */
@@ -104,7 +96,7 @@ void room_missing(struct log *l, uint64_t end)
     l->stuck = true;
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
-        uint64_t needs = q == l->me ? UINT64_MAX : needs_from(l, q);
+        uint64_t needs = q == l->me ? UINT64_MAX : needs_from(l, q, peer_is_well(l, q));
         if (needs == UINT64_MAX || end_from(l, needs) >= end) {
             p->stuck_ns = 0;
         } else if (p->stuck_ns == 0 || needs != p->stuck_at) {
@@ -131,7 +123,7 @@ bool room_keeps_out(const struct log *l, uint32_t rank)
     const struct peer *p = &l->peer[rank];
     if (p->detached_ns == 0 || PLANTED(hung_again))
         return false;
-    return row_word(l, rank, ROW_BEAT) == p->detached_beat ||
+    return table_get(l->rows, rank, ROW_BEAT) == p->detached_beat ||
            l->now_ns - p->detached_ns < l->opt.detach_ns << (p->detaches - 1);
 }
 
@@ -140,5 +132,5 @@ bool room_awaits_apply(const struct log *l, uint32_t rank)
     const struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
     return p->detached_ns != 0 && head[LOG_RUN] == l->ballot &&
-           row_word(l, rank, ROW_APPLIED) < head[LOG_COMMIT] && !PLANTED(hung_again);
+           table_get(l->rows, rank, ROW_APPLIED) < head[LOG_COMMIT] && !PLANTED(hung_again);
 }

@@ -53,10 +53,10 @@ bool snap_budget_take(struct log *l)
 /* A round after the call that was announced. */
 void snap_not_busy(struct log *l)
 {
-    if (l->row[ROW_BUSY] == 0)
+    if (table_get(l->rows, l->me, ROW_BUSY) == 0)
         return;
-    l->row[ROW_BUSY] = 0;
-    log_row_push(l);
+    table_set(l->rows, ROW_BUSY, 0);
+    table_push_row(l->rows);
 }
 
 /* ---- beginning and ending ---- */
@@ -121,7 +121,7 @@ static void sending_end(struct log *l)
     grow_free(s->stage);
     *s = (struct sending){0};
     l->snap_to = l->n;
-    l->row[ROW_BUSY] = 0;
+    table_set(l->rows, ROW_BUSY, 0);
 }
 
 void snap_abort(struct log *l)
@@ -142,12 +142,12 @@ void snap_abort(struct log *l)
 /* ID 0 first and ID last: whoever sees the id sees the words that go with it. */
 static void offer_write(struct log *l, uint32_t q, uint64_t pos)
 {
-    struct peer *p = &l->peer[q];
+    struct mem_flow *flow = table_flow(l->rows, q);
     const struct sending *s = &l->sending;
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, 0);
+    mem_set1(l->mem, flow, l->snap_out[q], SNAP_ID, 0);
     uint64_t words[] = {l->ballot, s->life, pos, 0};
-    mem_set(l->mem, &p->open, l->snap_out[q], SNAP_BALLOT, words, 4);
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID, s->id);
+    mem_set(l->mem, flow, l->snap_out[q], SNAP_BALLOT, words, 4);
+    mem_set1(l->mem, flow, l->snap_out[q], SNAP_ID, s->id);
     mem_bell(l->mem, l->opt.nodes[q]);
 }
 
@@ -156,9 +156,9 @@ static void offer_write(struct log *l, uint32_t q, uint64_t pos)
 static bool wants_snapshot(struct log *l, uint32_t q)
 {
     struct peer *p = &l->peer[q];
-    uint64_t flags = row_word(l, q, ROW_FLAGS);
+    uint64_t flags = table_get(l->rows, q, ROW_FLAGS);
     bool stale = p->phase == PEER_READY && lead_row_is_new(l, q) && lead_too_old(l, q);
-    if (q == l->me || !(flags & ROW_BEHIND || stale) || p->open.status != MEM_DONE)
+    if (!(flags & ROW_BEHIND || stale) || !table_reaches(l->rows, q))
         return false;
     /* It has nothing to go on from: what is held for a life that took a snapshot and ended keeps the log from
      * growing, by the very entry that would take this one back, too. */
@@ -171,7 +171,7 @@ static bool wants_snapshot(struct log *l, uint32_t q)
         return false; /* it could not go on from there */
     if (!(flags & ROW_JOINING))
         return true;
-    uint32_t life = (uint32_t)row_word(l, q, ROW_LIFE);
+    uint32_t life = (uint32_t)table_get(l->rows, q, ROW_LIFE);
     if (l->joined[q] + 1 >= life)
         return true;
     if (l->serving && l->join_asked[q] != life) {
@@ -186,11 +186,13 @@ static bool wants_snapshot(struct log *l, uint32_t q)
 static int ask(struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++)
-        if (!peer_is_well(l, q) && wants_snapshot(l, q)) {
+        if (q != l->me && !peer_is_well(l, q) && wants_snapshot(l, q)) {
             l->snap_to = q;
-            l->sending = (struct sending){.step = SEND_ASK, .ceiling = l->opt.backlog_bytes};
-            l->row[ROW_BUSY] = 1;
-            log_row_push(l);
+            l->sending = (struct sending){.step = SEND_ASK,
+                                          .ceiling = l->opt.backlog_bytes,
+                                          .losses = table_losses(l->rows, q)};
+            table_set(l->rows, ROW_BUSY, 1);
+            table_push_row(l->rows);
             return 1;
         }
     return 0;
@@ -199,7 +201,7 @@ static int ask(struct log *l)
 /* Who lost its memory is not written to, whatever we have heard of that: it must be let in anew, and in time. */
 static void forget_lost(struct log *l, uint32_t q)
 {
-    if (l->peer[q].phase == PEER_LIVE && row_word(l, q, ROW_FLAGS) & ROW_JOINING)
+    if (l->peer[q].phase == PEER_LIVE && table_get(l->rows, q, ROW_FLAGS) & ROW_JOINING)
         peer_down(l, q, l->now_ns);
 }
 
@@ -208,7 +210,7 @@ static int freeze(struct log *l)
     struct sending *s = &l->sending;
     uint32_t q = l->snap_to;
     /* Before the rest of its row is looked at: if another life begins meanwhile, the offer is not to that. */
-    s->life = row_word(l, q, ROW_LIFE);
+    s->life = table_get(l->rows, q, ROW_LIFE);
     if (!wants_snapshot(l, q)) {
         sending_end(l);
         return 1;
@@ -306,7 +308,7 @@ static void stage_more(struct log *l)
 static int send_more(struct log *l, uint32_t q)
 {
     struct sending *s = &l->sending;
-    struct peer *p = &l->peer[q];
+    struct mem_flow *flow = table_flow(l->rows, q);
     uint64_t before = s->sent;
     bool more = true;
     while (!l->broken && s->sent < s->taken + l->opt.snap_bytes) {
@@ -320,21 +322,21 @@ static int send_more(struct log *l, uint32_t q)
         if (bytes == 0)
             break;
         ring_write(s->ring, l->opt.snap_bytes, s->sent, s->stage + s->put, bytes);
-        mem_put(l->mem, &p->open, l->snap_out[q], s->sent, s->stage + s->put, (uint32_t)bytes);
+        mem_put(l->mem, flow, l->snap_out[q], s->sent, s->stage + s->put, (uint32_t)bytes);
         s->sent += bytes;
         s->put += bytes;
     }
     if (s->sent == before)
         return !more;
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, s->sent);
+    mem_set1(l->mem, flow, l->snap_out[q], SNAP_GUARD, s->sent);
     mem_bell(l->mem, l->opt.nodes[q]);
     return 1;
 }
 
 static bool is_shown(const struct log *l, uint32_t q)
 {
-    return row_word(l, q, ROW_SNAP_ID) == l->sending.id &&
-           row_word(l, q, ROW_SNAP_BALLOT) == l->ballot;
+    return table_get(l->rows, q, ROW_SNAP_ID) == l->sending.id &&
+           table_get(l->rows, q, ROW_SNAP_BALLOT) == l->ballot;
 }
 
 /* The connection was lost: what was not taken may not have come, in whole or in part. The same bytes again do no
@@ -342,15 +344,15 @@ static bool is_shown(const struct log *l, uint32_t q)
 static void send_again(struct log *l, uint32_t q)
 {
     struct sending *s = &l->sending;
-    struct peer *p = &l->peer[q];
+    struct mem_flow *flow = table_flow(l->rows, q);
     s->rewrite = false;
     if (!is_shown(l, q))
         offer_write(l, q, s->pos);
     uint64_t from = PLANTED(resume_behind) ? s->sent : s->taken;
-    stream_put(l->mem, &p->open, l->snap_out[q], s->ring, from, s->sent);
+    stream_put(l->mem, flow, l->snap_out[q], s->ring, from, s->sent);
     if (s->sent > 0)
-        mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_GUARD, s->sent);
-    mem_set1(l->mem, &p->open, l->snap_out[q], SNAP_ID,
+        mem_set1(l->mem, flow, l->snap_out[q], SNAP_GUARD, s->sent);
+    mem_set1(l->mem, flow, l->snap_out[q], SNAP_ID,
              s->id); /* an offer may have got stuck half-way */
 }
 
@@ -360,7 +362,7 @@ static bool has_ended(const struct log *l, uint32_t q)
 {
     const struct sending *s = &l->sending;
     return s->step == SEND_END && s->put == s->staged && s->taken == s->sent &&
-           !(row_word(l, q, ROW_FLAGS) & ROW_BEHIND);
+           !(table_get(l->rows, q, ROW_FLAGS) & ROW_BEHIND);
 }
 
 /* From here on its own row says what it needs; one that still has to be let in keeps its hold until then. */
@@ -397,10 +399,10 @@ static void look_after(struct log *l, uint32_t q)
     bool heard = !oracle_silent(&l->oracle, q, l->now_ns) && !mem_dead(l->mem, l->opt.nodes[q]);
     if (heard)
         s->heard_ns = l->now_ns;
-    if (heard && row_word(l, q, ROW_BUSY) != 0)
+    if (heard && table_get(l->rows, q, ROW_BUSY) != 0)
         s->moved_ns = l->now_ns; /* it has said so */
     /* A life that began meanwhile knows nothing of an offer to the one before. */
-    if (row_word(l, q, ROW_LIFE) != s->life ||
+    if (table_get(l->rows, q, ROW_LIFE) != s->life ||
         (!is_shown(l, q) && l->now_ns - s->moved_ns > patience) ||
         l->now_ns - max_u64(s->heard_ns, s->moved_ns) > patience)
         snap_abort(l);
@@ -432,12 +434,13 @@ int snap_send(struct log *l)
         return freeze(l);
     forgive_absence(l);
     snap_not_busy(l);
-    if (l->peer[q].open.status != MEM_DONE)
+    if (!table_reaches(l->rows, q) || table_losses(l->rows, q) != s->losses)
         s->rewrite = true;
-    else if (s->rewrite)
+    s->losses = table_losses(l->rows, q);
+    if (s->rewrite && table_reaches(l->rows, q))
         send_again(l, q);
     if (is_shown(l, q)) {
-        uint64_t taken = row_word(l, q, ROW_SNAP_TAKEN);
+        uint64_t taken = table_get(l->rows, q, ROW_SNAP_TAKEN);
         if (taken > s->taken && taken <= s->sent) {
             s->taken = taken;
             s->moved_ns = l->now_ns;
