@@ -217,21 +217,8 @@ static int apply_decided(struct log *l)
         return 0;
     }
     uint64_t end = mem_word(lane, LOG_COMMIT);
-    if (PLANTED(nonzero_present) && w != l->me) {
-        /* T12: take whatever looks like an entry, as the papers' pseudocode does. */
-        const struct entry *e = log_entry(l, w, l->applied);
-        if (e->pos == l->applied && e->ballot != 0 && e->bytes <= l->opt.payload_max)
-            end = max_u64(end, l->applied + entry_size(e->bytes));
-    }
-    if ((PLANTED(forward_early) || PLANTED(stamp_early)) && w == l->me)
-        end = max_u64(end, min_u64(mem_word(lane, LOG_GUARD), l->tail));
-    if (PLANTED(body_unreplicated) && w == l->me && end <= l->applied &&
-        l->applied < min_u64(mem_word(lane, LOG_GUARD), l->tail)) {
-        /* R12: of a message to one group alone, as its header says. */
-        const struct entry *e = log_entry(l, w, l->applied);
-        if (e->source < l->opt.sources && e->bytes >= 16 && e->payload[14] == 1)
-            end = l->applied + entry_size(e->bytes);
-    }
+    if (PLANTED_ANY)
+        end = planted_decided_end(l, w, end);
     if (end <= l->applied)
         return 0;
     bool overrun = w != l->me &&

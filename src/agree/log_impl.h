@@ -415,5 +415,8 @@ int planted_heads_are_read(struct peer *);
 int planted_raise_later(struct peer *);
 void planted_runs_of_heads(const struct log *, struct peer *);
 int planted_raise_own_last(struct log *);
+uint64_t planted_decided_end(const struct log *, uint32_t writer, uint64_t end);
+bool planted_loss_ignored(struct log *, uint32_t rank);
+void planted_backlog_gap(struct sending *);
 
 #endif

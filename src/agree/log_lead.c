@@ -291,6 +291,14 @@ bool lead_row_is_new(const struct log *l, uint32_t rank)
     return table_get(l->rows, rank, ROW_BEAT) != l->peer[rank].beat_before;
 }
 
+/* The planted T1. */
+static void keep_suffix(struct log *l, uint32_t rank)
+{
+    const uint64_t *head = l->peer[rank].head[l->me];
+    run_continue(l, rank, head[LOG_START], head[LOG_GUARD]);
+    l->peer[rank].next = l->tail;
+}
+
 /* A replica that has promised and was read: bring it to where it can take new entries. */
 void lead_sync_peer(struct log *l, uint32_t rank)
 {
@@ -298,8 +306,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     const uint64_t *head = p->head[l->me];
     uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
     if (PLANTED(late_stale) && l->state == UNIT_LEADER && head[LOG_RUN] != 0) {
-        run_continue(l, rank, head[LOG_START], head[LOG_GUARD]);
-        p->next = l->tail;
+        keep_suffix(l, rank);
         return;
     }
     if (room_keeps_out(l, rank))
@@ -490,17 +497,8 @@ static int peers_settle(struct log *l)
         if (p->phase == PEER_LIVE) {
             if (p->flow.status == MEM_DONE || own_exempt)
                 continue;
-            if (PLANTED(lost_counts) && p->flow.status == MEM_LOST &&
-                p->flow.done < p->flow.marked) {
-                p->flow.done = p->flow.marked;
+            if (PLANTED_ANY && planted_loss_ignored(l, q))
                 continue;
-            }
-            if (PLANTED(lost_resumes) && p->flow.status == MEM_LOST && q != l->me) {
-                uint64_t done = p->flow.done;
-                mem_flow_open(l->mem, &p->flow, l->opt.nodes[q], l->opt.region, l->ballot);
-                p->flow.done = p->flow.marked = done;
-                continue;
-            }
             if (q == l->me) {
                 log_step_down(l, true);
                 return 1;

@@ -270,10 +270,8 @@ static void stage_entries(struct log *l)
 {
     struct sending *s = &l->sending;
     const struct entry *e;
-    if (PLANTED(backlog_gap) && s->next == s->pos && (e = backlog_first(&s->backlog))) {
-        s->next += entry_size(e->bytes);
-        backlog_pop(&s->backlog);
-    }
+    if (PLANTED(backlog_gap))
+        planted_backlog_gap(s);
     while ((e = backlog_first(&s->backlog)) != NULL) {
         uint64_t size = entry_size(e->bytes);
         if (s->staged > 0 && s->staged + sizeof(struct snap_record) + size > snap_piece_bytes(l))

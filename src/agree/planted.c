@@ -47,4 +47,73 @@ int planted_raise_own_last(struct log *l)
     return 1;
 }
 
+/* ---- what counts as decided in the lane that is followed: log.c ---- */
+
+/* T12: whatever looks like an entry, as the papers' pseudocode does. */
+static uint64_t nonzero_present(const struct log *l, uint32_t writer, uint64_t end)
+{
+    const struct entry *e = log_entry(l, writer, l->applied);
+    if (e->pos == l->applied && e->ballot != 0 && e->bytes <= l->opt.payload_max)
+        end = max_u64(end, l->applied + entry_size(e->bytes));
+    return end;
+}
+
+/* R12: what the leader has of a message to one group alone, as its header says. */
+static uint64_t body_unreplicated(const struct log *l, uint64_t written, uint64_t end)
+{
+    if (end > l->applied || l->applied >= written)
+        return end;
+    const struct entry *e = log_entry(l, l->me, l->applied);
+    if (e->source < l->opt.sources && e->bytes >= 16 && e->payload[14] == 1)
+        end = l->applied + entry_size(e->bytes);
+    return end;
+}
+
+uint64_t planted_decided_end(const struct log *l, uint32_t writer, uint64_t end)
+{
+    const struct mem_lane *lane = l->lane[l->me][writer];
+    bool own = writer == l->me;
+    uint64_t written = own ? min_u64(mem_word(lane, LOG_GUARD), l->tail) : 0;
+    if (PLANTED(nonzero_present) && !own)
+        end = nonzero_present(l, writer, end);
+    if ((PLANTED(forward_early) || PLANTED(stamp_early)) && own)
+        end = max_u64(end, written);
+    if (PLANTED(body_unreplicated) && own)
+        end = body_unreplicated(l, written, end);
+    return end;
+}
+
+/* ---- lost_counts, lost_resumes: log_lead.c ---- */
+
+/* True if the leader goes on as if its way to the replica were not lost. */
+bool planted_loss_ignored(struct log *l, uint32_t rank)
+{
+    struct mem_flow *flow = &l->peer[rank].flow;
+    if (flow->status != MEM_LOST)
+        return false;
+    if (PLANTED(lost_counts) && flow->done < flow->marked) {
+        flow->done = flow->marked;
+        return true;
+    }
+    if (PLANTED(lost_resumes) && rank != l->me) {
+        uint64_t done = flow->done;
+        mem_flow_open(l->mem, flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+        flow->done = flow->marked = done;
+        return true;
+    }
+    return false;
+}
+
+/* ---- backlog_gap: log_snap.c ---- */
+
+/* The first entry behind a state is left out. */
+void planted_backlog_gap(struct sending *s)
+{
+    const struct entry *e = backlog_first(&s->backlog);
+    if (e == NULL || s->next != s->pos)
+        return;
+    s->next += entry_size(e->bytes);
+    backlog_pop(&s->backlog);
+}
+
 #endif
