@@ -9,8 +9,8 @@
 
 #define MOVE(phase) (1u << PEER_##phase)
 
-/* The legal moves of a peer, masks of enum peer_phase. A candidacy and a leadership begin and end with all of them
- * DOWN. */
+/* The legal moves of a peer, masks of enum peer_phase. A candidacy begins with all of them DOWN, and log_step_down
+ * leaves them so. */
 static const unsigned moves[] = {
     [PEER_DOWN] = MOVE(DOWN) | MOVE(RAISE),
     [PEER_RAISE] = MOVE(DOWN) | MOVE(RUNS),
