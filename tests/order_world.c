@@ -74,7 +74,7 @@ static void push(struct queue *q, const struct thing *t)
 {
     if (q->end == q->max) {
         q->max = q->max ? 2 * q->max : 8;
-        q->thing = grow(q->thing, sizeof(*q->thing), q->max);
+        q->thing = grow("things said", q->thing, sizeof(*q->thing), q->max);
     }
     q->thing[q->end++] = *t;
 }
@@ -310,7 +310,7 @@ static bool note_waiting(void *ctx, struct message_id id, uint32_t seen)
     (void)seen;
     if (list->count == list->max) {
         list->max = list->max ? 2 * list->max : 64;
-        list->id = grow(list->id, sizeof(id), list->max);
+        list->id = grow("messages that wait", list->id, sizeof(id), list->max);
     }
     list->id[list->count++] = id;
     return false;
@@ -362,7 +362,7 @@ static void cast_one(struct world *w)
     uint32_t body = (uint32_t)rng_below(&w->rng, w->opt.body_max + 1);
     struct cast *m = &w->cast[w->casts];
     m->bytes = message_bytes(count, body);
-    m->payload = grow(NULL, 1, m->bytes);
+    m->payload = grow("a message", NULL, 1, m->bytes);
     struct message *head = (void *)m->payload;
     *head =
         (struct message){.seq = c->seq++, .client = who, .life = c->life, .count = (uint16_t)count};
@@ -399,7 +399,7 @@ static void save_and_load(struct world *w, uint16_t g)
     uint64_t most = order_save_bytes(p->order[from]);
     if (most > w->saved_max) {
         w->saved_max = 2 * most;
-        w->saved = grow(w->saved, 1, w->saved_max);
+        w->saved = grow("a snapshot", w->saved, 1, w->saved_max);
     }
     uint64_t bytes = order_save(p->order[from], w->saved);
     if (bytes > most)

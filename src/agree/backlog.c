@@ -20,7 +20,7 @@ static struct backlog_block *block_make(struct backlog *b, uint64_t least)
     if (k && k->room >= least) {
         b->spare = NULL;
     } else {
-        k = grow(NULL, 1, sizeof(*k) + room);
+        k = grow("the entries behind a state that is sent", NULL, 1, sizeof(*k) + room);
         k->room = (uint32_t)room;
     }
     k->next = NULL;

@@ -96,7 +96,8 @@ static void accept(struct log *l, uint32_t from)
         .room = t->room,
     };
     if (t->room == NULL)
-        t->room = grow(NULL, 1, max_u64(l->snap_head_bytes, l->entry_max));
+        t->room =
+            grow("a state that is loaded", NULL, 1, max_u64(l->snap_head_bytes, l->entry_max));
     /* The words of a row land in any order. Ballot and count must be right wherever the id is seen. */
     table_set(l->rows, ROW_SNAP_ID, 0);
     table_push_row(l->rows);

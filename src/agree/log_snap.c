@@ -229,8 +229,8 @@ static int freeze(struct log *l)
     s->step = SEND_STATE;
     s->id = ++l->snap_count;
     s->moved_ns = s->heard_ns = s->looked_ns = l->now_ns;
-    s->ring = grow(NULL, 1, l->opt.snap_bytes);
-    s->stage = grow(NULL, 1, most + 4 * sizeof(struct snap_record));
+    s->ring = grow("a state that is sent", NULL, 1, l->opt.snap_bytes);
+    s->stage = grow("a state that is sent", NULL, 1, most + 4 * sizeof(struct snap_record));
     s->next = s->pos = l->applied;
     stage_head(l, bytes);
     forget_lost(l, q);

@@ -158,7 +158,7 @@ bool api_save_whole(struct api_machine *m, void **data, size_t *bytes)
     while (save && got > 0) {
         if (room - at < STATE_PIECE_BYTES) {
             room = room ? 2 * room : 4 * STATE_PIECE_BYTES;
-            all = grow(all, 1, room);
+            all = grow("the state of a machine", all, 1, room);
         }
         got = api_save_next(m, save, all + at, STATE_PIECE_BYTES);
         at += got > 0 ? (size_t)got : 0;

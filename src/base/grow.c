@@ -1,13 +1,15 @@
 #include "base/grow.h"
 
-#include "base/err.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 
-void *grow(void *old, size_t size, size_t count)
+void *grow(const char *what, void *old, size_t size, size_t count)
 {
     void *p = reallocarray(old, count, size);
-    CHECK(p != NULL);
+    if (p == NULL) {
+        fprintf(stderr, "no memory for %s: %zu times %zu bytes were wanted\n", what, count, size);
+        abort();
+    }
     return p;
 }
 

@@ -222,7 +222,7 @@ static void on_done(void *ctx, uint64_t seq, bool refused)
         return;
     if (m->samples == m->samples_max) {
         m->samples_max = 2 * m->samples_max + 1024;
-        m->sample = grow(m->sample, sizeof(*m->sample), m->samples_max);
+        m->sample = grow("samples", m->sample, sizeof(*m->sample), m->samples_max);
     }
     m->sample[m->samples++] = one;
 }

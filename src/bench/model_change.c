@@ -84,7 +84,7 @@ static void collect(struct model *m, uint64_t from_ns, uint64_t until_ns, double
             continue;
         if (m->delays == m->delays_max) {
             m->delays_max = 2 * m->delays_max + 256;
-            m->delayed = grow(m->delayed, sizeof(*m->delayed), m->delays_max);
+            m->delayed = grow("samples", m->delayed, sizeof(*m->delayed), m->delays_max);
         }
         m->delayed[m->delays++] = ns;
     }

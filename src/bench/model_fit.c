@@ -42,7 +42,7 @@ void model_fit(struct model_costs *costs, const struct model_work *work, uint32_
 {
     struct column column[MODEL_COST_COUNT];
     uint32_t columns = 0;
-    double *memory = grow(NULL, sizeof(*memory), (size_t)rows * (MODEL_COST_COUNT + 1));
+    double *memory = grow("a fit", NULL, sizeof(*memory), (size_t)rows * (MODEL_COST_COUNT + 1));
     double *missing = memory + (size_t)rows * MODEL_COST_COUNT;
     for (uint32_t i = 0; i < MODEL_COST_COUNT; i++) {
         struct column *c = &column[columns];

@@ -128,7 +128,7 @@ static void backlog_add(struct genuine *g, struct backlog *b, const void *payloa
         b->from = 0;
         if (b->end + size > b->max) {
             b->max = 2 * b->max + size;
-            b->bytes = grow(b->bytes, 1, b->max);
+            b->bytes = grow("the backlog of notes to another group", b->bytes, 1, b->max);
         }
     }
     struct frame *f = (void *)(b->bytes + b->end);

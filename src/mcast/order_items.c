@@ -12,10 +12,11 @@ enum { ITEMS_FIRST = 256, MARKS_FIRST = 16 };
 static void items_grow(struct order *o)
 {
     uint32_t was = o->items, now = was ? 2 * was : ITEMS_FIRST;
-    o->item = grow(o->item, sizeof(*o->item), now);
-    o->more = grow(o->more, sizeof(*o->more) * (o->more_words + 1), now);
-    o->heap = grow(o->heap, sizeof(*o->heap), now);
-    o->bucket = grow(o->bucket, sizeof(*o->bucket), now);
+    o->item = grow("messages that wait for stamps", o->item, sizeof(*o->item), now);
+    o->more =
+        grow("messages that wait for stamps", o->more, sizeof(*o->more) * (o->more_words + 1), now);
+    o->heap = grow("messages that wait for stamps", o->heap, sizeof(*o->heap), now);
+    o->bucket = grow("messages that wait for stamps", o->bucket, sizeof(*o->bucket), now);
     o->items = now;
     /* Numbers that were given out last are given out first: they are in the cache. */
     for (uint32_t i = now; i-- > was;) {
@@ -30,7 +31,7 @@ static void items_grow(struct order *o)
 static void queue_grow(struct order *o)
 {
     uint64_t was = o->queue_max, now = was ? 2 * was : ITEMS_FIRST;
-    o->queue = grow(o->queue, sizeof(*o->queue), now);
+    o->queue = grow("the queue of messages that wait for stamps", o->queue, sizeof(*o->queue), now);
     for (uint64_t n = o->queue_from; n < o->queue_end; n++)
         o->queue[n & (now - 1)] = o->queue[n & (was - 1)];
     o->queue_max = now;
@@ -39,8 +40,9 @@ static void queue_grow(struct order *o)
 static void blocks_grow(struct order *o, uint32_t now)
 {
     uint32_t was = o->blocks;
-    o->block = grow(o->block, ORDER_BLOCK_BYTES, now);
-    o->block_next = grow(o->block_next, sizeof(*o->block_next), now);
+    o->block = grow("bodies of messages that wait for stamps", o->block, ORDER_BLOCK_BYTES, now);
+    o->block_next =
+        grow("bodies of messages that wait for stamps", o->block_next, sizeof(*o->block_next), now);
     for (uint32_t i = now; i-- > was;) {
         o->block_next[i] = o->free_block;
         o->free_block = i;
@@ -183,7 +185,8 @@ const void *order_payload(struct order *o, const struct item *m)
         return m->payload;
     if (m->bytes > o->whole_max) {
         o->whole_max = m->bytes;
-        o->whole = grow(o->whole, ORDER_BLOCK_BYTES, 1 + (size_t)blocks_of(m->bytes));
+        o->whole = grow("a message in one piece", o->whole, ORDER_BLOCK_BYTES,
+                        1 + (size_t)blocks_of(m->bytes));
     }
     unsigned char *to = o->whole;
     memcpy(to, m->payload, ORDER_BLOCK_BYTES);
@@ -200,7 +203,7 @@ void order_marks_add(struct order *o, const struct message_id *id)
     struct marks *k = &o->marks[id->client];
     if (k->count == k->max) {
         k->max = k->max ? 2 * k->max : MARKS_FIRST;
-        k->id = grow(k->id, sizeof(*k->id), k->max);
+        k->id = grow("marks of relayed messages", k->id, sizeof(*k->id), k->max);
     }
     k->id[k->count++] = *id;
 }

@@ -24,7 +24,7 @@ void snap_close(struct snap *s)
 /* Room for the words and a part of this size. What is in it stays. */
 static void head_room(struct snap *s, uint64_t part)
 {
-    s->head = grow(s->head, 1, WORDS_BYTES + part);
+    s->head = grow("a snapshot", s->head, 1, WORDS_BYTES + part);
 }
 
 const unsigned char *snap_sized(const unsigned char **at, const unsigned char *end, uint64_t *bytes)
