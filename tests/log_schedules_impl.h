@@ -159,4 +159,14 @@ static inline void step_until(struct group *g, uint32_t rank, enum unit_role sta
     GROUP_SETUP(g, group_stats(g, rank).role >= state);
 }
 
+/* The end of a schedule: everybody runs and hears everybody again, and a message of the client is applied by all within the
+ * time of so many elections. */
+static inline const char *heals(struct group *g, uint32_t client, uint32_t elections)
+{
+    heal_all(g);
+    group_send(g, client, BYTES);
+    GROUP_WAIT(g, group_delivered(g), elections * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
 #endif

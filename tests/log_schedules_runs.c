@@ -81,10 +81,7 @@ static const char *continued_over_stale(uint64_t seed, bool *landed)
     group_crash(g, 1, false);
 
     take_over(g, 0);
-    heal_all(g);
-    group_send(g, 0, BYTES);
-    GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
-    return group_close(g);
+    return heals(g, 0, 2);
 }
 
 /* What a deposed leader has on its way may land or not: takes a world in which it does. */
@@ -223,8 +220,5 @@ const char *run_renewed_beyond_a_new_life(uint64_t seed)
         look_while_renewed(g);
     }
     g->replica[2].stalled = false;
-    heal_all(g);
-    group_send(g, 0, BYTES);
-    GROUP_WAIT(g, group_delivered(g), 4 * GROUP_ELECT_NS);
-    return group_close(g);
+    return heals(g, 0, 4);
 }

@@ -10,7 +10,7 @@
 
 /* name, where it comes from in the papers' gaps, the protocol whose simulation must catch it, what the
  * mistake is. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
- * (tests/log_schedules*.c, tests/tree_schedules.c) must catch it. */
+ * (tests/log_schedules*.c, tests/tree_schedules*.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, "T1", log,                                                                       \
       "a late follower keeps its old suffix instead of being resynchronised")                      \
