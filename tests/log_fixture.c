@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/planted.h"
+#include "sim_time.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -242,18 +243,9 @@ const char *group_close(struct group *g)
 
 /* ---- stepping ---- */
 
-static void nothing(void *ctx, uint64_t arg)
-{
-    (void)ctx;
-    (void)arg;
-}
-
 void group_pass(struct group *g, uint64_t ns)
 {
-    uint64_t end = group_now(g) + ns;
-    sim_at(g->sim, end, nothing, NULL, 0);
-    while (group_now(g) < end && sim_step(g->sim))
-        ;
+    uint64_t end = sim_time_pass(g->sim, ns);
     if (!group_failed(g))
         g->result.time_ns = end;
 }

@@ -2,6 +2,7 @@
 
 #include "agree/lanes.h"
 #include "base/planted.h"
+#include "sim_time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static uint32_t machine_deliver(void *ctx, const struct delivery *d, void *reply
     mcast_check_deliver(&p->forest->check, forest_node(p->forest, p->group, p->rank),
                         &p->counter.state, d);
     CHECK(reply_bytes(d->seq) <= max);
-    memset(reply, (int)(d->seq & 0xff), reply_bytes(d->seq));
+    mcast_check_reply_fill(d->seq, reply, reply_bytes(d->seq));
     return reply_bytes(d->seq);
 }
 
@@ -208,13 +209,9 @@ static void client_reply(void *ctx, uint64_t seq, uint16_t group, uint32_t statu
                          uint32_t bytes)
 {
     struct forest_client *c = ctx;
-    const unsigned char *b = body;
     (void)group;
     (void)status;
-    bool same = bytes == reply_bytes(seq);
-    for (uint32_t i = 0; i < bytes; i++)
-        same &= b[i] == (seq & 0xff);
-    if (!same)
+    if (bytes != reply_bytes(seq) || !mcast_check_reply_is(seq, body, bytes))
         forest_violated(c->forest, "reply bytes", __LINE__, "not what the machine replied");
     c->empty_replies += bytes == 0;
     c->full_replies += bytes == FOREST_REPLY_MAX;
@@ -293,18 +290,9 @@ bool forest_cast_bytes(struct forest *f, uint32_t client, uint8_t mask, const vo
 
 /* ---- time ---- */
 
-static void nothing(void *ctx, uint64_t arg)
-{
-    (void)ctx;
-    (void)arg;
-}
-
 void forest_pass(struct forest *f, uint64_t ns)
 {
-    uint64_t end = forest_now(f) + ns;
-    sim_at(f->sim, end, nothing, NULL, 0);
-    while (forest_now(f) < end && sim_step(f->sim))
-        ;
+    uint64_t end = sim_time_pass(f->sim, ns);
     if (!forest_failed(f))
         f->result.time_ns = end;
 }
@@ -387,13 +375,7 @@ bool forest_even(const struct forest *f)
                  p->counter.state.count != f->check.group[g].count))
                 return false;
         }
-    for (uint32_t s = 0; s < MCAST_SENDERS_MAX; s++)
-        for (uint32_t i = 0; i < f->check.casts[s]; i++) {
-            const struct cast *k = &f->check.cast[s][i];
-            if (k->delivered != 0 && k->delivered != k->dst_mask)
-                return false;
-        }
-    return true;
+    return mcast_check_even(&f->check);
 }
 
 bool forest_delivered(const struct forest *f)

@@ -42,6 +42,31 @@ void mcast_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned cha
     }
 }
 
+void mcast_check_reply_fill(uint64_t seq, void *out, uint32_t bytes)
+{
+    memset(out, (int)(seq & 0xff), bytes);
+}
+
+bool mcast_check_reply_is(uint64_t seq, const void *body, uint32_t bytes)
+{
+    const unsigned char *b = body;
+    for (uint32_t i = 0; i < bytes; i++)
+        if (b[i] != (seq & 0xff))
+            return false;
+    return true;
+}
+
+bool mcast_check_even(const struct mcast_check *c)
+{
+    for (uint32_t s = 0; s < MCAST_SENDERS_MAX; s++)
+        for (uint32_t i = 0; i < c->casts[s]; i++) {
+            const struct cast *k = &c->cast[s][i];
+            if (k->delivered != 0 && k->delivered != k->dst_mask)
+                return false;
+        }
+    return true;
+}
+
 void mcast_check_cast(struct mcast_check *c, uint32_t sender, uint64_t seq, uint8_t dst_mask,
                       const void *body, uint32_t bytes)
 {

@@ -59,6 +59,13 @@ void mcast_check_fill(uint64_t seed, uint32_t sender, uint64_t seq, unsigned cha
 void mcast_check_cast(struct mcast_check *, uint32_t sender, uint64_t seq, uint8_t dst_mask,
                       const void *body, uint32_t bytes);
 
+/* The reply to a message, of that many bytes; and whether this is it. */
+void mcast_check_reply_fill(uint64_t seq, void *out, uint32_t bytes);
+bool mcast_check_reply_is(uint64_t seq, const void *body, uint32_t bytes);
+
+/* Has every message that reached one of its groups reached all of them, its client alive or not? */
+bool mcast_check_even(const struct mcast_check *);
+
 /* Integrity, agreement, order within the group, state equality. */
 void mcast_check_deliver(struct mcast_check *, uint32_t host, struct counter_machine_state *,
                          const struct delivery *);
