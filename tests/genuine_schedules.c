@@ -78,9 +78,9 @@ static void let_the_rest_come(struct forest *f, uint32_t but_of_a)
     forest_cut_client(f, 1, A, FOREST_ALL & ~but_of_a, false);
 }
 
-/* R1: what clients write does not reach some followers before much later messages were delivered, and two
+/* What clients write does not reach some followers before much later messages were delivered, and two
  * groups get messages in opposite orders. Everybody delivers them in one order, with the bodies that
- * came through the log. Some were delivered before, whose places are taken again (R11). */
+ * came through the log. Some were delivered before, whose places are taken again. */
 const char *genuine_opposite_orders(uint32_t unreached)
 {
     struct forest *f = genuine(2, 2, 231);
@@ -109,7 +109,7 @@ static void raise_clock_of_b(struct forest *f, uint16_t with)
     delivered(f);
 }
 
-/* R2: the stamps of B, which are higher than A's, reach only the leader of A; it delivers and dies. Who
+/* The stamps of B, which are higher than A's, reach only the leader of A; it delivers and dies. Who
  * leads next has never heard of them but through the log, and delivers the same. */
 const char *genuine_stamps_reach_the_leader_only(bool keep_memory)
 {
@@ -134,7 +134,7 @@ const char *genuine_stamps_reach_the_leader_only(bool keep_memory)
     return forest_close(f);
 }
 
-/* R3, R5: A delivers m1, which B stamped high. B delivered m3, to B and C, before it; C has not heard of
+/* A delivers m1, which B stamped high. B delivered m3, to B and C, before it; C has not heard of
  * B's stamp for that. Whatever A stamps from then on comes after m1, so m2, to A and C, comes after m3 in C:
  * else m1 is before m2 in A, m2 before m3 in C, m3 before m1 in B. With a snapshot, A is then led by a
  * replica that knows of B's stamps by that alone. */
@@ -200,7 +200,7 @@ const char *genuine_leaders_die_together(uint32_t first_at, uint32_t second_at)
     return forest_close(f);
 }
 
-/* R6: the leader of A writes a message to one replica of five, hears nothing of B, and is gone; the next
+/* The leader of A writes a message to one replica of five, hears nothing of B, and is gone; the next
  * leads without that one, and another message is delivered; then the one that has the old entry leads.
  * What it finds comes after what was delivered, also in B, which has had it first from its client. */
 const char *genuine_minority_stamp(void)
@@ -236,7 +236,7 @@ const char *genuine_minority_stamp(void)
     return forest_close(f);
 }
 
-/* R7: A has stamped messages that other groups wait for, and its leader could not tell them before it
+/* A has stamped messages that other groups wait for, and its leader could not tell them before it
  * died. The next one does. */
 const char *genuine_stamps_untold(uint32_t destinations)
 {
@@ -259,7 +259,7 @@ const char *genuine_stamps_untold(uint32_t destinations)
     return forest_close(f);
 }
 
-/* R12: a message to A alone has reached only its leader, who cannot write to its followers; client and
+/* A message to A alone has reached only its leader, who cannot write to its followers; client and
  * leader die. It was delivered by nobody, and what comes later is delivered in its place. */
 const char *genuine_body_at_the_leader_only(void)
 {
@@ -281,7 +281,7 @@ const char *genuine_body_at_the_leader_only(void)
     return forest_close(f);
 }
 
-/* R13: the leader of A has lost its followers to another and does not know; B still tells it its stamps.
+/* The leader of A has lost its followers to another and does not know; B still tells it its stamps.
  * It gets a message first and delivers nothing; those who follow the other get another message first. */
 const char *genuine_deposed_leader_hears_a_stamp(void)
 {
@@ -315,7 +315,7 @@ static void suspect_client(struct forest *f, uint16_t group, uint32_t client)
                        SIM_SAYS_DEAD);
 }
 
-/* R10: A hears nothing of B for a while and takes the client for dead. What it relays comes to B when B
+/* A hears nothing of B for a while and takes the client for dead. What it relays comes to B when B
  * has delivered the message. It is delivered once, and what follows is not held up. */
 const char *genuine_relay_after_delivery(void)
 {
@@ -332,7 +332,7 @@ const char *genuine_relay_after_delivery(void)
     return forest_close(f);
 }
 
-/* R10: a client is slow in writing to B and is taken for dead; its own copy comes at any time before,
+/* A client is slow in writing to B and is taken for dead; its own copy comes at any time before,
  * while and after what was relayed is delivered there. */
 const char *genuine_copy_after_relay(uint32_t destinations, uint32_t heal_ticks)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- 1: a stale suffix at a follower that promises late (T1) ---- */
+/* ---- 1: a stale suffix at a follower that promises late ---- */
 
 /* The leader has written v' at one follower only (with 3 replicas: at itself only) and is gone;
  * another is elected without that follower and decides v in the same place; then the follower
@@ -76,7 +76,7 @@ const char *late_follower_of_the_same_leader(uint32_t n)
     return group_close(g);
 }
 
-/* ---- 2: the first entry after a take-over (T2) ---- */
+/* ---- 2: the first entry after a take-over ---- */
 
 /* The leader decides and applies a message that its client had sent to nobody else, and dies before
  * anyone is told; the next leader, and everyone, must apply it, once, before what comes after. */
@@ -99,7 +99,7 @@ const char *decided_and_untold(uint32_t n)
     return group_close(g);
 }
 
-/* ---- 3, for one group: a take-over that fails half-way (T3) ---- */
+/* ---- 3, for one group: a take-over that fails half-way ---- */
 
 /* A candidate has found what the dead leader left and begun to rewrite it when another deposes it:
  * it must still apply all of that when the other has decided it. */
@@ -123,7 +123,7 @@ const char *failed_take_over(uint32_t n)
     return group_close(g);
 }
 
-/* ---- 4: several candidates (T4) ---- */
+/* ---- 4: several candidates ---- */
 
 /* The old leader writes to a candidate that nobody else has answered yet: either the write does not
  * count, or the candidate finds it. */
@@ -181,7 +181,7 @@ const char *three_candidates(uint64_t seed)
     return group_close(g);
 }
 
-/* ---- 5: a bare majority is left (T5, T6) ---- */
+/* ---- 5: a bare majority is left ---- */
 
 /* f replicas, the leader among them, crash at some moment between two rounds, and their memory with
  * them: those that are left must elect one of them in time and go on. */
@@ -217,7 +217,7 @@ const char *lost_answer(void)
     return group_close(g);
 }
 
-/* ---- 6: a duel (T7) ---- */
+/* ---- 6: a duel ---- */
 
 static uint32_t count_leaders(const struct group *g)
 {
@@ -291,7 +291,7 @@ const char *deposed_leader_writes_on(uint64_t seed)
     return group_close(g);
 }
 
-/* ---- 7: a leader that sleeps while the log goes round (T12) ---- */
+/* ---- 7: a leader that sleeps while the log goes round ---- */
 
 /* The leader stops with an entry on a quorum and nobody told; another leads while the log is lapped
  * twice; then the first wakes: it must not disturb, and must catch up. */
@@ -315,7 +315,7 @@ const char *sleeping_leader(uint32_t n)
     return group_close(g);
 }
 
-/* ---- 9: forged guards (T12) ---- */
+/* ---- 9: forged guards ---- */
 
 /* Payloads that contain what an entry would look like in that very place, in this lap of the log
  * and in the next: nobody may take it for one, also not across a change of leaders. */
@@ -363,7 +363,7 @@ const char *forged_entries(void)
     return group_close(g);
 }
 
-/* ---- 20: one message, then silence (T10) ---- */
+/* ---- 20: one message, then silence ---- */
 
 /* A single message and nothing after it: all replicas must apply it within a few ways, not with the
  * next message. */
@@ -376,9 +376,9 @@ const char *single_message(uint32_t n)
     return group_close(g);
 }
 
-/* ---- not in the list, but among the papers' gaps ---- */
+/* ---- what else the papers leave open ---- */
 
-/* T8: the leader takes a message, cannot write it, is deposed, and another entry is decided in that
+/* The leader takes a message, cannot write it, is deposed, and another entry is decided in that
  * place; when it leads again it must take the message again. */
 const char *message_taken_in_vain(void)
 {
@@ -404,7 +404,7 @@ const char *message_taken_in_vain(void)
     return group_close(g);
 }
 
-/* T15: a candidate has the promises of the leader's memory and its own, and has read both; the
+/* A candidate has the promises of the leader's memory and its own, and has read both; the
  * leader, which does not know, writes itself and the third: its own copy must not count. */
 const char *deposed_leader_counts_itself(void)
 {
@@ -436,7 +436,7 @@ const char *deposed_leader_counts_itself(void)
     return heals(g, 1, 2);
 }
 
-/* P2: a follower has applied what a leader decided, and the leader, deposed before it could apply
+/* A follower has applied what a leader decided, and the leader, deposed before it could apply
  * it itself, comes back and begins to rewrite that follower's copy; it dies in the middle of that,
  * and its memory with it: the copy must still be found. */
 const char *decided_copy_rewritten(void)
@@ -477,7 +477,7 @@ const char *decided_copy_rewritten(void)
     return group_close(g);
 }
 
-/* T14: a candidate's requests and reads are on their way to a replica that answers only for a
+/* A candidate's requests and reads are on their way to a replica that answers only for a
  * moment, and the old leader's write lands there right after: if what was read came before the
  * promise, the write must not count. */
 const char *write_between_read_and_promise(uint64_t seed)
@@ -531,7 +531,7 @@ const char *write_held_up(void)
     return heals(g, 1, 2);
 }
 
-/* F4: a follower that was cut off comes back while much is committed that it lacks, more than it
+/* A follower that was cut off comes back while much is committed that it lacks, more than it
  * can be sent at once: it must never be told of a commit beyond what it has. */
 const char *catching_up_in_steps(uint64_t seed)
 {
@@ -599,7 +599,7 @@ const char *one_link_cut(uint32_t n, uint32_t other, bool to, bool from)
     return group_close(g);
 }
 
-/* F3: a leader whose writes reach nobody: it decides nothing, and what it has written alone may be
+/* A leader whose writes reach nobody: it decides nothing, and what it has written alone may be
  * replaced. */
 const char *leader_alone(uint32_t n)
 {

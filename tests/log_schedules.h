@@ -1,5 +1,5 @@
-/* The adversarial schedules that concern the log (protocols section 9, and a few more of the
- * papers' gaps), each stepped by hand. What each is about stands at its definition.
+/* The adversarial schedules that concern the log (and what the papers leave open about
+ * it), each stepped by hand. What each is about stands at its definition.
  *
  * A scenario returns the property that it found violated, or NULL. "setup" means that the situation
  * did not come about, and is a failure whatever was wanted. agree_log_schedules.c shows that all of

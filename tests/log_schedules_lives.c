@@ -39,7 +39,7 @@ static void everything_is_delivered(struct group *g)
     GROUP_WAIT(g, group_delivered(g), 6 * GROUP_ELECT_NS);
 }
 
-/* ---- A1: a promise of a past life ---- */
+/* ---- a promise of a past life ---- */
 
 /* A candidacy that fails is given twice the time when it is tried again. */
 static void fail_candidacies(struct group *g, uint32_t rank, uint64_t count)
@@ -96,7 +96,7 @@ const char *promise_of_a_past_life(void)
     return group_close(g);
 }
 
-/* ---- A11: memory that was lost between a promise and the reading ---- */
+/* ---- memory that was lost between a promise and the reading ---- */
 
 /* 0 decides v with 1 and 3, and nobody has been told. 4 has the promise of 3; before it reads there, 3 loses its memory, and
  * what 4 finds is blank. With 2, which has no v, that would be a quorum that has no v. */
@@ -140,7 +140,7 @@ const char *memory_lost_before_it_is_read(void)
     return group_close(g);
 }
 
-/* ---- A2: copies of a past leadership ---- */
+/* ---- copies of a past leadership ---- */
 
 /* 0 has written long entries to 1 and to nobody else, and is deposed by 2, which decides something short in that place. When
  * 0 leads again it has 2, and 1 is out of reach: that 1 had a copy up to there in the leadership before says nothing about

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- 1: a stale suffix at a follower that promises late (T1) ---- */
+/* ---- 1: a stale suffix at a follower that promises late ---- */
 
 /* The root's leader has written v' at one follower only (with 3 replicas: at itself only) and is gone;
  * another is elected without that follower, decides v in the same place and hands it down; then the
@@ -53,7 +53,7 @@ const char *tree_late_follower(uint32_t n, bool same_leader)
     return all_delivered(f);
 }
 
-/* ---- 2: the first entry after a take-over (T2) ---- */
+/* ---- 2: the first entry after a take-over ---- */
 
 /* The root's leader decides and delivers a message that its client had sent to nobody else, and dies,
  * and its memory with it, before anyone is told and before anything has gone down; the next leader
@@ -78,7 +78,7 @@ const char *tree_decided_and_untold(uint32_t n)
     return all_delivered(f);
 }
 
-/* ---- 3: a take-over that fails half-way (T3) ---- */
+/* ---- 3: a take-over that fails half-way ---- */
 
 /* The root's leader decides some messages and dies before it has handed them down. A candidate finds and
  * begins to decide them again, and is deposed; the next one decides them, delivers them and dies before
@@ -122,7 +122,7 @@ const char *tree_failed_take_over(uint32_t messages)
     return all_delivered(f);
 }
 
-/* ---- 4: several candidates (T4) ---- */
+/* ---- 4: several candidates ---- */
 
 /* The old leader writes to a candidate that nobody else has answered yet: either the write does not
  * count, or the candidate finds it. Guards that a candidate's own memory promises before it is read. */
@@ -188,7 +188,7 @@ const char *tree_three_candidates(uint64_t seed)
     return all_delivered(f);
 }
 
-/* ---- 5: a bare majority is left (T5, T6) ---- */
+/* ---- 5: a bare majority is left ---- */
 
 /* In parent and child f replicas, the leaders among them, crash at some moment between two rounds, and
  * their memory with them: those that are left must elect, within the time that a healthy majority
@@ -226,7 +226,7 @@ const char *tree_lost_answer(void)
     return all_delivered(f);
 }
 
-/* ---- 6: a duel (T7) ---- */
+/* ---- 6: a duel ---- */
 
 /* Two replicas of the parent and two of the child are told in turn that the other is dead, and sometimes
  * both at once, and depose each other for ten thousand rounds under traffic; then they are told the
@@ -266,7 +266,7 @@ const char *tree_duel(uint64_t seed)
     return all_delivered(f);
 }
 
-/* ---- 7: a leader that sleeps while log and rings go round (T11, T12) ---- */
+/* ---- 7: a leader that sleeps while log and rings go round ---- */
 
 /* The root's leader stops with an entry on a quorum and nobody told, nothing handed down, no reply; another
  * leads while the log is lapped twice and the child's ring many times; then the first wakes and does
@@ -337,7 +337,7 @@ const char *tree_torn_stream(uint64_t seed)
     return all_delivered(f);
 }
 
-/* ---- 9: forged guards (T12) ---- */
+/* ---- 9: forged guards ---- */
 
 /* Bodies that contain what a frame with a message would look like, at the very place of the child's
  * ring where the next lap will have one: nobody may take it for one, also not across a change of
@@ -488,7 +488,7 @@ const char *tree_message_decided_twice(void)
     return all_delivered(f);
 }
 
-/* ---- 20: one message, then silence (T10) ---- */
+/* ---- 20: one message, then silence ---- */
 
 /* One message, then silence, its client not even looking: within a few heartbeats every replica of every
  * destination has it. */
@@ -506,7 +506,7 @@ const char *tree_single_message(uint8_t mask, bool deep)
     return forest_close(f);
 }
 
-/* ---- 21: the leader's own copy (T15) ---- */
+/* ---- 21: the leader's own copy ---- */
 
 /* A candidate for the root has the promises of the leader's memory and its own, and has read both; the
  * leader, which does not know, writes itself and the third: its own copy must not count, nor be

@@ -142,7 +142,7 @@ const char *tree_leaders_die_at(uint32_t parent, uint32_t child)
     return all_delivered(f);
 }
 
-/* ---- 15: a child that cannot take (T9) ---- */
+/* ---- 15: a child that cannot take ---- */
 
 /* One replica of a child is dead for the whole run, and another child has no quorum for a while: its
  * siblings go on, then it does, and nothing was lost. Guards that nobody waits for everybody. */
@@ -290,7 +290,7 @@ const char *tree_amnesia(void)
     return all_delivered(f);
 }
 
-/* ---- 19: a leader that has only a snapshot (T3, T8, T13) ---- */
+/* ---- 19: a leader that has only a snapshot ---- */
 
 /* The middle group of a chain, after its log has gone round, has messages that the group below has not
  * taken and answers that the clients have not got. A replica of it that came back with nothing but a
@@ -353,7 +353,7 @@ const char *tree_leader_from_snapshot(uint32_t victim)
     for (uint32_t c = 0; c < 2; c++)
         FOREST_WAIT(f, caster_outstanding(f->client[c].caster) == 0, FOREST_LONG_NS);
     FOREST_MUST(f, forest_leader(f, AT_A) == victim);
-    /* In its ring of client 1 it has nothing of what was taken (T13). */
+    /* In its ring of client 1 it has nothing of what was taken. */
     for (uint32_t i = 0; i < 4; i++)
         traffic(f, i % 2, i < 2 ? ROOT | A | B : A | B, 2, 100);
     return all_delivered(f);
@@ -414,9 +414,9 @@ const char *tree_circle_without_a_tree(uint64_t seed)
     return forest_close(f);
 }
 
-/* ---- not in the list, but among the papers' gaps ---- */
+/* ---- what else the papers leave open ---- */
 
-/* T8: the child's leader takes a message from above, cannot write it, is deposed, and another entry is
+/* The child's leader takes a message from above, cannot write it, is deposed, and another entry is
  * decided in that place; when it leads again it must take the message again. Guards that what was
  * taken from the parent is a function of the log. */
 const char *tree_taken_in_vain(void)

@@ -248,9 +248,9 @@ static int run_many(const struct sim_args *a)
 
 #if TRAM_PLANTED
 static const struct {
-    const char *name, *tag, *protocol, *text;
+    const char *name, *protocol, *text;
 } bugs[] = {
-#define BUG_ROW(name, tag, protocol, text) [PLANTED_##name] = {#name, tag, #protocol, text},
+#define BUG_ROW(name, protocol, text) [PLANTED_##name] = {#name, #protocol, text},
     PLANTED_LIST(BUG_ROW)
 #undef BUG_ROW
 };
@@ -275,8 +275,8 @@ static int plant(const char *name)
         fprintf(stderr, "tram sim: there is no planted bug '%s'; %s%sthese are:\n", name,
                 near ? near : "", near ? " is near; " : "");
     for (unsigned i = 1; i < PLANTED_COUNT; i++)
-        fprintf(list ? stdout : stderr, "%-18s %-4s %-4s %s\n", bugs[i].name, bugs[i].tag,
-                bugs[i].protocol, bugs[i].text);
+        fprintf(list ? stdout : stderr, "%-18s %-8s %s\n", bugs[i].name, bugs[i].protocol,
+                bugs[i].text);
     exit(list ? CMD_DONE : CMD_USAGE);
 }
 #else

@@ -17,122 +17,122 @@
  * first. */
 #define DIFFERS "agreement|committed equals decided|state equality|derived state equality"
 
-static void log__finds_T1_late_stale(void **state)
+static void log__finds_late_stale(void **state)
 {
     (void)state;
     FINDS(late_stale, late_follower_of_the_same_leader(5), DIFFERS);
     FINDS(late_stale, late_follower_of_the_same_leader(7), DIFFERS);
 }
 
-static void log__finds_T2_skip_first(void **state)
+static void log__finds_skip_first(void **state)
 {
     (void)state;
     FINDS(skip_first, decided_and_untold(3), DIFFERS);
     FINDS(skip_first, decided_and_untold(5), DIFFERS);
 }
 
-static void log__finds_T3_failed_cursor(void **state)
+static void log__finds_failed_cursor(void **state)
 {
     (void)state;
     FINDS(failed_cursor, failed_take_over(5), DIFFERS);
 }
 
-static void log__finds_T4_own_not_fenced(void **state)
+static void log__finds_own_not_fenced(void **state)
 {
     (void)state;
     FINDS(own_not_fenced, old_leader_writes_a_candidate(), DIFFERS);
 }
 
-static void log__finds_T5_no_self_ack(void **state)
+static void log__finds_no_self_ack(void **state)
 {
     (void)state;
     FINDS(no_self_ack, bare_majority(3, 0), "liveness");
     FINDS(no_self_ack, bare_majority(9, 300), "liveness");
 }
 
-static void log__finds_T6_lost_request(void **state)
+static void log__finds_lost_request(void **state)
 {
     (void)state;
     FINDS(lost_request, lost_answer(), "liveness");
 }
 
-static void log__finds_T7_one_ballot(void **state)
+static void log__finds_one_ballot(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_one_ballot, deposed_leader_writes_on, 10, DIFFERS);
 }
 
-static void log__finds_T8_cursor_ahead(void **state)
+static void log__finds_cursor_ahead(void **state)
 {
     (void)state;
     FINDS(cursor_ahead, message_taken_in_vain(), "liveness");
 }
 
-static void log__finds_T10_last_waits(void **state)
+static void log__finds_last_waits(void **state)
 {
     (void)state;
     FINDS(last_waits, single_message(3), "liveness");
     FINDS(last_waits, single_message(9), "liveness");
 }
 
-static void log__finds_T12_nonzero_present(void **state)
+static void log__finds_nonzero_present(void **state)
 {
     (void)state;
     FINDS(nonzero_present, late_follower(5), DIFFERS);
     FINDS(nonzero_present, forged_entries(), "integrity|agreement");
 }
 
-static void log__finds_T14_read_ungranted(void **state)
+static void log__finds_read_ungranted(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_read_ungranted, write_between_read_and_promise, 100, DIFFERS);
 }
 
-static void log__finds_FW1_no_fence(void **state)
+static void log__finds_no_fence(void **state)
 {
     (void)state;
     FINDS(no_fence, write_held_up(), "one writer");
 }
 
-static void log__finds_F4_commit_beyond(void **state)
+static void log__finds_commit_beyond(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_commit_beyond, catching_up_in_steps, 10,
                   "commit within match|self-check");
 }
 
-static void log__finds_T15_self_unchecked(void **state)
+static void log__finds_self_unchecked(void **state)
 {
     (void)state;
     FINDS(self_unchecked, deposed_leader_counts_itself(), DIFFERS);
 }
 
-static void log__finds_F2_no_filter(void **state)
+static void log__finds_no_filter(void **state)
 {
     (void)state;
     FINDS(no_filter, message_decided_twice(), "no duplicate");
 }
 
-static void log__finds_F2_no_restamp(void **state)
+static void log__finds_no_restamp(void **state)
 {
     (void)state;
     FINDS(no_restamp, old_entry_decided_late(), DIFFERS);
 }
 
-static void log__finds_F3_quorum_f(void **state)
+static void log__finds_quorum_f(void **state)
 {
     (void)state;
     FINDS(quorum_f, leader_alone(3), DIFFERS);
     FINDS(quorum_f, leader_alone(5), DIFFERS);
 }
 
-static void log__finds_F6_overrun(void **state)
+static void log__finds_overrun(void **state)
 {
     (void)state;
     FINDS(overrun, left_behind(3), "committed equals decided");
 }
 
-static void log__finds_F6_hung_again(void **state)
+static void log__finds_hung_again(void **state)
 {
     (void)state;
     FINDS(hung_again, hung_minority(3, 1, 120000, false), "a hang costs once");
@@ -141,118 +141,118 @@ static void log__finds_F6_hung_again(void **state)
     FINDS(hung_again, stalled_follower(3, 30, 300000), "a hang costs once");
 }
 
-static void log__finds_F8_amnesia_votes(void **state)
+static void log__finds_amnesia_votes(void **state)
 {
     (void)state;
     FINDS(amnesia_votes, amnesia(), "one writer");
 }
 
-static void log__finds_F8_snap_no_sources(void **state)
+static void log__finds_snap_no_sources(void **state)
 {
     (void)state;
     FINDS(snap_no_sources, leader_from_snapshot(), "derived state equality");
     FINDS(snap_no_sources, left_behind(3), "derived state equality");
 }
 
-static void log__finds_S1_backlog_gap(void **state)
+static void log__finds_backlog_gap(void **state)
 {
     (void)state;
     FINDS(backlog_gap, large_state(3, true), "self-check");
     FINDS(backlog_gap, large_state(3, false), "self-check");
 }
 
-static void log__finds_S2_load_late(void **state)
+static void log__finds_load_late(void **state)
 {
     (void)state;
     FINDS(load_late, large_state(3, true), DIFFERS);
 }
 
-static void log__finds_A3_run_before_guard(void **state)
+static void log__finds_run_before_guard(void **state)
 {
     (void)state;
     FINDS(run_before_guard, run_continued_over_stale_entries(), DIFFERS);
 }
 
-static void log__finds_A4_guard_stays(void **state)
+static void log__finds_guard_stays(void **state)
 {
     (void)state;
     FINDS(guard_stays, run_continued_over_stale_entries(), DIFFERS);
 }
 
-static void log__finds_A9_run_unchecked(void **state)
+static void log__finds_run_unchecked(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_run_unchecked, run_renewed_beyond_a_new_life, 400, DIFFERS);
 }
 
-static void log__finds_A10_mid_entry(void **state)
+static void log__finds_mid_entry(void **state)
 {
     (void)state;
     FINDS(mid_entry, commit_inside_a_stale_entry(), "integrity");
 }
 
-static void log__finds_P2_retract_decided(void **state)
+static void log__finds_retract_decided(void **state)
 {
     (void)state;
     FINDS(retract_decided, decided_copy_rewritten(), DIFFERS);
 }
 
-static void log__finds_P3_start_vouches(void **state)
+static void log__finds_start_vouches(void **state)
 {
     (void)state;
     FINDS(start_vouches, half_continued_run(1), DIFFERS);
     FINDS(start_vouches, half_continued_run(2), DIFFERS);
 }
 
-static void log__finds_P4_renewal_vouches(void **state)
+static void log__finds_renewal_vouches(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_renewal_vouches, run_renewed_by_a_deposed_leader, 200, DIFFERS);
 }
 
-static void log__finds_P5_run_read_once(void **state)
+static void log__finds_run_read_once(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_run_read_once, run_continued_while_read, 400, DIFFERS);
 }
 
-static void log__finds_A1_past_promises(void **state)
+static void log__finds_past_promises(void **state)
 {
     (void)state;
     FINDS(past_promises, promise_of_a_past_life(), DIFFERS);
 }
 
-static void log__finds_A2_counts_unlive(void **state)
+static void log__finds_counts_unlive(void **state)
 {
     (void)state;
     FINDS(counts_unlive, copies_of_a_past_leadership(), DIFFERS);
 }
 
-static void log__finds_A11_unverified(void **state)
+static void log__finds_unverified(void **state)
 {
     (void)state;
     FINDS(unverified, memory_lost_before_it_is_read(), DIFFERS);
 }
 
-static void log__finds_A5_reuse_alone(void **state)
+static void log__finds_reuse_alone(void **state)
 {
     (void)state;
     FINDS(reuse_alone, only_one_has_applied(1), "liveness");
 }
 
-static void log__finds_A6_lane_unchecked(void **state)
+static void log__finds_lane_unchecked(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_lane_unchecked, lane_rewritten_while_read, 20, DIFFERS);
 }
 
-static void log__finds_A7_overrun_unseen(void **state)
+static void log__finds_overrun_unseen(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_overrun_unseen, decided_entry_overrun, 20, DIFFERS);
 }
 
-static void log__finds_A8_start_unchecked(void **state)
+static void log__finds_start_unchecked(void **state)
 {
     (void)state;
     finds_in_some(PLANTED_start_unchecked, run_begins_beyond_a_state, 20, "self-check");
@@ -261,44 +261,25 @@ static void log__finds_A8_start_unchecked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log__finds_T1_late_stale),
-        cmocka_unit_test(log__finds_T2_skip_first),
-        cmocka_unit_test(log__finds_T3_failed_cursor),
-        cmocka_unit_test(log__finds_T4_own_not_fenced),
-        cmocka_unit_test(log__finds_T5_no_self_ack),
-        cmocka_unit_test(log__finds_T6_lost_request),
-        cmocka_unit_test(log__finds_T7_one_ballot),
-        cmocka_unit_test(log__finds_T8_cursor_ahead),
-        cmocka_unit_test(log__finds_T10_last_waits),
-        cmocka_unit_test(log__finds_T12_nonzero_present),
-        cmocka_unit_test(log__finds_T14_read_ungranted),
-        cmocka_unit_test(log__finds_T15_self_unchecked),
-        cmocka_unit_test(log__finds_FW1_no_fence),
-        cmocka_unit_test(log__finds_F4_commit_beyond),
-        cmocka_unit_test(log__finds_F2_no_filter),
-        cmocka_unit_test(log__finds_F2_no_restamp),
-        cmocka_unit_test(log__finds_F3_quorum_f),
-        cmocka_unit_test(log__finds_F6_overrun),
-        cmocka_unit_test(log__finds_F6_hung_again),
-        cmocka_unit_test(log__finds_F8_amnesia_votes),
-        cmocka_unit_test(log__finds_F8_snap_no_sources),
-        cmocka_unit_test(log__finds_S1_backlog_gap),
-        cmocka_unit_test(log__finds_S2_load_late),
-        cmocka_unit_test(log__finds_A3_run_before_guard),
-        cmocka_unit_test(log__finds_A4_guard_stays),
-        cmocka_unit_test(log__finds_A9_run_unchecked),
-        cmocka_unit_test(log__finds_A10_mid_entry),
-        cmocka_unit_test(log__finds_P2_retract_decided),
-        cmocka_unit_test(log__finds_P3_start_vouches),
-        cmocka_unit_test(log__finds_P4_renewal_vouches),
-        cmocka_unit_test(log__finds_P5_run_read_once),
-        cmocka_unit_test(log__finds_A5_reuse_alone),
-        cmocka_unit_test(log__finds_A6_lane_unchecked),
-        cmocka_unit_test(log__finds_A7_overrun_unseen),
-        cmocka_unit_test(log__finds_A8_start_unchecked),
-        cmocka_unit_test(log__finds_A1_past_promises),
-        cmocka_unit_test(log__finds_A2_counts_unlive),
-        cmocka_unit_test(log__finds_A11_unverified),
+        cmocka_unit_test(log__finds_late_stale),      cmocka_unit_test(log__finds_skip_first),
+        cmocka_unit_test(log__finds_failed_cursor),   cmocka_unit_test(log__finds_own_not_fenced),
+        cmocka_unit_test(log__finds_no_self_ack),     cmocka_unit_test(log__finds_lost_request),
+        cmocka_unit_test(log__finds_one_ballot),      cmocka_unit_test(log__finds_cursor_ahead),
+        cmocka_unit_test(log__finds_last_waits),      cmocka_unit_test(log__finds_nonzero_present),
+        cmocka_unit_test(log__finds_read_ungranted),  cmocka_unit_test(log__finds_self_unchecked),
+        cmocka_unit_test(log__finds_no_fence),        cmocka_unit_test(log__finds_commit_beyond),
+        cmocka_unit_test(log__finds_no_filter),       cmocka_unit_test(log__finds_no_restamp),
+        cmocka_unit_test(log__finds_quorum_f),        cmocka_unit_test(log__finds_overrun),
+        cmocka_unit_test(log__finds_hung_again),      cmocka_unit_test(log__finds_amnesia_votes),
+        cmocka_unit_test(log__finds_snap_no_sources), cmocka_unit_test(log__finds_backlog_gap),
+        cmocka_unit_test(log__finds_load_late),       cmocka_unit_test(log__finds_run_before_guard),
+        cmocka_unit_test(log__finds_guard_stays),     cmocka_unit_test(log__finds_run_unchecked),
+        cmocka_unit_test(log__finds_mid_entry),       cmocka_unit_test(log__finds_retract_decided),
+        cmocka_unit_test(log__finds_start_vouches),   cmocka_unit_test(log__finds_renewal_vouches),
+        cmocka_unit_test(log__finds_run_read_once),   cmocka_unit_test(log__finds_reuse_alone),
+        cmocka_unit_test(log__finds_lane_unchecked),  cmocka_unit_test(log__finds_overrun_unseen),
+        cmocka_unit_test(log__finds_start_unchecked), cmocka_unit_test(log__finds_past_promises),
+        cmocka_unit_test(log__finds_counts_unlive),   cmocka_unit_test(log__finds_unverified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

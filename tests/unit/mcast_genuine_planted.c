@@ -47,47 +47,47 @@ static void order__finds_its_bugs(void **state)
     order_finds(PLANTED_relay_twice, &relaying);
 }
 
-static void genuine__finds_R1_blind_deliver(void **state)
+static void genuine__finds_blind_deliver(void **state)
 {
     (void)state;
     for (uint32_t unreached = 0; unreached < 8; unreached++)
         FINDS(blind_deliver, genuine_opposite_orders(unreached), "acyclic order");
 }
 
-static void genuine__finds_R2_ack_only(void **state)
+static void genuine__finds_ack_only(void **state)
 {
     (void)state;
     FINDS(ack_only, genuine_stamps_reach_the_leader_only(true), "acyclic order");
     FINDS(ack_only, genuine_stamps_reach_the_leader_only(false), "acyclic order");
 }
 
-static void genuine__finds_R3_clock_own(void **state)
+static void genuine__finds_clock_own(void **state)
 {
     (void)state;
     FINDS(clock_own, genuine_high_stamp_of_another(false), "acyclic order");
 }
 
-static void genuine__finds_R5_clock_volatile(void **state)
+static void genuine__finds_clock_volatile(void **state)
 {
     (void)state;
     FINDS(clock_volatile, genuine_high_stamp_of_another(true), "acyclic order");
 }
 
-static void genuine__finds_R6_stamp_early(void **state)
+static void genuine__finds_stamp_early(void **state)
 {
     (void)state;
     /* What one leader told and the other did not stand at the same place of a stream: B waits for ever. */
     FINDS(stamp_early, genuine_minority_stamp(), "liveness");
 }
 
-static void genuine__finds_R7_stamps_forgotten(void **state)
+static void genuine__finds_stamps_forgotten(void **state)
 {
     (void)state;
     for (uint32_t groups = 2; groups <= 5; groups++)
         FINDS(stamps_forgotten, genuine_stamps_untold(groups), "liveness");
 }
 
-static void genuine__finds_R10_relay_twice(void **state)
+static void genuine__finds_relay_twice(void **state)
 {
     (void)state;
     FINDS(relay_twice, genuine_relay_after_delivery(), "no duplicate");
@@ -95,19 +95,19 @@ static void genuine__finds_R10_relay_twice(void **state)
     FINDS(relay_twice, genuine_copy_after_relay(5, 150), "no duplicate");
 }
 
-static void genuine__finds_R11_slot_stale(void **state)
+static void genuine__finds_slot_stale(void **state)
 {
     (void)state;
     FINDS(slot_stale, genuine_opposite_orders(0), "acyclic order");
 }
 
-static void genuine__finds_R12_body_unreplicated(void **state)
+static void genuine__finds_body_unreplicated(void **state)
 {
     (void)state;
     FINDS(body_unreplicated, genuine_body_at_the_leader_only(), "agreement");
 }
 
-static void genuine__finds_R13_stamp_early(void **state)
+static void genuine__finds_stamp_early_at_a_deposed_leader(void **state)
 {
     (void)state;
     FINDS(stamp_early, genuine_deposed_leader_hears_a_stamp(), "agreement");
@@ -130,16 +130,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order__finds_its_bugs),
-        cmocka_unit_test(genuine__finds_R1_blind_deliver),
-        cmocka_unit_test(genuine__finds_R2_ack_only),
-        cmocka_unit_test(genuine__finds_R3_clock_own),
-        cmocka_unit_test(genuine__finds_R5_clock_volatile),
-        cmocka_unit_test(genuine__finds_R6_stamp_early),
-        cmocka_unit_test(genuine__finds_R7_stamps_forgotten),
-        cmocka_unit_test(genuine__finds_R10_relay_twice),
-        cmocka_unit_test(genuine__finds_R11_slot_stale),
-        cmocka_unit_test(genuine__finds_R12_body_unreplicated),
-        cmocka_unit_test(genuine__finds_R13_stamp_early),
+        cmocka_unit_test(genuine__finds_blind_deliver),
+        cmocka_unit_test(genuine__finds_ack_only),
+        cmocka_unit_test(genuine__finds_clock_own),
+        cmocka_unit_test(genuine__finds_clock_volatile),
+        cmocka_unit_test(genuine__finds_stamp_early),
+        cmocka_unit_test(genuine__finds_stamps_forgotten),
+        cmocka_unit_test(genuine__finds_relay_twice),
+        cmocka_unit_test(genuine__finds_slot_stale),
+        cmocka_unit_test(genuine__finds_body_unreplicated),
+        cmocka_unit_test(genuine__finds_stamp_early_at_a_deposed_leader),
         cmocka_unit_test(genuine__finds_tell_all),
         cmocka_unit_test(genuine__finds_snap_no_edges),
     };

@@ -111,7 +111,7 @@ static void order__stamps_rise_above_what_was_given_and_heard(void **state)
     order_close(o);
 }
 
-/* R1, K3: a message is not delivered while one that came before waits for stamps, which may turn out
+/* A message is not delivered while one that came before waits for stamps, which may turn out
  * lower. */
 static void order__a_message_waits_for_those_that_may_come_before_it(void **state)
 {
@@ -280,7 +280,7 @@ static void order__the_home_collects_all_stamps(void **state)
 
 /* ---- relays ---- */
 
-/* R10: the own copy of a client that only seemed to be dead. */
+/* The own copy of a client that only seemed to be dead. */
 static void order__the_clients_copy_after_a_relay_is_known(void **state)
 {
     (void)state;
