@@ -21,6 +21,15 @@ static const struct compare_cell *cell(const struct compare *c, uint32_t figure,
     return &c->cell[c->figure[figure].series[series].cell[x]];
 }
 
+/* All points of 8 groups, each measured once. */
+static void run_once(struct compare *c)
+{
+    struct points p = {0};
+    points_open(c, 8, 8, false);
+    c->turns = 1;
+    compare_run(c, points_measure, &p, NULL, NULL);
+}
+
 static void bench_compare__has_the_figures_of_the_paper(void **state)
 {
     (void)state;
@@ -133,10 +142,7 @@ static void bench_compare__counts_the_best_number_of_clients(void **state)
 {
     (void)state;
     struct compare c;
-    struct points p = {0};
-    points_open(&c, 8, 8, false);
-    c.turns = 1;
-    compare_run(&c, points_measure, &p, NULL, NULL);
+    run_once(&c);
     assert_int_equal(compare_clients(&c, &c.figure[0], 0, 0), 2);
     assert_int_equal(compare_clients(&c, &c.figure[3], 0, 0), 0);
     assert_true(isnan(compare_value(&c, &c.figure[3], 0, 0, COMPARE_RATE)));
@@ -192,10 +198,7 @@ static void bench_compare__normalises_by_the_same_destinations(void **state)
 {
     (void)state;
     struct compare c;
-    struct points p = {0};
-    points_open(&c, 8, 8, false);
-    c.turns = 1;
-    compare_run(&c, points_measure, &p, NULL, NULL);
+    run_once(&c);
     for (uint32_t s = 0; s < 3; s++) {
         const struct compare_figure *f = &c.figure[1];
         near(compare_value(&c, f, s, 2, COMPARE_NORMAL),
