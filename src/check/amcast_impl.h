@@ -142,9 +142,6 @@ static inline bool is_destination(const struct amcast *a, uint32_t dst, uint32_t
     return false;
 }
 
-/* The number of the delivery at index i of a group's sequence. */
-uint64_t amcast_seq_number(const struct group *, uint32_t i);
-
 /* Parts of amcast_verify (amcast_order.c), once the sequences stand and are whole. */
 void amcast_verify_pairs(struct amcast *);
 void amcast_verify_acyclic(struct amcast *);

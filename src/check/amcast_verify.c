@@ -68,14 +68,6 @@ static void lay_out(struct amcast *a, struct group *g, const struct run_order *o
     memset(g->seq, 0xff, g->count * sizeof(*g->seq));
 }
 
-uint64_t amcast_seq_number(const struct group *g, uint32_t i)
-{
-    uint32_t s = 0;
-    while (s + 1 < g->stretch_count && g->stretches[s + 1].at <= i)
-        s++;
-    return g->stretches[s].n_first + (i - g->stretches[s].at);
-}
-
 void amcast_evidence_seq(const struct amcast *a, struct amcast_violation *v, uint32_t group,
                          uint32_t i)
 {

@@ -155,11 +155,6 @@ static int load(struct amcast *a, const char *path, load_progress *progress, voi
     return rc;
 }
 
-int load_file(struct amcast *a, const char *path, struct load_report *report, struct err *e)
-{
-    return load(a, path, NULL, NULL, report, e);
-}
-
 static int is_trace(const struct dirent *d)
 {
     size_t len = strlen(d->d_name), suffix = sizeof(TRACE_SUFFIX) - 1;

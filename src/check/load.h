@@ -18,10 +18,8 @@ struct load_report {
 /* Called now and then with what was read so far. */
 typedef void load_progress(void *arg, const struct load_report *, uint64_t events);
 
-/* Feeds one trace file. A client whose file was not closed counts as crashed. */
-int load_file(struct amcast *, const char *path, struct load_report *, struct err *);
-
-/* Feeds all DIR/NAME.jsonl, in the order of their names. ERR_NOTFOUND if there are none. */
+/* Feeds all DIR/NAME.jsonl, in the order of their names. A client whose file was not closed counts as crashed.
+ * ERR_NOTFOUND if there are none. */
 int load_dir(struct amcast *, const char *dir, load_progress *, void *arg, struct load_report *,
              struct err *);
 

@@ -102,9 +102,6 @@ int cluster_group(const struct cluster *, const char *name);
 struct nearest_text cluster_hosts_near(const struct cluster *, const char *name);
 struct nearest_text cluster_groups_near(const struct cluster *, const char *name);
 
-/* The same cluster: everything equal but lines and warnings. */
-bool cluster_equal(const struct cluster *, const struct cluster *);
-
 /* Writes a commented file that loads back equal. ERR_SYSTEM if the stream fails. */
 int cluster_write(FILE *, const struct cluster *, struct err *);
 

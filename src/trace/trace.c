@@ -38,7 +38,6 @@ struct trace_writer {
     char *window_end;
     uint64_t window_at; /* its offset in the file */
     size_t window_bytes;
-    uint64_t events;
     size_t line_max;
     struct say say;
 
@@ -261,18 +260,6 @@ int trace_open(struct trace_writer **out, const struct trace_options *o, struct 
     return 0;
 }
 
-int trace_flush(struct trace_writer *w, struct err *e)
-{
-    if (w->failed != 0) {
-        if (e != NULL)
-            *e = w->error;
-        return w->failed;
-    }
-    if (fdatasync(w->fd) != 0)
-        return err_sys(e, "trace %s: fdatasync", w->path);
-    return 0;
-}
-
 int trace_close(struct trace_writer *w, struct err *e)
 {
     if (w == NULL)
@@ -295,11 +282,6 @@ int trace_close(struct trace_writer *w, struct err *e)
     free(w->path);
     free(w);
     return rc;
-}
-
-uint64_t trace_events(const struct trace_writer *w)
-{
-    return w->events;
 }
 
 /* ---- events ---- */
@@ -386,7 +368,6 @@ static inline void end(struct trace_writer *w, char *p)
     atomic_thread_fence(memory_order_release);
     *p++ = '\n';
     w->out = p;
-    w->events++;
 }
 
 void trace_cast(struct trace_writer *w, struct trace_id id, struct trace_dst dst)

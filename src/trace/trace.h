@@ -82,19 +82,12 @@ struct trace_writer;
 int trace_open(struct trace_writer **, const struct trace_options *, struct err *);
 
 /* One event each. They do not fail by themselves: after an error of the file (disk full) they do
- * nothing, a warning is printed, the file ends with a `gap`, and trace_flush and trace_close tell. */
+ * nothing, a warning is printed, the file ends with a `gap`, and trace_close tells. */
 void trace_cast(struct trace_writer *, struct trace_id, struct trace_dst);
 void trace_start(struct trace_writer *, struct trace_replica, uint64_t n);
 void trace_deliver(struct trace_writer *, struct trace_replica, uint64_t n, struct trace_id,
                    struct trace_dst);
 void trace_done(struct trace_writer *, struct trace_id);
-
-/* Events written so far, those before this opening not included. */
-uint64_t trace_events(const struct trace_writer *);
-
-/* Brings everything to the disk, where it survives the machine; surviving the process needs no
- * flush. */
-int trace_flush(struct trace_writer *, struct err *);
 
 /* Cuts the file to its lines and frees the writer, in any case. NULL is allowed. */
 int trace_close(struct trace_writer *, struct err *);

@@ -1,5 +1,6 @@
 #include "../skip.h"
 
+#include "../cluster_equal.h"
 #include "base/clock.h"
 #include "conf/cluster.h"
 #include "conf/value.h"
