@@ -43,9 +43,9 @@ struct cluster_group {
     char name[CLUSTER_NAME_BYTES];
     int32_t parent;    /* index of a group; CLUSTER_NONE for a root */
     uint32_t replicas; /* 1 to CLUSTER_REPLICAS_MAX */
-    uint8_t
-        replica[CLUSTER_REPLICAS_MAX]; /* indexes of hosts by rank; the first leads at the start */
-    uint32_t line;                     /* of the group, and of its parent; 0 as above */
+    /* Indexes of hosts by rank; at the start the first is waited for. */
+    uint8_t replica[CLUSTER_REPLICAS_MAX];
+    uint32_t line; /* of the group, and of its parent; 0 as above */
     uint32_t parent_line;
 };
 

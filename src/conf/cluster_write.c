@@ -89,10 +89,12 @@ static void write_hosts(FILE *f, const struct cluster *c)
 
 static void write_groups(FILE *f, const struct cluster *c)
 {
-    fputs("\n# The first replica named leads at the start; of 2f+1 replicas f may fail. A message "
-          "is\n"
-          "# ordered first at the lowest group above all its destinations, and handed down from"
-          " there.\n"
+    fputs("\n# At the start the first replica named leads, if it is there in time; of 2f+1 "
+          "replicas f may"
+          " fail.\n"
+          "# A message is ordered first at the lowest group above all its destinations, and handed "
+          "down"
+          " from there.\n"
           "groups:\n",
           f);
     for (uint32_t i = 0; i < c->groups; i++) {
