@@ -21,8 +21,7 @@ const char *genuine_body_at_the_leader_only(void);
 const char *genuine_deposed_leader_hears_a_stamp(void);
 const char *genuine_relay_after_delivery(void);
 const char *genuine_copy_after_relay(uint32_t destinations, uint32_t heal_ticks);
-const char *genuine_client_dies_among_groups(uint32_t groups, uint32_t reached,
-                                             int leader_dies_at); /* 12 */
+const char *genuine_client_dies_among_groups(uint32_t groups, uint32_t reached, int leader_dies_at);
 const char *genuine_client_replaced_among_groups(uint32_t groups, uint32_t reached);
 const char *genuine_marks_of_the_dead(uint32_t groups, uint32_t reached);
 const char *genuine_client_hangs_among_groups(uint32_t groups, uint32_t reached);

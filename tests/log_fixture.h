@@ -47,7 +47,8 @@ struct group_options {
     uint32_t raw_clients;   /* mask: these have a node and no feed, the test writes for them */
     uint32_t raw_replicas;  /* mask: likewise */
     bool owner_answers;     /* the memory of a dead or held replica answers nobody */
-    bool duels;           /* who is told that the leader is dead believes it, whatever others say */
+    bool
+        duels; /* a replica that is told that the leader is dead believes it, whatever others say */
     bool rough;           /* ways of different lengths, torn writes */
     uint64_t read_gap_ns; /* reads are torn, into pieces at most so far apart */
 };

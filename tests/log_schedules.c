@@ -1,4 +1,4 @@
-/* Take-overs: who may lead, and what one who no longer does may still write. */
+/* Take-overs: which replica may lead, and what a deposed leader may still write. */
 #include "log_schedules.h"
 
 #include "log_schedules_impl.h"

@@ -425,7 +425,7 @@ const char *run_renewed_by_a_deposed_leader(uint64_t seed)
     return heals(g, 0, 4);
 }
 
-/* ---- 13: known to be decided, and forgotten by who knew ---- */
+/* ---- 13: known to be decided, and forgotten by the replica that knew ---- */
 
 /* m stands on a quorum. Only its leader knows that it is decided, and one other, by snapshot. The leader is
  * gone; the other begins to lead, notes in its own memory that m is decided and need not be kept there,

@@ -112,7 +112,7 @@ const char *bad_list(enum mcast_protocol protocol, uint16_t group, uint16_t coun
     return bad_message(protocol, group, &r, sizeof(r));
 }
 
-/* Who claims to be somebody else is not believed: the other one's messages and answers go on, whether the
+/* A client that claims to be another is not believed: the other one's messages and answers go on, whether the
  * number is one that was cast or is yet to come, and so for its life. */
 const char *false_name(enum mcast_protocol protocol, uint64_t seq, uint16_t life)
 {

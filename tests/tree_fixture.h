@@ -59,8 +59,8 @@ struct forest_options {
     uint32_t raw_clients;   /* mask: these have a node and no caster, the test writes for them */
     uint64_t seed;
     bool owner_answers; /* the memory of a dead or stopped replica answers nobody */
-    bool duels;         /* who is told that a leader is dead believes it, whatever others say */
-    bool rough;         /* ways of different lengths, torn writes */
+    bool duels; /* a replica that is told that a leader is dead believes it, whatever others say */
+    bool rough; /* ways of different lengths, torn writes */
 };
 
 struct forest {

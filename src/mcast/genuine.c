@@ -24,9 +24,9 @@
 
 enum {
     RING_BYTES_MIN = 8 << 10, /* of a stream */
-    RELAY_DEAD_STEPS =
-        1, /* looks at a message that waits, before it is relayed: its client is dead, */
-    RELAY_STEPS = 100,            /* or not */
+    /* A message that waits is looked at so often before it is relayed: if its client is dead, or if it may live. */
+    RELAY_DEAD_STEPS = 1,
+    RELAY_STEPS = 100,
     BACKLOG_BYTES_MAX = 64 << 20, /* beyond it nothing is taken from clients */
 };
 
@@ -212,11 +212,13 @@ static bool backlog_full(const struct replica *r)
     return g->backlog_bytes >= (r->opt.backlog_bytes ? r->opt.backlog_bytes : BACKLOG_BYTES_MAX);
 }
 
+#if TRAM_PLANTED
 static bool genuine_ready(void *replica, const struct entry *e)
 {
     (void)e;
     return !PLANTED(backlog_waits) || !backlog_full(replica);
 }
+#endif
 
 static void deliver_ready(struct replica *r)
 {
@@ -294,7 +296,7 @@ static void apply_group(struct replica *r, const struct entry *e)
     deliver_ready(r);
 }
 
-/* Our leader has found a message waiting for long: those who have not stamped it may not have it. */
+/* Our leader has found that a message waits for long. The groups that have not stamped it may not have it. */
 static void apply_note(struct replica *r, const struct entry *e)
 {
     struct genuine *g = r->own;
@@ -464,7 +466,9 @@ const struct protocol protocol_genuine = {
     .streams = genuine_streams,
     .open = genuine_open,
     .close = genuine_close,
-    .ready = genuine_ready,
+#if TRAM_PLANTED
+    .ready = genuine_ready, /* else it always is: no group waits for another to apply its log */
+#endif
     .apply = genuine_apply,
     .settle = genuine_settle,
     .step = genuine_step,

@@ -1,5 +1,5 @@
-/* What every multicast protocol has in common with its clients and with who opens it: where groups
- * are, how large things are, and the user's state machine. */
+/* What all multicast protocols, their clients and the code that opens them share: where groups are, how large things
+ * are, and the user's state machine. */
 #ifndef MCAST_MCAST_H
 #define MCAST_MCAST_H
 

@@ -38,7 +38,7 @@ void order_close(struct order *);
 
 /* The destination that collects the stamps of the others and tells them the final one; ORDER_NO_HOME if
  * they are so few that everybody tells everybody. The number of notes grows with the square of the
- * destinations otherwise; it costs those who are not home one note more of waiting. */
+ * destinations otherwise; the destinations that are not home wait for one note more. */
 enum { ORDER_NO_HOME = UINT16_MAX, ORDER_HOME_FROM = 4 };
 uint16_t order_home(const struct message *);
 
@@ -83,8 +83,8 @@ uint64_t order_own(const struct order *, struct message_id);
 /* It has been relayed, decided by the log. */
 void order_set_relayed(struct order *, struct message_id);
 
-/* For who leads, now and then: calls `look` for every message that waits, with how often it was found
- * waiting before. True: something was done about it, it is counted from 0 again. */
+/* For the leader, now and then: calls `look` for every message that waits, with how often it was found
+ * waiting before. True: something was done about it, and counting starts again from 0. */
 void order_watch(struct order *, bool (*look)(void *ctx, struct message_id, uint32_t seen),
                  void *ctx);
 

@@ -20,7 +20,7 @@ struct item {
     struct message_id id;
     uint64_t own;     /* our stamp; 0: the message is still to come */
     uint64_t high;    /* highest stamp heard; the final one when all have been */
-    uint64_t from;    /* who has sent stamps: a bit for each of the first 64 groups */
+    uint64_t from;    /* groups that have sent stamps: a bit for each of the first 64 groups */
     uint32_t bytes;   /* of payload */
     uint32_t block;   /* where the payload goes on, in a chain of blocks; or ORDER_NONE */
     uint32_t next;    /* in its bucket, or among the free */

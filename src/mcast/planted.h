@@ -12,7 +12,7 @@ struct replica;
 /* forward_all: every edge is wanted. Returns how many there are. */
 uint32_t planted_forward_all(uint32_t *want, uint32_t edges);
 
-/* tell_all: those who are no destinations are told, too. */
+/* tell_all: groups that are no destinations are told, too. */
 void planted_tell_all(struct replica *, struct dst_set, const struct stamp_note *,
                       void (*tell)(struct replica *, uint16_t group, const void *, uint32_t bytes));
 

@@ -1,6 +1,6 @@
 /* What a multicast protocol adds to a replica (mcast/replica.h). Private to mcast/.
  *
- * All calls come from the replica's thread, from within replica_settle but for those that open and
+ * All calls come from the replica's thread, from within the settle of its unit but for those that open and
  * close. Whatever a protocol keeps must follow from the entries applied, in their order, and go into its
  * part of the snapshot. */
 #ifndef MCAST_PROTOCOL_H

@@ -88,8 +88,8 @@ static int write_out(struct replica *r, uint64_t now_ns)
     return work;
 }
 
-/* Who does not lead has the same streams. Over a network its leader may be cut off from another group's, and
- * both from nobody else: then they go on through us. */
+/* A follower has the same streams as its leader. Over a network the leader may be cut off from another group's leader while
+ * both reach everybody else. Then the streams go on through the follower. */
 static void help_out(struct replica *r, uint64_t now_ns)
 {
     if (!r->opt.mem->remote || now_ns < r->look_ns)

@@ -21,7 +21,7 @@ enum aim_step {
     AIM_COMMIT,   /* a commit that goes alone */
     AIM_OFFER,    /* the words of a snapshot's offer */
     AIM_SEND,     /* bytes of a snapshot, then its guard */
-    AIM_TAKE,     /* the row of who takes one */
+    AIM_TAKE,     /* the row of the replica that takes one */
     AIM_JOIN,     /* a replica that lost its memory promises again */
     AIM_STEPS,
 };

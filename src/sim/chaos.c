@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { SETTLED_UNITS = 300 }; /* before which nobody who only returns is harmed */
+enum { SETTLED_UNITS = 300 }; /* by then the first leaders are found; no host is harmed before */
 
 void chaos_trace(const struct chaos *c, const char *fmt, ...)
 {

@@ -1,5 +1,5 @@
 /* A client that lies: it writes lives, positions and lengths into its own lanes that are none of its own, and then
- * dies. Nobody may be harmed, and who comes to its place after it is served. */
+ * dies. Nobody may be harmed, and the next process in its place is served. */
 #ifndef SIM_LIAR_H
 #define SIM_LIAR_H
 

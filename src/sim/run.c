@@ -136,7 +136,7 @@ static void phases(struct fleet *f, struct run_result *r, const struct run_calls
     if (c->calm)
         c->calm(c->ctx);
     liveness(f, r, c);
-    f->returns = false; /* who hangs is deposed */
+    f->returns = false; /* a leader that hangs is deposed */
     if (r->property == NULL && c->hang && rng_below(&f->rng, HANGS_ONE_IN) == 0 &&
         hang_phase(f, r, c->hang, c->ctx))
         liveness(f, r, c);

@@ -20,7 +20,7 @@ enum {
 
 /* ---- running ---- */
 
-/* Whose process runs: it is up, and not stopped. */
+/* Its process is up, and not stopped. */
 static bool runs(const struct tram_sim *s, uint32_t node)
 {
     return s->fleet.node[node].mem != NULL && s->fleet.chaos.paused_until[node] != CHAOS_STOPPED;
@@ -60,7 +60,7 @@ static bool is_idle(const struct tram_sim *s)
     return true;
 }
 
-/* One event, and the end of who could not go on in it. */
+/* One event. A host that cannot go on after it ends. */
 static bool one_event(struct tram_sim *s)
 {
     bool ran = sim_step(s->fleet.sim);
