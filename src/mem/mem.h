@@ -207,7 +207,8 @@ static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *spec
 
 /* Ends lanes: their handles are void at once; reads of them must be finished before. Flows go on. An owner may go on
  * reading what its writer has ended until it ends it itself; what is written to a lane that its owner has ended is
- * DONE or LOST, and seen by nobody. Who neither owns nor writes a lane ends it before they do: what it reads later is LOST. */
+ * DONE or LOST, and seen by nobody. Who neither owns nor writes a lane ends it before they do: what it reads later is LOST.
+ * An owner that ends a lane before anything of its writer has reached it has not ended what the writer brings later. */
 static inline void mem_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
 {
     m->ops->lanes_end(m, lanes, count);

@@ -214,7 +214,7 @@ static void rig_end(void)
 
 static uint64_t patience(void)
 {
-    return clock_now_ns() + 5000000000u;
+    return clock_now_ns() + 20000000000u; /* only a hang reaches it */
 }
 
 static enum mem_status finish(struct mem_op *op)

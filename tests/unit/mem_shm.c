@@ -22,6 +22,7 @@ static void close_all_nodes(unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         shm_close_node(nodes[i].mem);
+    memset(nodes, 0, sizeof nodes);
 }
 
 static void shm__the_owner_sees_what_a_writer_puts(void **state)
@@ -431,6 +432,31 @@ static unsigned descriptors(void)
     return count;
 }
 
+/* An owner that has not polled since the writer came, and whose helper has told that it is there, ends that one. */
+static void shm__an_end_counts_for_what_was_not_adopted(void **state)
+{
+    struct mem_lane_spec s = large_spec(80, 1 << 20);
+    struct mem_flow f;
+
+    (void)state;
+    open_all(2);
+    struct mem_lane *in = open_again(&nodes[1], &s), *out = open_again(&nodes[0], &s);
+    uint64_t until = clock_now_ns() + 10000000000u;
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 0);
+    mem_set1(nodes[0].mem, &f, out, 3, 33);
+    mem_mark(nodes[0].mem, &f, 1);
+    while (f.done != 1 && clock_now_ns() < until)
+        mem_poll(nodes[0].mem);
+    assert_int_equal(f.done, 1);
+    assert_null(in->ctl);
+    mem_lanes_end(nodes[1].mem, &in, 1);
+    struct err e;
+    assert_int_equal(mem_lanes_open(nodes[1].mem, &s, 1, &in, &e), ERR_EXISTS);
+    mem_lanes_end(nodes[0].mem, &out, 1);
+    lane_comes_and_goes(&s, 44);
+    close_all_nodes(2);
+}
+
 /* More than a segment holds, in turn and under three names: the bytes are used again. */
 static void shm__ended_lanes_leave_their_bytes_to_the_next(void **state)
 {
@@ -445,7 +471,6 @@ static void shm__ended_lanes_leave_their_bytes_to_the_next(void **state)
     }
     assert_int_equal(descriptors(), before);
     close_all_nodes(3);
-    memset(nodes, 0, sizeof nodes);
 }
 
 /* Bytes of one segment serve a lane that is told of in a later one; who comes then finds it there, too. */
@@ -486,7 +511,6 @@ static void shm__bytes_of_an_earlier_segment_are_used_again(void **state)
     assert_int_equal(finish(nodes[2].mem, &op), MEM_DONE);
     assert_int_equal(word, 55);
     close_all_nodes(3);
-    memset(nodes, 0, sizeof nodes);
 }
 
 /* As long as one that lives has not let go the bytes stay as they are, whoever else has. */
@@ -527,7 +551,6 @@ static void shm__bytes_wait_for_everybody(void **state)
     mem_lanes_end(nodes[2].mem, &third, 1);
     assert_non_null(open_again(&nodes[0], &s));
     close_all_nodes(3);
-    memset(nodes, 0, sizeof nodes);
 }
 
 static void expect_lane_error(struct mem *m, struct mem_lane_spec spec, int code, const char *says)
@@ -895,6 +918,7 @@ int main(void)
         CASE(shm__clients_have_lanes_but_no_promises),
         CASE(shm__a_clients_lane_is_offered_to_its_owner),
         CASE(shm__many_regions_and_lanes_take_few_mappings),
+        CASE(shm__an_end_counts_for_what_was_not_adopted),
         CASE(shm__ended_lanes_leave_their_bytes_to_the_next),
         CASE(shm__bytes_of_an_earlier_segment_are_used_again),
         CASE(shm__bytes_wait_for_everybody),

@@ -178,6 +178,23 @@ static bool end_some(struct shm *s, struct mem_lane *const *lanes, uint32_t coun
     return true;
 }
 
+/* Has the writer made it, though we have not adopted that? Then it is what our caller ends. */
+static bool is_coming(struct shm *s, const struct mem_lane_spec *name)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&s->lock);
+    for (const struct item *i = s->inbox; i; i = i->next)
+        for (uint32_t k = 0; i->kind == ITEM_SEGMENT && k < i->part->lanes; k++) {
+            const struct mem_lane_spec *d = &i->part->dir[k].spec;
+            if (d->writer == name->writer && d->owner == name->owner && d->region == name->region &&
+                d->kind == name->kind)
+                found = entry_lives(&i->part->dir[k]); /* the last one counts */
+        }
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
 void shm_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
 {
     struct shm *s = shm_of(m);
@@ -196,7 +213,7 @@ void shm_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
         if (l->ended_by && owns)
             let_go(s, l);
         else
-            l->ended = writes ? l->wctl != NULL : owns && l->rctl;
+            l->ended = writes ? l->wctl != NULL : owns && (l->rctl || is_coming(s, &l->pub.spec));
         l->ended_by = 0;
     }
     while (end_some(s, lanes, count, specs))
