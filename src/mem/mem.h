@@ -34,6 +34,12 @@
  *     ended it its name may be opened again; that lane is blank, and nothing written to the one before
  *     lands in it. An end holds for a life: a lane between hosts that its writer did not end is there again
  *     for the writer's next life.
+ *  7. Common lanes. Lanes between hosts that differ in nothing but the owner may have one content
+ *     (`common`). Their writer has a copy of its own: it stores there what is new (mem_store, or plainly into
+ *     the ring), and then sends the same to each owner. Where owners can read the copy itself (shm) they see
+ *     it as soon as it is stored: what a guard covers is stored before the guard. A common lane is blank
+ *     in each life of its writer; an owner goes on reading what the life before has left until it asks
+ *     for the next (mem_lane_next).
  *
  * Nothing here blocks, except opening and `sleep`. `poll` makes progress; completions are seen
  * after it returned. On shm, writes are in memory at once, and one `poll` settles all marks of
@@ -72,19 +78,22 @@ struct mem_lane_spec {
     uint32_t kind;       /* the protocol's name for it; (owner, writer, region, kind) is unique */
     uint32_t ctl_words;  /* control words, at least 1 */
     uint32_t ring_bytes; /* 0, or a power of two of at least MEM_PAGE_BYTES */
+    uint32_t common;     /* 1: has one content with all that differ only in the owner; else 0 */
 };
 
 struct mem_lane {
     struct mem_lane_spec spec;
     /* The owner's view of its own lane; NULL for a node that is not the owner, and, for the owner,
-     * until the lane is there (on shm: until its writer has connected). Both change only
-     * inside poll. What goes over the ring's end goes on at its beginning (mem/wrap.h). Only
+     * until the lane is there (on shm: until its writer has connected). For the writer of a common lane: its own
+     * copy, the same in the handles of all owners. Both change only
+     * inside poll and mem_lane_next. What goes over the ring's end goes on at its beginning (mem/wrap.h). Only
      * aligned words under a guard may be read plainly. */
     _Atomic uint64_t *ctl;
     unsigned char *ring;
     /* The owner's view of a lane that a client writes: the life of the process whose content this is, as the
      * memory knows it; whatever the client writes says nothing about that. When it changes, inside poll, the
-     * lane is as it was born, and nothing of an earlier life lands there any more. 0 for all other lanes. */
+     * lane is as it was born, and nothing of an earlier life lands there any more. Of a common lane: the life of its
+     * writer whose content the owner sees. 0 for all other lanes. */
     uint32_t life;
     void *impl; /* backend's */
 };
@@ -151,6 +160,7 @@ struct mem_ops {
     void (*put_kept)(struct mem *, struct mem_flow *, struct mem_lane *, uint64_t pos, const void *,
                      uint32_t bytes);
     void (*drop)(struct mem *, uint32_t node); /* NULL: there are no connections */
+    bool (*lane_next)(struct mem *, struct mem_lane *);
 };
 
 struct mem {
@@ -197,7 +207,8 @@ static inline uint64_t mem_promised(struct mem *m, uint32_t region)
 }
 
 /* Opens lanes that this node owns, writes or reads, in one go. The handles live as long as m, or until they are
- * ended. Owner and writer must give the same sizes; a mismatch is ERR_INVALID or never connects. A name that this node
+ * ended. Owner and writer must give the same sizes, and both or none of them `common`; a mismatch is ERR_INVALID or
+ * never connects. A name that this node
  * has ended is ERR_EXISTS until it is known here, inside poll, that the other side has ended it, too. */
 static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
                                  struct mem_lane **out, struct err *e)
@@ -212,6 +223,13 @@ static inline int mem_lanes_open(struct mem *m, const struct mem_lane_spec *spec
 static inline void mem_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
 {
     m->ops->lanes_end(m, lanes, count);
+}
+
+/* Has a common lane of this node's show what the newest life of its writer has there, as far as that life is known
+ * here and has opened it. False: it shows that already. */
+static inline bool mem_lane_next(struct mem *m, struct mem_lane *l)
+{
+    return m->ops->lane_next(m, l);
 }
 
 /* Tells of a lane that a client writes to us and that nobody has opened here: its writer is there and
@@ -236,7 +254,7 @@ static inline void mem_flow_close(struct mem *m, struct mem_flow *f)
 }
 
 /* Writes bytes (a multiple of 8) into the lane's ring at pos modulo its size; the bytes are
- * taken before it returns. On a failed flow it does nothing. */
+ * taken before it returns. On a failed flow it does nothing. Into a common lane: what the writer's copy has there. */
 static inline void mem_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
                            const void *data, uint32_t bytes)
 {
@@ -244,7 +262,8 @@ static inline void mem_put(struct mem *m, struct mem_flow *f, struct mem_lane *l
 }
 
 /* As mem_put, but the bytes are not taken: they stay in place and unchanged until a later mark of the flow is done or
- * the flow is LOST. They are in the ring of a lane that m owns, which is not ended before; the flow has no ballot. What
+ * the flow is LOST. They are in the ring of a lane that m owns, or in its copy of a common one, which is not ended
+ * before; the flow has no ballot. What
  * was not done when the flow was LOST may land as the bytes are later. */
 static inline void mem_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint64_t pos,
                                 const void *data, uint32_t bytes)
@@ -252,7 +271,8 @@ static inline void mem_put_kept(struct mem *m, struct mem_flow *f, struct mem_la
     m->ops->put_kept(m, f, l, pos, data, bytes);
 }
 
-/* Writes control words [word, word+count), after all earlier writes to that owner. */
+/* Writes control words [word, word+count), after all earlier writes to that owner. Into a common lane: what the
+ * writer's copy has there. */
 static inline void mem_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
                            const uint64_t *values, uint32_t count)
 {
@@ -401,6 +421,12 @@ static inline void mem_loop_disarm(struct mem *m)
 static inline void mem_close(struct mem *m)
 {
     m->ops->close(m);
+}
+
+/* Stores a control word of the own copy of a common lane, after all that was stored there before. */
+static inline void mem_store(const struct mem_lane *l, uint32_t word, uint64_t value)
+{
+    atomic_store_explicit(&l->ctl[word], value, memory_order_release);
 }
 
 /* Loads a control word of an own lane; pairs with the release in the writer's set. */

@@ -1059,6 +1059,157 @@ static void a_dropped_node_is_connected_again(void)
     assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 1);
 }
 
+/* ---- common lanes ---- */
+
+static struct mem_lane_spec common_spec(uint32_t owner, uint32_t writer)
+{
+    struct mem_lane_spec s = end_spec(owner, writer, RING);
+
+    s.common = 1;
+    return s;
+}
+
+static struct mem_lane *common[HOSTS]; /* of node 0, by owner */
+
+static void open_common(void)
+{
+    struct mem_lane_spec s[HOSTS];
+    struct err e = {""};
+
+    for (uint32_t q = 0; q < HOSTS; q++)
+        s[q] = common_spec(q, 0);
+    if (mem_lanes_open(rig.node[0].mem, s, HOSTS, common, &e) != 0)
+        fail_msg("%s", e.text);
+}
+
+/* Stores it in the copy, and sends it to all who are there until it is done. */
+static void publish(uint64_t value, uint64_t pos, bool kept)
+{
+    struct mem *m = rig.node[0].mem;
+    unsigned char *ring = common[0]->ring + pos % RING;
+
+    memcpy(ring, &value, 8);
+    memcpy(ring + 8, &(uint64_t){~value}, 8);
+    mem_store(common[0], 3, value);
+    for (uint32_t q = 0; q < HOSTS; q++) {
+        struct mem_flow f = {.status = MEM_LOST};
+        for (uint64_t until = patience(); rig.node[q].mem && f.done != 1 && clock_now_ns() < until;
+             step()) {
+            if (f.status == MEM_DONE)
+                continue;
+            mem_flow_open(m, &f, q, REGION, 0);
+            (kept ? mem_put_kept : mem_put)(m, &f, common[q], pos, ring, 16);
+            mem_set1(m, &f, common[q], 3, value);
+            mem_mark(m, &f, 1);
+        }
+        assert_true(!rig.node[q].mem || f.done == 1);
+        mem_flow_close(m, &f);
+    }
+}
+
+static void expect_published(const struct mem_lane *l, uint64_t value, uint64_t pos)
+{
+    assert_non_null(l->ctl);
+    assert_int_equal(mem_word(l, 3), value);
+    assert_memory_equal(l->ring + pos % RING, &value, 8);
+    assert_memory_equal(l->ring + pos % RING + 8, &(uint64_t){~value}, 8);
+}
+
+/* One copy, and all owners see what is in it, when it was sent to them at the latest. */
+static void a_common_lane_has_one_content_for_all_owners(void)
+{
+    struct mem_lane *in[HOSTS];
+
+    rig_open(HOSTS);
+    open_common();
+    for (uint32_t q = 1; q < HOSTS; q++) {
+        struct mem_lane_spec s = common_spec(q, 0);
+        in[q] = open_lane(q, &s);
+        assert_ptr_equal(common[q]->ctl, common[0]->ctl);
+        assert_ptr_equal(common[q]->ring, common[0]->ring);
+    }
+    assert_non_null(common[0]->ctl);
+    expect_blank(common[0]);
+    for (uint64_t k = 1; k <= 20; k++) {
+        publish(k, 48 * k, k % 2);
+        for (uint32_t q = 1; q < HOSTS; q++) {
+            expect_published(in[q], k, 48 * k);
+            assert_int_equal(in[q]->life, 0);
+        }
+    }
+}
+
+/* Its writer comes back: the copy is blank, and each owner sees the old content until it asks for the new one. */
+static void an_owner_decides_when_a_common_lane_is_the_next_lifes(void)
+{
+    struct mem_lane *in[HOSTS];
+
+    rig_open(HOSTS);
+    open_common();
+    for (uint32_t q = 1; q < HOSTS; q++) {
+        struct mem_lane_spec s = common_spec(q, 0);
+        in[q] = open_lane(q, &s);
+    }
+    publish(5, 96, true);
+    for (uint32_t q = 1; q < HOSTS; q++)
+        assert_false(mem_lane_next(rig.node[q].mem, in[q]));
+    for (uint32_t life = 1; life <= 2; life++) {
+        node_end(0);
+        steps(100);
+        node_open(0);
+        open_common();
+        for (uint32_t w = 0; w < WORDS; w++)
+            assert_int_equal(mem_word(common[1], w), 0);
+        mem_store(common[0], 3, 70 + life);
+        steps(500);
+        for (uint32_t q = 1; q < HOSTS; q++) {
+            expect_published(in[q], life == 1 ? 5 : 9, 96);
+            assert_int_equal(in[q]->life, life - 1);
+        }
+        for (uint32_t q = 1; q < HOSTS; q++) {
+            uint32_t moved = rig.node[q].mem->lanes_moved;
+            for (uint64_t until = patience();
+                 !mem_lane_next(rig.node[q].mem, in[q]) && clock_now_ns() < until;)
+                step();
+            assert_int_not_equal(rig.node[q].mem->lanes_moved, moved);
+            assert_int_equal(in[q]->life, life);
+            assert_int_equal(mem_word(in[q], 4), 0);
+            assert_true(mem_word(in[q], 3) == 0 || mem_word(in[q], 3) == 70 + life);
+        }
+        publish(9, 96, false);
+        for (uint32_t q = 1; q < HOSTS; q++)
+            expect_published(in[q], 9, 96);
+    }
+}
+
+/* A common lane ends as others do, for each owner; the next of its name is blank. */
+static void a_common_lane_is_born_again(void)
+{
+    rig_open(HOSTS);
+    for (uint64_t turn = 1; turn <= 4; turn++) {
+        struct mem_lane_spec s[] = {common_spec(0, 0), common_spec(1, 0), common_spec(2, 0)};
+        struct mem_lane *in[] = {NULL, open_lane(1, &s[1]), open_lane(2, &s[2])};
+        for (uint32_t q = 0; q < HOSTS; q++)
+            common[q] = open_lane(0, &s[q]);
+        expect_blank(common[0]);
+        publish(turn, 96, true);
+        for (uint32_t q = 1; q < HOSTS; q++) {
+            expect_published(in[q], turn, 96);
+            assert_int_equal(mem_word(in[q], 4), 0);
+        }
+        mem_store(common[0], 4, 44);
+        if (turn % 2)
+            mem_lanes_end(rig.node[0].mem, common, HOSTS);
+        end_lane(1, in[1]);
+        if (turn % 2 == 0)
+            for (uint32_t q = 0; q < HOSTS; q++)
+                end_lane(0, common[q]);
+        steps(100);
+        expect_published(in[2], turn, 96);
+        end_lane(2, in[2]);
+    }
+}
+
 /* A sleeper is woken by what it is to see. */
 static void a_sleeper_is_woken(void)
 {
@@ -1256,6 +1407,9 @@ static void a_client_does_not_choose_its_life(void)
     X(a_region_ends_for_good)                                                                      \
     X(kept_bytes_land_as_others_do)                                                                \
     X(a_dropped_node_is_connected_again)                                                           \
+    X(a_common_lane_has_one_content_for_all_owners)                                                \
+    X(an_owner_decides_when_a_common_lane_is_the_next_lifes)                                       \
+    X(a_common_lane_is_born_again)                                                                 \
     X(a_sleeper_is_woken)                                                                          \
     X(a_client_does_not_choose_its_life)
 

@@ -1470,7 +1470,7 @@ static void expect_stop(void (*fn)(void *), void *ctx)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-struct ended {
+struct use {
     struct mem *m;
     struct mem_flow f;
     struct mem_lane *l;
@@ -1478,27 +1478,27 @@ struct ended {
     uint64_t word;
 };
 
-static void set_ended(void *ctx)
+static void set_word(void *ctx)
 {
-    struct ended *x = ctx;
+    struct use *x = ctx;
     mem_set1(x->m, &x->f, x->l, 0, 1);
 }
 
-static void put_ended(void *ctx)
+static void put_word(void *ctx)
 {
-    struct ended *x = ctx;
+    struct use *x = ctx;
     mem_put(x->m, &x->f, x->l, 0, &x->word, 8);
 }
 
-static void read_ended(void *ctx)
+static void read_word(void *ctx)
 {
-    struct ended *x = ctx;
+    struct use *x = ctx;
     mem_read_ctl(x->m, &x->op, x->l, 0, 1, &x->word);
 }
 
-static void end_ended(void *ctx)
+static void end_lane(void *ctx)
 {
-    struct ended *x = ctx;
+    struct use *x = ctx;
     mem_lanes_end(x->m, &x->l, 1);
 }
 
@@ -1506,7 +1506,7 @@ static void sim__an_ended_lane_must_not_be_used(void **state)
 {
     struct sim_options o = usual(1, 2);
     struct sim *w = world(&o);
-    struct ended x = {0};
+    struct use x = {0};
 
     (void)state;
     start(w, 0, 0, MEM_BIRTH_NEW);
@@ -1514,14 +1514,38 @@ static void sim__an_ended_lane_must_not_be_used(void **state)
     x.l = lane_open(x.m, &lane_0_1);
     mem_flow_open(x.m, &x.f, 0, 0, 0);
     mem_read_ctl(x.m, &x.op, x.l, 0, 1, &x.word);
-    expect_stop(end_ended, &x); /* a read of it is under way */
+    expect_stop(end_lane, &x); /* a read of it is under way */
     while (x.op.status == MEM_PENDING && sim_step(w))
         mem_poll(x.m);
     mem_lanes_end(x.m, &x.l, 1);
-    expect_stop(set_ended, &x);
-    expect_stop(put_ended, &x);
-    expect_stop(read_ended, &x);
-    expect_stop(end_ended, &x);
+    expect_stop(set_word, &x);
+    expect_stop(put_word, &x);
+    expect_stop(read_word, &x);
+    expect_stop(end_lane, &x);
+    sim_close(w);
+}
+
+/* What is sent of a common lane has to be what the copy has: else owners on shared memory would see something else. */
+static void sim__a_common_lane_is_sent_as_it_is(void **state)
+{
+    struct mem_lane_spec common = lane_0_1;
+    struct sim_options o = usual(1, 2);
+    struct sim *w = world(&o);
+    struct use x = {.word = 7};
+
+    (void)state;
+    common.common = 1;
+    start(w, 0, 0, MEM_BIRTH_NEW);
+    x.m = start(w, 1, 0, MEM_BIRTH_NEW);
+    x.l = lane_open(x.m, &common);
+    mem_flow_open(x.m, &x.f, 0, 0, 0);
+    memset(x.l->ring, 1, 8);
+    expect_stop(set_word, &x);
+    expect_stop(put_word, &x);
+    mem_store(x.l, 0, 1);
+    memcpy(x.l->ring, &x.word, 8);
+    set_word(&x);
+    put_word(&x);
     sim_close(w);
 }
 
@@ -1555,6 +1579,7 @@ static void sim__kept_bytes_are_read_as_they_land(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sim__a_common_lane_is_sent_as_it_is),
         cmocka_unit_test(sim__kept_bytes_are_read_as_they_land),
         cmocka_unit_test(sim__an_ended_lane_must_not_be_used),
         cmocka_unit_test(sim__writes_land_in_order),

@@ -261,7 +261,7 @@ struct chunk {
  * writer that the owner had answered hears of the owner's end when that comes; one that it had not gets an answer to
  * its own. Who only reads hears of the owner's, and has to ask for the lane anew. */
 enum lane_state {
-    LANE_OPEN,
+    LANE_OPEN,  /* a copy of ours: somebody shows it */
     LANE_ENDED, /* here, and not known to be at the other side */
     LANE_OVER,  /* its name may be opened again */
 };
@@ -278,6 +278,10 @@ struct lane {
     bool owner_ended; /* lanes that we write: the owner has said so, */
     uint64_t birth;   /* or it was this process of its when we ended it */
     struct chunk *chunk; /* own lanes that are there */
+    /* Common ones. The writer's copy is a lane of its own, named as if the writer owned it. */
+    bool shows;     /* the handle shows the copy */
+    uint32_t shown; /* the copy: by so many handles */
+    bool claimed;   /* at an owner: what is in it is of the life pub.life of its writer */
     /* Lanes of others, valid for one link. */
     uint64_t link_id;
     uint64_t key, ctl, ring;
@@ -454,9 +458,10 @@ bool ofi_lanes_ask(struct link *);
 void ofi_lanes_reborn(struct ofi *, uint32_t writer, uint32_t life);
 bool ofi_lanes_wanted(struct link *, const struct ofi_want *, uint32_t count);
 bool ofi_lanes_answered(struct link *, const struct ofi_at *, uint32_t count);
+bool ofi_lane_next(struct mem *, struct mem_lane *);
 void ofi_lanes_end(struct mem *, struct mem_lane *const *, uint32_t count);
-void ofi_region_lanes_end(struct ofi *, uint32_t region);                          /* of ours */
-bool ofi_lanes_ended(struct link *, const struct mem_lane_spec *, uint32_t count); /* there */
+void ofi_region_lanes_end(struct ofi *, uint32_t region);                    /* of ours */
+bool ofi_lanes_ended(struct link *, const struct ofi_end *, uint32_t count); /* there */
 bool ofi_lanes_end_again(struct link *); /* it is up: what we had ended without it */
 void ofi_lanes_link_ended(struct link *);
 const struct chunk *ofi_chunk_of(struct ofi *, const void *, uint32_t bytes); /* NULL: of none */

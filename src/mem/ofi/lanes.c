@@ -32,7 +32,7 @@ static bool same_key(const struct mem_lane_spec *a, const struct mem_lane_spec *
 
 static bool same_sizes(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
 {
-    return a->ctl_words == b->ctl_words && a->ring_bytes == b->ring_bytes;
+    return a->ctl_words == b->ctl_words && a->ring_bytes == b->ring_bytes && a->common == b->common;
 }
 
 static struct lane *find_lane(struct ofi *o, const struct mem_lane_spec *key)
@@ -194,6 +194,10 @@ static int check_spec(const struct ofi *o, const struct mem_lane_spec *s, struct
     if (s->owner >= o->hosts_count && s->writer >= o->hosts_count)
         return err_set(e, ERR_NOTFOUND, "lane %u of node %u, written by %u: neither node is a host",
                        s->kind, s->owner, s->writer);
+    if (s->common && (s->common != 1 || s->owner >= o->hosts_count || s->writer >= o->hosts_count))
+        return err_set(e, ERR_INVALID,
+                       "lane %u of node %u, written by %u: common lanes are between hosts", s->kind,
+                       s->owner, s->writer);
     return 0;
 }
 
@@ -239,10 +243,40 @@ static void lane_begin_again(struct ofi *o, struct lane *l, const struct mem_lan
 
     l->pub.spec = *s;
     l->state = LANE_OPEN;
-    l->mismatch = l->owner_ended = false;
+    l->mismatch = l->owner_ended = l->claimed = false;
     o->again = true;
     if (p && p->link && l->id < p->link->asked_lanes && !ask_for(p->link, l))
         link_fault(p->link, -FI_EAGAIN);
+}
+
+static struct mem_lane_spec copy_name(const struct mem_lane_spec *s)
+{
+    struct mem_lane_spec copy = *s;
+
+    copy.owner = s->writer;
+    return copy;
+}
+
+/* Has the handle of a common lane that we write show our copy, which is made with the first. */
+static int show_copy(struct ofi *o, struct lane *l, struct err *e)
+{
+    const struct mem_lane_spec name = copy_name(&l->pub.spec);
+    struct lane *copy = find_lane(o, &name);
+    int rc = copy ? 0 : lane_add(o, &name, &copy, e);
+
+    if (rc == 0 && !copy->chunk) {
+        copy->pub.spec = name;
+        copy->state = LANE_OPEN;
+        rc = chunk_open(o, name.writer, &copy, 1, e);
+    }
+    if (rc < 0)
+        return rc;
+    copy->shown += !l->shows;
+    l->shows = true;
+    l->pub.ctl = copy->pub.ctl;
+    l->pub.ring = copy->pub.ring;
+    l->pub.life = o->mem.life;
+    return 0;
 }
 
 static int lane_get(struct ofi *o, const struct mem_lane_spec *s, struct mem_lane **out,
@@ -271,7 +305,7 @@ static int lane_get(struct ofi *o, const struct mem_lane_spec *s, struct mem_lan
     *out = &l->pub;
     if (l->state == LANE_OVER)
         lane_begin_again(o, l, s);
-    return 0;
+    return s->common && s->writer == o->mem.self ? show_copy(o, l, e) : 0;
 }
 
 static bool is_host(const struct ofi *o, uint32_t node)
@@ -461,6 +495,39 @@ static void complain(struct link *l, const struct mem_lane_spec *mine, uint32_t 
              l->node->name, words, ring, link_name(l));
 }
 
+/* May the writer have a common lane of ours? Another life has to wait until our caller has seen enough of the last. */
+static bool claim(const struct link *l, struct lane *lane)
+{
+    if (lane->claimed)
+        return lane->pub.life == l->life;
+    lane->claimed = true;
+    l->node->mem.lanes_moved += lane->pub.life != l->life;
+    lane->pub.life = l->life;
+    return true;
+}
+
+bool ofi_lane_next(struct mem *m, struct mem_lane *lane)
+{
+    struct lane *own = (struct lane *)lane;
+    const struct peer *p = peer_at(ofi_of(m), lane->spec.writer);
+    struct link *l = p ? p->link : NULL;
+    bool wanted = false;
+
+    CHECK(own->state == LANE_OPEN && lane->spec.common && lane->spec.owner == m->self);
+    for (uint32_t i = 0; l && own->claimed && i < l->pendings; i++)
+        wanted |= l->life != lane->life && same_key(&l->pending[i].spec, &lane->spec);
+    if (!wanted)
+        return false;
+    /* The connection of the life before is closed: nothing of it comes any more. */
+    for (uint32_t w = 0; w < lane->spec.ctl_words; w++)
+        atomic_store_explicit(&lane->ctl[w], 0, memory_order_relaxed);
+    lane->life = l->life;
+    m->lanes_moved++;
+    if (!ofi_lanes_wanted(l, NULL, 0))
+        link_fault(l, -FI_EAGAIN);
+    return true;
+}
+
 enum verdict { ANSWERED, NOT_YET, BROKEN };
 
 /* Where a lane of ours is, for the other side. */
@@ -482,6 +549,8 @@ static enum verdict locate(struct link *l, const struct ofi_want *w, struct ofi_
         at->ring = lane->pub.spec.ring_bytes;
         return ANSWERED;
     }
+    if (writes && lane->pub.spec.common && !claim(l, lane))
+        return NOT_YET;
     if (!lane->chunk) {
         struct err e = {""};
         if (!writes)
@@ -626,6 +695,7 @@ static void lane_over(struct ofi *o, struct lane *l)
     struct chunk *c = l->chunk, **at = &o->chunks;
 
     l->state = LANE_OVER;
+    l->claimed = false;
     l->writer_link = 0;
     l->chunk = NULL;
     if (!c || --c->lanes > 0)
@@ -645,9 +715,14 @@ static void lane_over(struct ofi *o, struct lane *l)
     chunk_free(c);
 }
 
+static bool send_end(struct link *l, const struct mem_lane_spec *spec)
+{
+    return link_send(l, OFI_END, &(struct ofi_end){.spec = *spec}, 1);
+}
+
 static void say_end(struct link *l, const struct mem_lane_spec *spec)
 {
-    if (!link_send(l, OFI_END, spec, 1))
+    if (!send_end(l, spec))
         link_fault(l, -FI_EAGAIN);
 }
 
@@ -682,6 +757,26 @@ static void end_written(struct ofi *o, struct lane *l)
         say_end(p->link, &l->pub.spec);
 }
 
+/* One handle less shows our copy. */
+static void hide_copy(struct ofi *o, struct lane *l)
+{
+    const struct mem_lane_spec name = copy_name(&l->pub.spec);
+    struct lane *copy = find_lane(o, &name);
+
+    CHECK(l->shows);
+    l->shows = false;
+    if (l != copy) {
+        l->pub.ctl = NULL;
+        l->pub.ring = NULL;
+        end_written(o, l);
+    }
+    if (--copy->shown > 0)
+        return;
+    copy->pub.ctl = NULL;
+    copy->pub.ring = NULL;
+    lane_over(o, copy);
+}
+
 void ofi_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
 {
     struct ofi *o = ofi_of(m);
@@ -690,7 +785,9 @@ void ofi_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         struct lane *l = (struct lane *)lanes[i];
         CHECK(l->state == LANE_OPEN);
-        if (l->pub.spec.owner == m->self) {
+        if (l->pub.spec.common && l->pub.spec.writer == m->self) {
+            hide_copy(o, l);
+        } else if (l->pub.spec.owner == m->self) {
             end_owned(o, l);
         } else if (l->pub.spec.writer == m->self) {
             end_written(o, l);
@@ -705,8 +802,9 @@ void ofi_region_lanes_end(struct ofi *o, uint32_t region)
 {
     for (uint32_t i = 0; i < o->lanes; i++) {
         struct mem_lane *l = &o->lane[i]->pub;
+        bool hidden = l->spec.common && l->spec.writer == o->mem.self && !o->lane[i]->shows;
         if (o->lane[i]->state == LANE_OPEN && l->spec.owner == o->mem.self &&
-            l->spec.region == region)
+            l->spec.region == region && !hidden)
             ofi_lanes_end(&o->mem, &l, 1);
     }
 }
@@ -738,7 +836,7 @@ static bool writer_ended(struct link *l, const struct mem_lane_spec *spec)
         lane_over(o, lane);
         return true;
     }
-    return link_send(l, OFI_END, spec, 1);
+    return send_end(l, spec);
 }
 
 /* The owner of a lane that we write or read has ended it. */
@@ -757,13 +855,14 @@ static void owner_ended(struct link *l, const struct mem_lane_spec *spec)
         lane->owner_ended = lane->state == LANE_OPEN;
 }
 
-bool ofi_lanes_ended(struct link *l, const struct mem_lane_spec *spec, uint32_t count)
+bool ofi_lanes_ended(struct link *l, const struct ofi_end *end, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (spec[i].owner == l->peer->node)
-            owner_ended(l, &spec[i]);
-        else if (spec[i].owner != l->node->mem.self || spec[i].writer != l->peer->node ||
-                 !writer_ended(l, &spec[i]))
+        const struct mem_lane_spec *spec = &end[i].spec;
+        if (spec->owner == l->peer->node)
+            owner_ended(l, spec);
+        else if (spec->owner != l->node->mem.self || spec->writer != l->peer->node ||
+                 !writer_ended(l, spec))
             return false;
     }
     return true;
@@ -779,7 +878,7 @@ bool ofi_lanes_end_again(struct link *l)
             continue;
         if (lane->birth != l->birth)
             lane->state = LANE_OVER; /* who had it is no more */
-        else if (!link_send(l, OFI_END, &lane->pub.spec, 1))
+        else if (!send_end(l, &lane->pub.spec))
             return false;
     }
     return true;

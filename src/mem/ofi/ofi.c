@@ -395,6 +395,8 @@ static void put(struct ofi *o, struct mem_flow *f, struct mem_lane *l, uint64_t 
     CHECK(bytes <= l->spec.ring_bytes && (bytes & 7) == 0 && (pos & 7) == 0);
     if (f->status != MEM_DONE || !promised_to(o, f))
         return;
+    if (!link && l->spec.common)
+        return; /* it is there */
     if (!link) {
         ring_write(lane->pub.ring, l->spec.ring_bytes, pos, data, bytes);
         return;
@@ -436,7 +438,7 @@ static void ofi_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint3
     if (f->status != MEM_DONE || !promised_to(o, f))
         return;
     if (!link)
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count && !l->spec.common; i++)
             atomic_store_explicit(&lane->pub.ctl[word + i], values[i], memory_order_release);
     else if (lane->link_id != link->id ||
              !link_write(link, lane->ctl + 8ul * word, lane->key, values, 8 * count))
@@ -914,4 +916,5 @@ const struct mem_ops ofi_ops = {
     .region_end = ofi_region_end,
     .put_kept = ofi_put_kept,
     .drop = ofi_drop,
+    .lane_next = ofi_lane_next,
 };

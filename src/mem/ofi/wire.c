@@ -37,7 +37,7 @@ static const struct {
     [OFI_PAGE] = {.item = sizeof(uint64_t)},
     [OFI_FACTS] = {.item = sizeof(struct ofi_fact)},
     [OFI_ROLL] = {.item = sizeof(struct roll_item)},
-    [OFI_END] = {.item = sizeof(struct mem_lane_spec)},
+    [OFI_END] = {.item = sizeof(struct ofi_end)},
     [OFI_FIRST] = {.item = sizeof(uint64_t)},
 };
 

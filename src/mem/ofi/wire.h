@@ -99,7 +99,7 @@ enum ofi_kind {
     OFI_PAGE, /* a part of that */
     OFI_FACTS, /* struct ofi_fact, what has to be the same for both; before anything else */
     OFI_ROLL,  /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
-    OFI_END,   /* struct mem_lane_spec: the sender has ended that lane, which it owns or writes */
+    OFI_END,   /* the sender has ended that lane, which it owns or writes */
     OFI_FIRST, /* with a place, and of a client that has one: struct roll's `first`, by host */
     OFI_KINDS
 };
@@ -140,9 +140,15 @@ struct ofi_place {
 
 struct ofi_want {
     uint32_t id; /* the sender's, back in the answer */
-    uint32_t unused;
     struct mem_lane_spec spec;
 };
+
+struct ofi_end {
+    struct mem_lane_spec spec;
+    uint32_t unused;
+};
+_Static_assert(sizeof(struct ofi_want) % 8 == 0 && sizeof(struct ofi_end) % 8 == 0,
+               "messages are multiples of 8");
 
 struct ofi_at {
     uint32_t id;
@@ -184,7 +190,7 @@ enum {
     OFI_WANTS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_want),
     OFI_NEWS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_news),
     OFI_ROLLS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct roll_item),
-    OFI_ENDS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct mem_lane_spec),
+    OFI_ENDS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_end),
     OFI_ATS_MAX = (OFI_MESSAGE_MAX - sizeof(struct ofi_head)) / sizeof(struct ofi_at),
 };
 

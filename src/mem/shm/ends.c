@@ -53,6 +53,33 @@ static void let_go(struct shm *s, struct lane *l)
     free(done);
 }
 
+/* The writer has ended this lane with that part. True: we own it and have it open. */
+static bool ended_there(const struct shm *s, struct lane *l, uint32_t part)
+{
+    if (l->opened && l->pub.spec.owner == s->mem.self) {
+        l->ended_by = part + 1;
+        return true;
+    }
+    /* Who neither owns nor writes it reads it no more. */
+    l->ended_by = l->opened ? part + 1 : 0;
+    l->ended = false;
+    detach(l);
+    return false;
+}
+
+/* The same for all that show a common lane. */
+static uint32_t common_ended_there(struct shm *s, const struct lane *copy, uint32_t part)
+{
+    const struct mem_lane_spec name = copy->pub.spec;
+    const _Atomic uint64_t *memory = copy->rctl;
+    uint32_t left = 0;
+
+    for (struct lane *l = peer_of(s, name.writer)->lanes; l; l = l->of_writer)
+        if (l->rctl == memory && l->pub.spec.region == name.region && l->pub.spec.kind == name.kind)
+            left += ended_there(s, l, part);
+    return left;
+}
+
 void ends_adopt(struct shm *s, struct peer *writer, const struct part *p)
 {
     uint32_t left = 0, ends = 0;
@@ -64,15 +91,8 @@ void ends_adopt(struct shm *s, struct peer *writer, const struct part *p)
         struct lane *l = find_lane(s, &p->dir[i].spec);
         if (!l || !l->rctl)
             continue;
-        if (l->opened && l->pub.spec.owner == s->mem.self) {
-            l->ended_by = p->number + 1;
-            left++;
-            continue;
-        }
-        /* Who neither owns nor writes it reads it no more. */
-        l->ended_by = l->opened ? p->number + 1 : 0;
-        l->ended = false;
-        detach(l);
+        left +=
+            l->pub.spec.common ? common_ended_there(s, l, p->number) : ended_there(s, l, p->number);
     }
     if (ends == 0)
         return;
@@ -195,12 +215,52 @@ static bool is_coming(struct shm *s, const struct mem_lane_spec *name)
     return found;
 }
 
+/* Ends the handle of a common lane that we write. The record, if that was the last; else NULL. */
+static struct mem_lane *end_common(struct shm *s, struct lane *l)
+{
+    const struct mem_lane_spec name = copy_name(&l->pub.spec);
+    struct lane *copy = find_lane(s, &name);
+
+    for (const struct lane *k = s->self->lanes; k; k = k->of_writer)
+        if (k->opened && k->pub.spec.common && k->pub.spec.region == name.region &&
+            k->pub.spec.kind == name.kind)
+            copy = NULL;
+    if (l->pub.spec.owner != s->mem.self) {
+        l->wctl = NULL;
+        l->wring = NULL;
+        detach(l);
+    }
+    if (!copy)
+        return NULL;
+    copy->ended = copy->wctl != NULL;
+    return &copy->pub;
+}
+
+/* Ends a lane that we own and another node writes. */
+static void end_owned(struct shm *s, struct lane *l)
+{
+    const struct mem_lane_spec *spec = &l->pub.spec;
+    const struct mem_lane_spec name = spec->common ? copy_name(spec) : *spec;
+
+    if (l->pinned) {
+        l->pinned = false; /* its writer has gone on without it */
+        detach(l);
+        left_free(peer_of(s, spec->writer), false);
+    } else if (l->ended_by) {
+        let_go(s, l);
+    } else {
+        l->ended = l->rctl || is_coming(s, &name);
+    }
+}
+
 void shm_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
 {
     struct shm *s = shm_of(m);
     struct mem_lane_spec *specs = malloc((count + 1ul) * sizeof *specs);
+    struct mem_lane **written = malloc((count + 1ul) * sizeof(struct mem_lane *));
+    uint32_t n = 0;
 
-    CHECK(specs != NULL);
+    CHECK(specs != NULL && written != NULL);
     m->lanes_moved++;
     for (uint32_t i = 0; i < count; i++) {
         struct lane *l = (struct lane *)lanes[i];
@@ -210,15 +270,20 @@ void shm_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
         l->pub.ctl = NULL;
         l->pub.ring = NULL;
         l->pub.life = 0;
-        if (l->ended_by && owns)
-            let_go(s, l);
-        else
-            l->ended = writes ? l->wctl != NULL : owns && (l->rctl || is_coming(s, &l->pub.spec));
+        if (writes) {
+            struct mem_lane *last = l->pub.spec.common ? end_common(s, l) : &l->pub;
+            l->ended = l->ended || (!l->pub.spec.common && l->wctl);
+            if (last)
+                written[n++] = last;
+        } else if (owns) {
+            end_owned(s, l);
+        }
         l->ended_by = 0;
     }
-    while (end_some(s, lanes, count, specs))
+    while (end_some(s, written, n, specs))
         ;
     free(specs);
+    free(written);
 }
 
 void shm_region_lanes_end(struct shm *s, uint32_t region)

@@ -15,6 +15,11 @@
  * lives before, so whoever has version v of a host has everything older. What clients write or are
  * written begins blank in every life, and is held for nobody.
  *
+ * Common lanes. One entry of the directory is for all owners, named as if the writer owned the lane. It is the
+ * writer's copy, and the memory of all. Each node has a record for it beside those of the handles, which show it. It is
+ * not carried into the next life: an owner's handle is *pinned* to what the last one has left, with the segments of
+ * that life, until its caller wants to go on.
+ *
  * Ends. A writer that ends lanes notes it in their entries of the directory, for those who map them later and for
  * its own next life, and makes a part that names them, for those who have them. Whoever has adopted that part and
  * has itself ended what it owned of these lanes says so to the writer (SHM_ENDED). When all who live have said so
@@ -96,7 +101,6 @@ struct segment_lane {
     uint32_t segment; /* by index: the part's own, or an earlier one with bytes to be used again */
     uint32_t ended;   /* the writer has ended this lane; set before the part that says so */
     unsigned char *base; /* where that segment is mapped; in copies of the directory alone */
-    uint64_t unused;
 };
 _Static_assert(sizeof(struct segment_head) == SHM_LANE_ALIGN, "the first part is aligned");
 _Static_assert(sizeof(struct part_head) == SHM_LANE_ALIGN, "its directory is aligned");
@@ -244,6 +248,7 @@ struct lane {
     bool offered;           /* is among those that mem_offer tells of */
     bool ended;        /* by our caller, who owns or writes it; not known to be by the other side */
     uint32_t ended_by; /* number of the writer's part that ended it, plus one; 0: none */
+    bool pinned;       /* shows what a life of its writer has left that is over; see common */
     struct lane *offer; /* the next of these */
     /* For the writer. */
     _Atomic uint64_t *wctl;
@@ -272,8 +277,9 @@ struct peer {
     struct segment *segments;           /* adopted, of one life */
     struct lane *lanes; /* that it writes, as far as they were opened or found here */
     struct letting *lettings;
-    uint32_t broken;   /* as these say */
-    struct outlet out; /* of a client: what we write to it */
+    struct segment *left; /* of lives that are over, for pinned lanes */
+    uint32_t broken;      /* as these say */
+    struct outlet out;    /* of a client: what we write to it */
     bool ready;
     bool ring_later; /* it is among those whose bell was put off */
     bool over_told;  /* sleep has returned once because of its end */
@@ -451,6 +457,21 @@ static inline bool entry_lives(const struct segment_lane *d)
 {
     return d->spec.ctl_words > 0 && !d->ended;
 }
+
+/* Its content goes into the next life. */
+static inline bool entry_carried(const struct segment_lane *d)
+{
+    return entry_lives(d) && !d->spec.common;
+}
+
+/* The name of the record and of the entry that stand for a common lane. */
+static inline struct mem_lane_spec copy_name(const struct mem_lane_spec *s)
+{
+    struct mem_lane_spec copy = *s;
+
+    copy.owner = s->writer;
+    return copy;
+}
 void segment_free(struct segment *);
 void outlet_free(struct outlet *);
 
@@ -473,6 +494,9 @@ void ends_free(struct shm *);
 
 /* lanes.c: lane handles and adoption. */
 struct lane *find_lane(const struct shm *, const struct mem_lane_spec *key);
+bool shm_lane_next(struct mem *, struct mem_lane *);
+/* Frees what was kept for lanes, once none is pinned any more. */
+void left_free(struct peer *, bool all);
 int shm_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count,
                    struct mem_lane **out, struct err *);
 bool shm_offer(struct mem *, struct mem_lane_spec *);

@@ -76,7 +76,7 @@ static struct lane *lane_add(struct shm *s, const struct mem_lane_spec *spec)
 
 static bool same_sizes(const struct mem_lane_spec *a, const struct mem_lane_spec *b)
 {
-    return a->ctl_words == b->ctl_words && a->ring_bytes == b->ring_bytes;
+    return a->ctl_words == b->ctl_words && a->ring_bytes == b->ring_bytes && a->common == b->common;
 }
 
 /* The lane as its memory has it, which may differ from what our caller thinks. */
@@ -111,10 +111,20 @@ static void complain(struct shm *s, struct lane *l)
     helper_wake(s);
 }
 
-/* Gives an opened lane whose memory was found to our caller, if it is its owner. */
+static uint32_t writers_life(struct shm *s, const struct mem_lane_spec *spec)
+{
+    const struct peer *writer = peer_of(s, spec->writer);
+
+    if (!writer || !writer->version || (writer->role != SHM_CLIENT && !spec->common))
+        return 0;
+    return (uint32_t)(version_life(writer->version) - 1);
+}
+
+/* Gives an opened lane whose memory was found to our caller, if it is its owner or has the copy. */
 static void connect_lane(struct shm *s, struct lane *l)
 {
     const struct mem_lane_spec found = found_spec(l);
+    bool copy = l->pub.spec.common && l->pub.spec.writer == s->mem.self;
 
     if (!same_sizes(&l->pub.spec, &found)) {
         complain(s, l);
@@ -122,11 +132,8 @@ static void connect_lane(struct shm *s, struct lane *l)
     }
     l->mismatch = false;
     s->mem.lanes_moved++;
-    if (l->pub.spec.owner == s->mem.self) {
-        const struct peer *writer = peer_of(s, l->pub.spec.writer);
-        l->pub.life = writer && writer->role == SHM_CLIENT && writer->version
-                          ? (uint32_t)(version_life(writer->version) - 1)
-                          : 0;
+    if (l->pub.spec.owner == s->mem.self || copy) {
+        l->pub.life = writers_life(s, &l->pub.spec);
         /* The memory may be read-only; the type is what mem.h gives all backends. */
         l->pub.ctl = (_Atomic uint64_t *)(uintptr_t)l->rctl;
         l->pub.ring = (unsigned char *)(uintptr_t)l->rring;
@@ -165,6 +172,63 @@ bool shm_offer(struct mem *m, struct mem_lane_spec *out)
     return false;
 }
 
+/* Has the handle of a common lane show what its record has. */
+static void show(struct shm *s, struct lane *l, const struct lane *copy)
+{
+    l->pinned = false;
+    l->ended_by = 0;
+    l->rctl = copy->rctl;
+    l->rring = copy->rring;
+    l->wctl = copy->wctl;
+    l->wring = copy->wring;
+    l->version = copy->version;
+    l->found_words = copy->found_words;
+    l->found_bytes = copy->found_bytes;
+    if (l->opened)
+        connect_lane(s, l);
+}
+
+static bool shows(const struct lane *l, const struct lane *copy)
+{
+    const struct mem_lane_spec *a = &l->pub.spec, *b = &copy->pub.spec;
+
+    return l != copy && a->common && a->region == b->region && a->kind == b->kind;
+}
+
+static void show_all(struct shm *s, const struct lane *copy)
+{
+    for (struct lane *l = peer_of(s, copy->pub.spec.writer)->lanes; l; l = l->of_writer)
+        if (shows(l, copy) && !l->pinned)
+            show(s, l, copy);
+}
+
+bool shm_lane_next(struct mem *m, struct mem_lane *lane)
+{
+    struct shm *s = shm_of(m);
+    struct lane *l = (struct lane *)lane;
+    const struct mem_lane_spec name = copy_name(&lane->spec);
+    const struct lane *copy = find_lane(s, &name);
+
+    CHECK(l->opened && lane->spec.common && lane->spec.owner == m->self);
+    if (!l->pinned || !copy || !copy->rctl)
+        return false;
+    show(s, l, copy);
+    left_free(peer_of(s, lane->spec.writer), false);
+    return true;
+}
+
+void left_free(struct peer *p, bool all)
+{
+    for (const struct lane *l = all ? NULL : p->lanes; l; l = l->of_writer)
+        if (l->pinned)
+            return;
+    while (p->left) {
+        struct segment *g = p->left;
+        p->left = g->next;
+        segment_free(g);
+    }
+}
+
 /* Notes where a lane's memory is. */
 static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t i)
 {
@@ -182,6 +246,8 @@ static void attach(struct shm *s, struct lane *l, const struct part *p, uint32_t
         l->version = version_of(p->segment->life, p->number + 1);
         l->shown = p->shown + i;
     }
+    if (d->spec.common)
+        show_all(s, l);
     if (l->opened)
         connect_lane(s, l);
     else
@@ -230,8 +296,12 @@ static int check_spec(struct shm *s, const struct mem_lane_spec *k, struct err *
         return err_set(e, ERR_INVALID,
                        "%s: a ring of %u bytes; it must be 0 or a power of two of at least %u",
                        where, ring, MEM_PAGE_BYTES);
+    if (k->common && (k->common != 1 || !is_host(s, k->owner) || !is_host(s, k->writer)))
+        return err_set(e, ERR_INVALID, "%s: common lanes are between hosts", where);
     struct lane *l = find_lane(s, k);
-    if (l && l->ended)
+    const struct mem_lane_spec name = copy_name(k);
+    const struct lane *copy = k->common ? find_lane(s, &name) : NULL;
+    if ((l && l->ended) || (copy && copy->ended && k->writer == s->mem.self))
         return err_set(e, ERR_EXISTS, "%s: it was ended here, and not yet by the other side",
                        where);
     if (l && l->opened && !same_sizes(&l->pub.spec, k))
@@ -294,7 +364,7 @@ int carry_lanes(struct shm *s, struct err *e)
         return err_set(e, ERR_NOMEM, "restart of %s: no memory for %u lanes", s->self->name, count);
     for (const struct part *p = s->past_parts; p; p = p->next)
         for (uint32_t i = 0; i < p->lanes; i++)
-            if (entry_lives(&p->dir[i]))
+            if (entry_carried(&p->dir[i]))
                 specs[at++] = p->dir[i].spec;
     struct part *p = part_new(s, &s->out, specs, at, true, e);
     free(specs);
@@ -302,6 +372,29 @@ int carry_lanes(struct shm *s, struct err *e)
         return ERR_NOMEM;
     attach_all(s, p);
     free(p);
+    return 0;
+}
+
+/* A lane that has just been opened shows what there is, or its copy is to be made. */
+static int open_common(struct shm *s, struct lane *l, struct lane **fresh, uint32_t *fresh_count,
+                       struct err *e)
+{
+    const struct mem_lane_spec name = copy_name(&l->pub.spec);
+    struct lane *copy = find_lane(s, &name);
+
+    if (!copy && !(copy = lane_add(s, &name)))
+        return err_set(e, ERR_NOMEM, "open a lane: no memory");
+    if (copy->rctl && copy != l)
+        show(s, l, copy);
+    else if (copy->rctl)
+        connect_lane(s, l);
+    if (copy->wctl || name.writer != s->mem.self)
+        return 0;
+    for (uint32_t i = 0; i < *fresh_count; i++)
+        if (fresh[i] == copy)
+            return 0;
+    copy->pub.spec = name;
+    fresh[(*fresh_count)++] = copy;
     return 0;
 }
 
@@ -332,7 +425,9 @@ int shm_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t co
         added[added_count++] = l;
         l->opened = true;
         l->pub.spec = specs[i];
-        if (specs[i].writer == m->self && !l->wctl)
+        if (specs[i].common)
+            rc = open_common(s, l, fresh, &fresh_count, e);
+        else if (specs[i].writer == m->self && !l->wctl)
             fresh[fresh_count++] = l;
         else if (l->rctl)
             connect_lane(s, l);
@@ -356,20 +451,32 @@ void lanes_free(struct shm *s)
 /* Forgets the memory of a writer's life that is over. */
 static void detach_life(struct shm *s, struct peer *p)
 {
+    bool pins = false;
+
     s->mem.lanes_moved++;
     for (struct lane *l = p->lanes; l; l = l->of_writer) {
+        /* What a common lane shows its owner stays until that wants to go on. */
+        l->pinned |= l->opened && l->pub.spec.common && l->pub.spec.owner == s->mem.self && l->rctl;
+        pins |= l->pinned;
+        l->ended_by = 0;
+        if (l->pinned)
+            continue;
         l->rctl = NULL;
         l->rring = NULL;
         l->pub.ctl = NULL;
         l->pub.ring = NULL;
         l->mismatch = false;
-        l->ended_by = 0;
     }
     ends_forget(p);
     while (p->segments) {
         struct segment *g = p->segments;
         p->segments = g->next;
-        segment_free(g);
+        if (pins) {
+            g->next = p->left;
+            p->left = g;
+        } else {
+            segment_free(g);
+        }
     }
 }
 

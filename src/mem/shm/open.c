@@ -408,6 +408,7 @@ static void peer_free(struct peer *p)
     }
     outlet_free(&p->out);
     lettings_free(p);
+    left_free(p, true);
     free(p->agreements);
     if (p->pidfd >= 0)
         close(p->pidfd);

@@ -313,7 +313,7 @@ static void copy_past(const struct shm *s, const struct segment *g, const struct
             const struct segment_lane *from = &past->dir[i];
             const uint64_t *words = (const uint64_t *)(from->base + from->ctl_at);
             uint64_t used = 0;
-            if (!entry_lives(from))
+            if (!entry_carried(from))
                 continue;
             for (uint32_t k = 0; k < to->spec.ctl_words; k++)
                 used |= words[k];

@@ -236,6 +236,8 @@ static void shm_put(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint6
         return;
     if (impl->needs < lane->version)
         impl->needs = lane->version;
+    if (l->spec.common)
+        return;                                /* it is there: the copy is the memory of all */
     atomic_thread_fence(memory_order_release); /* after all earlier writes; pairs as set does */
     /* The ring's next lines have left the cache a lap ago. Whoever writes them next time would wait for them: not the
      * store itself, but all that comes after it once too many stores wait. */
@@ -253,7 +255,7 @@ static void shm_put_kept(struct mem *m, struct mem_flow *f, struct mem_lane *l, 
                          const void *data, uint32_t bytes)
 {
     CHECK(f->ballot == 0);
-    shm_put(m, f, l, pos, data, bytes); /* who reads it reads it there, and not where it is kept */
+    shm_put(m, f, l, pos, data, bytes); /* into a common lane that is nothing */
 }
 
 static void shm_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint32_t word,
@@ -269,6 +271,8 @@ static void shm_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint3
         return;
     if (impl->needs < lane->version)
         impl->needs = lane->version;
+    if (l->spec.common)
+        return;
     /* Each release pairs with the acquire in mem_word and in read_ctl. */
     for (uint32_t i = 0; i < count; i++)
         atomic_store_explicit(&lane->wctl[word + i], values[i], memory_order_release);
@@ -569,4 +573,5 @@ const struct mem_ops shm_ops = {
     .lanes_end = shm_lanes_end,
     .region_end = shm_region_end,
     .put_kept = shm_put_kept,
+    .lane_next = shm_lane_next,
 };

@@ -1,5 +1,6 @@
 /* Regions, lanes, what they hold at birth, and the table that mem.h calls. */
 #include "mem/sim/world.h"
+#include "mem/wrap.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,10 @@ static int check_spec(const struct sim *w, const struct mem_lane_spec *s, struct
     if (s->owner >= w->opt.nodes_max || s->writer >= w->opt.nodes_max)
         return err_set(e, ERR_INVALID, "open lane %u of node %u, written by %u: nodes end at %u",
                        s->kind, s->owner, s->writer, w->opt.nodes_max - 1);
+    if (s->common && (s->common != 1 || is_client(w, s->owner) || is_client(w, s->writer)))
+        return err_set(e, ERR_INVALID,
+                       "open lane %u of node %u, written by %u: common ones are of hosts", s->kind,
+                       s->owner, s->writer);
     if (s->ctl_words == 0 || (ring && (ring < MEM_PAGE_BYTES || (ring & (ring - 1)))))
         return err_set(e, ERR_INVALID,
                        "open lane %u of node %u: %u control words (at least 1), %u bytes of ring "
@@ -350,6 +355,10 @@ static void lane_end(struct sim *w, struct sim_lane *l, uint32_t node)
     h->lane.impl = NULL; /* whoever uses it from now on fails */
     if (node == l->own.spec.writer)
         l->writer_has = false;
+    if (node == l->own.spec.writer && l->copy) {
+        l->copy->shown--;
+        l->copy = NULL;
+    }
     if (node == l->own.spec.owner) {
         l->opened_ns = UINT64_MAX;
         l->offered = w->nodes[node].lives;
@@ -365,6 +374,76 @@ static struct sim_lane *lane_of(const struct mem_lane *handle)
 {
     CHECK(handle->impl != NULL);
     return handle->impl;
+}
+
+/* ---- common lanes ---- */
+
+/* A lane of the same name takes its place; its owner may go on reading it. */
+static int lane_replace(struct sim *w, const struct mem_lane_spec *s, struct sim_lane **l,
+                        struct err *e)
+{
+    struct sim_lane *old = *l;
+    int rc = lane_make(w, s, l, e);
+
+    if (rc == 0 && old)
+        bury(w, old);
+    return rc;
+}
+
+/* The lane begins in this life of its writer: blank, and whoever owns it is not disturbed. */
+static int claim(struct sim *w, struct sim_lane **l, uint32_t life, struct err *e)
+{
+    struct mem_lane_spec s = (*l)->own.spec;
+
+    if ((*l)->claimed && (*l)->own.life != life) {
+        int rc = lane_replace(w, &s, l, e);
+        if (rc)
+            return rc;
+    }
+    struct mem_lane *view = owners_view(*l);
+    (*l)->claimed = true;
+    (*l)->own.life = life;
+    if (view && view->life != life) {
+        view->life = life;
+        w->nodes[s.owner].mem.lanes_moved++;
+    }
+    return 0;
+}
+
+/* The writer's copy, for one more handle. */
+static int copy_get(struct sim *w, const struct mem_lane_spec *s, struct sim_lane **out,
+                    struct err *e)
+{
+    struct mem_lane_spec own = *s;
+
+    own.owner = s->writer;
+    *out = lane_find(w, &own);
+    bool stale = *out && ((*out)->shown == 0 || (*out)->own.life != w->nodes[s->writer].mem.life);
+    int rc = !*out || stale ? lane_replace(w, &own, out, e) : 0;
+    if (rc == 0)
+        rc = claim(w, out, w->nodes[s->writer].mem.life, e);
+    return rc;
+}
+
+/* What the writer sees of a common lane. */
+static void show_copy(struct sim_lane *l, struct sim_lane *copy)
+{
+    struct sim_handle *h = handle_of(l, l->own.spec.writer);
+
+    copy->shown += l->copy != copy;
+    l->copy = copy;
+    h->lane.ctl = copy->own.ctl;
+    h->lane.ring = copy->own.ring;
+}
+
+/* A lane that its owner still reads, though there is a newer one of its name. */
+static struct sim_handle *older_handle(const struct sim *w, const struct mem_lane_spec *s,
+                                       uint32_t node)
+{
+    for (const struct sim_lane *l = w->graves; l; l = l->next)
+        if (l->own.spec.common && same_name(&l->own.spec, s) && is_open(w, l, node))
+            return handle_of(l, node);
+    return NULL;
 }
 
 static struct sim_node *node_of(struct mem *m)
@@ -425,6 +504,51 @@ static uint64_t op_promised(struct mem *m, uint32_t region)
     return own_region(m, region)->promised;
 }
 
+/* The lane of that name as it is for the node: there already, blank because the last one is over, or new. */
+static int lane_get(struct sim *w, uint32_t node, const struct mem_lane_spec *s,
+                    struct sim_lane **out, struct err *e)
+{
+    struct sim_lane *l = lane_find(w, s);
+    int rc = 0;
+
+    if (l && is_ending(w, l, node))
+        return err_set(
+            e, ERR_EXISTS,
+            "open lane %u of node %u, region %u, written by %u: it was ended here, and not "
+            "yet by the other side",
+            s->kind, s->owner, s->region, s->writer);
+    if (!l || is_over(w, l))
+        rc = lane_replace(w, s, &l, e);
+    if (rc == 0 && (l->own.spec.ctl_words != s->ctl_words ||
+                    l->own.spec.ring_bytes != s->ring_bytes || l->own.spec.common != s->common))
+        rc = err_set(e, ERR_INVALID,
+                     "open lane %u of node %u, region %u, written by %u: %u control words "
+                     "and %u bytes of ring%s, but the other side has %u and %u%s",
+                     s->kind, s->owner, s->region, s->writer, s->ctl_words, s->ring_bytes,
+                     s->common ? ", common" : "", l->own.spec.ctl_words, l->own.spec.ring_bytes,
+                     l->own.spec.common ? ", common" : "");
+    *out = l;
+    return rc;
+}
+
+/* A common lane, for its writer. */
+static int written_common(struct sim *w, const struct mem_lane_spec *s, struct mem_lane **out,
+                          struct err *e)
+{
+    struct sim_lane *copy, *l;
+    int rc = copy_get(w, s, &copy, e);
+
+    if (rc == 0 && s->owner == s->writer)
+        l = copy;
+    else if (rc == 0 && (rc = lane_get(w, s->writer, s, &l, e)) == 0)
+        rc = claim(w, &l, w->nodes[s->writer].mem.life, e);
+    if (rc)
+        return rc;
+    *out = lane_handle(w, l, s->writer);
+    show_copy(l, copy);
+    return 0;
+}
+
 static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint32_t count,
                          struct mem_lane **out, struct err *e)
 {
@@ -432,32 +556,46 @@ static int op_lanes_open(struct mem *m, const struct mem_lane_spec *specs, uint3
 
     for (uint32_t i = 0; i < count; i++) {
         const struct mem_lane_spec *s = &specs[i];
+        struct sim_lane *l;
         int rc = check_spec(w, s, e);
         if (rc)
             return rc;
-        struct sim_lane *l = lane_find(w, s);
-        if (l && is_ending(w, l, m->self))
-            return err_set(
-                e, ERR_EXISTS,
-                "open lane %u of node %u, region %u, written by %u: it was ended here, and not "
-                "yet by the other side",
-                s->kind, s->owner, s->region, s->writer);
-        struct sim_lane *old = l && is_over(w, l) ? l : NULL;
-        if ((!l || old) && (rc = lane_make(w, s, &l, e)))
+        struct sim_handle *older = s->common ? older_handle(w, s, m->self) : NULL;
+        if (older && s->writer != m->self) {
+            out[i] = &older->lane;
+            continue;
+        }
+        if (s->common && s->writer == m->self)
+            rc = written_common(w, s, &out[i], e);
+        else if ((rc = lane_get(w, m->self, s, &l, e)) == 0)
+            out[i] = lane_handle(w, l, m->self);
+        if (rc)
             return rc;
-        if (old)
-            bury(w, old);
-        if (l->own.spec.ctl_words != s->ctl_words || l->own.spec.ring_bytes != s->ring_bytes)
-            return err_set(e, ERR_INVALID,
-                           "open lane %u of node %u, region %u, written by %u: %u control words "
-                           "and %u bytes of ring, but the other side has %u and %u",
-                           s->kind, s->owner, s->region, s->writer, s->ctl_words, s->ring_bytes,
-                           l->own.spec.ctl_words, l->own.spec.ring_bytes);
-        out[i] = lane_handle(w, l, m->self);
-        if (s->writer == m->self)
+        if (s->writer == m->self && !s->common)
             offer(w, l);
     }
     return 0;
+}
+
+static bool op_lane_next(struct mem *m, struct mem_lane *lane)
+{
+    struct sim *w = node_of(m)->world;
+    struct sim_handle *h = (struct sim_handle *)lane;
+    struct sim_lane *l = lane_of(lane), *newest = lane_find(w, &l->own.spec);
+    struct sim_handle **at = &l->handles;
+
+    CHECK(l->own.spec.common && l->own.spec.owner == m->self && l->own.spec.writer != m->self);
+    if (newest == l)
+        return false;
+    while (*at != h)
+        at = &(*at)->next;
+    *at = h->next;
+    h->next = newest->handles;
+    newest->handles = h;
+    lane_handle(w, newest, m->self);
+    m->lanes_moved++;
+    sim_mix(w, lane_hash(&l->own.spec) ^ newest->own.life);
+    return true;
 }
 
 static void op_lanes_end(struct mem *m, struct mem_lane *const *lanes, uint32_t count)
@@ -531,6 +669,25 @@ static void op_flow_close(struct mem *m, struct mem_flow *f)
     sim_flow_shut(node_of(m)->world, flow_of(m, f));
 }
 
+/* What is written into a common lane is what the writer's copy has there. */
+static bool is_in_copy(const struct sim_write *wr)
+{
+    const struct mem_lane *copy = &wr->lane->copy->own;
+    const unsigned char *data = wr->data;
+
+    for (uint32_t i = 0; i < wr->words; i++) {
+        uint64_t word, here;
+        memcpy(&word, data + 8 * (size_t)i, 8);
+        if (wr->kind == SIM_SET)
+            here = atomic_load_explicit(&copy->ctl[wr->at + i], memory_order_relaxed);
+        else
+            ring_read(copy->ring, copy->spec.ring_bytes, wr->at + 8 * (uint64_t)i, &here, 8);
+        if (word != here)
+            return false;
+    }
+    return true;
+}
+
 /* False: the flow has failed instead. */
 static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
 {
@@ -538,10 +695,11 @@ static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
     const struct mem_lane_spec *s = &wr->lane->own.spec;
 
     CHECK(s->writer == m->self && s->owner == f->owner && s->region == f->region);
+    CHECK(!s->common || is_in_copy(wr));
     f->status = sim_flow_ready(w, wr->flow, wr->lane);
     if (f->status != MEM_DONE)
         return false;
-    if (wr->words)
+    if (wr->words && !(s->common && s->owner == m->self))
         sim_chan_issue(w, sim_chan_at(w, m->self, f->owner), wr);
     return true;
 }
@@ -774,6 +932,7 @@ const struct mem_ops sim_mem_ops = {
     .region_end = op_region_end,
     .put_kept = op_put_kept,
     .drop = op_drop,
+    .lane_next = op_lane_next,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

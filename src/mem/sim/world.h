@@ -106,6 +106,12 @@ struct sim_lane {
     bool writer_has;   /* its writer, in any life, has opened it and not ended it */
     bool ends;         /* owner or writer has ended it, */
     uint64_t ended_ns; /* one of them last then */
+
+    /* A common one: the writer's copy, which is a lane of its own, named as if the writer were the owner. Of the copy:
+     * how many handles of the writer show it. Both are of one life of the writer, once it has opened them. */
+    struct sim_lane *copy;
+    uint32_t shown;
+    bool claimed;
 };
 
 struct sim_flow {
