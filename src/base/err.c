@@ -55,3 +55,9 @@ _Noreturn void check_failed(const char *file, int line, const char *cond)
     fprintf(stderr, "%s:%d: check failed: %s\n", file, line, cond);
     abort();
 }
+
+void memory_failed(const char *what, size_t size, size_t count)
+{
+    fprintf(stderr, "no memory for %s: %zu times %zu bytes were wanted\n", what, count, size);
+    abort();
+}

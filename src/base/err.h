@@ -52,4 +52,7 @@ const char *err_name(int code);
 _Noreturn void check_failed(const char *file, int line, const char *cond);
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond))
 
+/* Stops the process with what there was no memory for: so many things of that size. */
+_Noreturn void memory_failed(const char *what, size_t size, size_t count);
+
 #endif

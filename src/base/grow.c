@@ -1,15 +1,14 @@
 #include "base/grow.h"
 
-#include <stdio.h>
+#include "base/err.h"
+
 #include <stdlib.h>
 
 void *grow(const char *what, void *old, size_t size, size_t count)
 {
     void *p = reallocarray(old, count, size);
-    if (p == NULL) {
-        fprintf(stderr, "no memory for %s: %zu times %zu bytes were wanted\n", what, count, size);
-        abort();
-    }
+    if (p == NULL)
+        memory_failed(what, size, count);
     return p;
 }
 
