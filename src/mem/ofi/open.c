@@ -14,6 +14,7 @@
 #define FULL_NS (1500 * MS) /* for a place to become free */
 #define SILENT_NS (3000 * MS)
 #define LINGER_NS (300 * MS)
+#define CLOSE_NS (20 * MS) /* after all have left: time to read the last of what they say */
 
 static int check_options(const struct ofi_options *p, struct err *e)
 {
@@ -233,6 +234,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
 void ofi_leave(struct ofi *o)
 {
     uint64_t until = clock_now_ns() + (o->host ? o->linger_ns : o->linger_ns / 10);
+    uint64_t close_ns = UINT64_MAX; /* all have left, and close soon */
     bool all = false;
 
     o->flows_room = o->flows = o->own_marks = 0; /* their memory may be gone */
@@ -254,7 +256,12 @@ void ofi_leave(struct ofi *o)
             all = all && (i == o->mem.self || o->peers[i]->left);
         for (struct link *l = o->links; l; l = l->next)
             sent = sent && l->piece_head == l->piece_tail;
-        if (all || (sent && !o->host))
+        if (sent && !o->host)
+            break;
+        /* Who closes with something unread takes back what it has sent, its leave too: so not at once. */
+        if (sent && all && close_ns == UINT64_MAX)
+            close_ns = clock_now_ns() + CLOSE_NS;
+        if (clock_now_ns() >= close_ns || (sent && all && o->links == NULL))
             break;
         mem_doze(&o->mem);
         mem_sleep(&o->mem, clock_now_ns() + MS);

@@ -121,6 +121,9 @@ bool ofi_roll_take(struct link *l, const struct roll_item *item, uint32_t count)
             return false;
     if (item[count - 1].host != l->peer->node)
         return true; /* more is to come */
+    /* OFI_LEAVE comes right behind, and may be lost with the connection. */
+    if (item[count - 1].status == ROLL_LEFT)
+        l->peer->left = true;
     if (roll_conflict(&o->roll, l->peer->node, &mine))
         return part(l, mine);
     roll_connect(&o->roll, l->peer->node);
