@@ -49,7 +49,7 @@ static void make_history(struct group_replica *p, const struct entry *e)
     struct group *g = p->group;
     struct group_client *c = e->source < g->clients ? &g->client[e->source] : NULL;
     if (e->source < g->clients && g->opt.raw_clients >> e->source & 1)
-        return; /* what a source of no feed wrote is its own business */
+        return; /* what a source that is none of ours wrote is its own business */
     if (c == NULL || c->done_count >= c->sent_count) {
         for (uint32_t i = 0; c != NULL && i < c->done_count; i++)
             if (c->sent[i].pos == e->srcpos)
@@ -166,17 +166,17 @@ static void client_open(struct group *g, uint32_t c)
     g->client[c].mem = sim_node_start(g->sim, g->client_nodes[c]);
     if (g->opt.raw_clients >> c & 1)
         return;
-    struct feed_options o = {
+    struct source_options o = {
         .mem = g->client[c].mem,
         .region = GROUP_REGION,
         .nodes = g->nodes,
         .replicas = g->n,
-        .source = c,
+        .number = c,
         .source_bytes = 4096,
         .payload_max = GROUP_PAYLOAD_MAX,
         .retry_ns = 100 * US,
     };
-    if (feed_open(&o, &g->client[c].feed, &e) != 0)
+    if (source_open(&o, &g->client[c].source, &e) != 0)
         group_violated(g, "opens", "%s", e.text);
 }
 
@@ -234,7 +234,7 @@ const char *group_close(struct group *g)
     for (uint32_t q = 0; q < g->n; q++)
         log_close(g->replica[q].log);
     for (uint32_t c = 0; c < g->clients; c++)
-        feed_close(g->client[c].feed);
+        source_close(g->client[c].source);
     sim_close(g->sim);
     check_fini(&g->check);
     free(g);
@@ -311,9 +311,9 @@ void group_tick(struct group *g)
             group_settle(g, q);
         }
     for (uint32_t c = 0; c < g->clients; c++)
-        if (g->client[c].feed) {
+        if (g->client[c].source) {
             mem_poll(g->client[c].mem);
-            feed_step(g->client[c].feed, group_now(g));
+            source_step(g->client[c].source, group_now(g));
         }
     group_pass(g, GROUP_TICK_NS);
     for (uint32_t q = 0; q < g->n; q++)
@@ -365,7 +365,7 @@ void group_send_bytes(struct group *g, uint32_t client, const void *payload, uin
     CHECK(c->sent_count < GROUP_SENT_MAX);
     if (group_failed(g))
         return;
-    int rc = feed_send(c->feed, payload, bytes, &end);
+    int rc = source_send(c->source, payload, bytes, &end);
     if (rc != 0) {
         group_violated(g, "setup", "client %u: %s", client, err_name(rc));
         return;
@@ -373,7 +373,7 @@ void group_send_bytes(struct group *g, uint32_t client, const void *payload, uin
     uint64_t pos = end - frame_size(bytes);
     c->sent[c->sent_count++] = (struct group_message){
         .pos = pos, .bytes = bytes, .hash = message_hash(client, pos, payload, bytes)};
-    feed_flush(c->feed);
+    source_flush(c->source);
 }
 
 void group_send(struct group *g, uint32_t client, uint32_t bytes)

@@ -15,9 +15,9 @@
 #ifndef TESTS_LOG_FIXTURE_H
 #define TESTS_LOG_FIXTURE_H
 
-#include "agree/feed.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
+#include "agree/source.h"
 #include "mem/sim/sim.h"
 #include "sim/log_check.h"
 
@@ -44,7 +44,7 @@ struct group_options {
     uint32_t log_bytes;     /* 0: 4096 */
     uint32_t snap_pad;      /* bytes of state beside the real ones */
     uint32_t backlog_rings; /* that a leader may keep of the log meanwhile, in rings; 0: many */
-    uint32_t raw_clients;   /* mask: these have a node and no feed, the test writes for them */
+    uint32_t raw_clients;   /* mask: these have a node and no source, the test writes for them */
     uint32_t raw_replicas;  /* mask: likewise */
     bool owner_answers;     /* the memory of a dead or held replica answers nobody */
     bool
@@ -75,7 +75,7 @@ struct group_message {
 
 struct group_client {
     struct mem *mem;
-    struct feed *feed;
+    struct source *source;
     struct group_message sent[GROUP_SENT_MAX];
     uint32_t sent_count;
     uint32_t done_count; /* how many of them some replica has applied */

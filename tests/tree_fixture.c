@@ -248,7 +248,7 @@ void forest_client_crash(struct forest *f, uint32_t client)
 {
     struct forest_client *c = &f->client[client];
     caster_close(c->caster);
-    feed_close(c->raw);
+    source_close(c->raw);
     c->caster = NULL;
     c->raw = NULL;
     c->mem = NULL;
@@ -440,21 +440,22 @@ void forest_raw_send(struct forest *f, uint32_t client, uint16_t group, const vo
 {
     struct forest_client *c = &f->client[client];
     struct err e = {""};
-    struct feed_options o = {
+    struct source_options o = {
         .mem = c->mem,
         .region = group,
         .nodes = f->group[group].nodes,
         .replicas = f->opt.replicas,
-        .source = client,
+        .number = client,
         .source_bytes = f->sizes.source_bytes,
         .payload_max = message_bytes(DST_GROUPS_MAX, f->sizes.body_max),
         .life = c->mem->life,
     };
     uint64_t end = 0;
-    CHECK(feed_open(&o, &c->raw, &e) == 0);
-    FOREST_MUST(f, feed_send(c->raw, bytes, count, &end) == 0);
-    feed_flush(c->raw);
-    FOREST_WAIT(f, (feed_step(c->raw, forest_now(f)), feed_taken(c->raw) == end), FOREST_LONG_NS);
+    CHECK(source_open(&o, &c->raw, &e) == 0);
+    FOREST_MUST(f, source_send(c->raw, bytes, count, &end) == 0);
+    source_flush(c->raw);
+    FOREST_WAIT(f, (source_step(c->raw, forest_now(f)), source_taken(c->raw) == end),
+                FOREST_LONG_NS);
     forest_run(f, 50 * US);
 }
 
@@ -536,7 +537,7 @@ const char *forest_close(struct forest *f)
             replica_close(f->replica[g][q].tree);
     for (uint32_t i = 0; i < f->opt.clients; i++) {
         caster_close(f->client[i].caster);
-        feed_close(f->client[i].raw);
+        source_close(f->client[i].raw);
     }
     sim_close(f->sim);
     overlay_close(f->overlay);

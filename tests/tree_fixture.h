@@ -9,7 +9,7 @@
 #ifndef TESTS_TREE_FIXTURE_H
 #define TESTS_TREE_FIXTURE_H
 
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "mcast/caster.h"
 #include "mcast/message.h"
 #include "mcast/replica.h"
@@ -45,7 +45,7 @@ struct forest_client {
     uint32_t place;
     struct mem *mem; /* NULL while down */
     struct caster *caster;
-    struct feed *raw; /* of a test that writes by itself; ends with the client */
+    struct source *raw; /* of a test that writes by itself; ends with the client */
     uint32_t empty_replies, full_replies;
     bool held;
 };

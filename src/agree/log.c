@@ -145,7 +145,7 @@ __attribute__((always_inline)) static inline bool apply_message(struct log *l,
         observe(l, e, false);
         return true;
     }
-    struct source *s = &l->source[e->source];
+    struct log_source *s = &l->source[e->source];
     bool effective = stream_next(s->life, s->taken, e->life, e->srcpos) || PLANTED(no_filter) ||
                      PLANTED(source_filter);
     if (effective && l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
@@ -154,9 +154,9 @@ __attribute__((always_inline)) static inline bool apply_message(struct log *l,
     if (!effective)
         return true;
     if (e->life > s->life)
-        source_reborn(s, e->life);
+        log_source_reborn(s, e->life);
     s->taken = max_u64(s->taken, e->srcpos + frame_size(e->bytes));
-    source_dirty(l, e->source);
+    log_source_dirty(l, e->source);
     l->opt.machine->apply(l->opt.ctx, e);
     l->count.messages++;
     return true;

@@ -8,7 +8,7 @@
  *
  * The machine above gets every message exactly once, in the same order at every replica. Messages
  * come from *sources*: streams that clients (or other groups) write into rings at every
- * replica (agree/feed.h). What was taken from a source is derived from the log.
+ * replica (agree/source.h). What was taken from a source is derived from the log.
  *
  * A host's round: log_post of all its logs, one mem_poll, log_settle of all its logs. */
 #ifndef AGREE_LOG_H

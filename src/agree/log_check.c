@@ -131,7 +131,7 @@ static const char *check_sources(const struct log *l)
     bool serves = l->serving && leads_still(l);
     uint32_t dirty = 0;
     for (uint32_t i = 0; i < l->sources; i++) {
-        const struct source *s = &l->source[i];
+        const struct log_source *s = &l->source[i];
         dirty += s->dirty;
         if (s->writers > 0 && serves &&
             (s->cursor_life < s->life || (s->cursor_life == s->life && s->cursor < s->taken)))

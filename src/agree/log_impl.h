@@ -6,10 +6,10 @@
 #define AGREE_LOG_IMPL_H
 
 #include "agree/backlog.h"
-#include "agree/feed.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"
+#include "agree/source.h"
 #include "base/minmax.h"
 #include "base/planted.h"
 #include "lane/table.h"
@@ -112,7 +112,7 @@ struct taking {
 /* A writer of a source that is there to be read. */
 struct source_link {
     const _Atomic uint64_t *guard;
-    struct source *source;
+    struct log_source *source;
     struct source_writer *writer;
 };
 
@@ -138,7 +138,7 @@ enum source_fault {
 };
 
 /* One cache line: a leader looks at the sources in every round. */
-struct source {
+struct log_source {
     struct source_writer *writer; /* a client has one; another group one per replica */
     uint32_t writers;
     uint32_t ring_mask;
@@ -154,7 +154,7 @@ struct source {
         fault; /* enum source_fault: has written what no source writes; not read any more in this life */
     uint32_t first; /* the link of it that is looked at in every round */
 };
-_Static_assert(sizeof(struct source) == 64, "a source is a cache line");
+_Static_assert(sizeof(struct log_source) == 64, "a source is a cache line");
 
 /* Steps of recovery, in order. */
 enum rec_step {
@@ -271,7 +271,7 @@ struct log {
     bool sources_held;           /* nobody has room for what the others may bring */
     uint32_t link_other;         /* which of the others was looked at last */
     uint32_t links_of;           /* lanes_moved when they were made, plus 1 */
-    struct source *source;
+    struct log_source *source;
     struct source_writer *writer;
     uint32_t *dirty; /* sources whose taken has moved since they were told */
     uint32_t dirty_count;
@@ -366,15 +366,15 @@ bool room_awaits_apply(const struct log *, uint32_t rank);
 
 /* log_source.c */
 void sources_init(struct log *);
-void source_add(struct log *, uint32_t source, struct source);
+void log_source_add(struct log *, uint32_t source, struct log_source);
 void sources_serve(struct log *);
 int sources_take(struct log *);
 bool sources_silent(struct log *);
 void sources_ack(struct log *);
 void sources_look_after(struct log *);
-void source_dirty(struct log *, uint32_t source);
-void source_reborn(struct source *, uint16_t life);
-void source_load(struct source *, uint64_t taken, uint64_t life);
+void log_source_dirty(struct log *, uint32_t source);
+void log_source_reborn(struct log_source *, uint16_t life);
+void log_source_load(struct log_source *, uint64_t taken, uint64_t life);
 void streams_answer(struct log *);
 
 /* log_snap.c */

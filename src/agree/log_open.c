@@ -315,7 +315,7 @@ int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e
     const struct log_options *o = &l->opt;
     if (source >= o->sources)
         return err_set(e, ERR_INVALID, "log: source %u of %u", source, o->sources);
-    struct source *s = &l->source[source];
+    struct log_source *s = &l->source[source];
     if (s->writers > 0)
         return s->writer->node == node ? 0
                                        : err_set(e, ERR_EXISTS, "log: source %u is node %u, not %u",
@@ -336,8 +336,9 @@ int log_source_open(struct log *l, uint32_t source, uint32_t node, struct err *e
     writer->in = lanes[0];
     writer->ack = lanes[1];
     mem_flow_open(l->mem, &writer->flow, node, o->region, 0);
-    source_add(l, source,
-               (struct source){.writer = writer, .writers = 1, .taken = s->taken, .life = s->life});
+    log_source_add(
+        l, source,
+        (struct log_source){.writer = writer, .writers = 1, .taken = s->taken, .life = s->life});
     return 0;
 }
 

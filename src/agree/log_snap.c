@@ -100,7 +100,7 @@ bool snap_head_read(struct log *l, const void *head, uint64_t pos, uint64_t *sta
     for (uint32_t q = 0; q < l->n; q++)
         l->joined[q] = (uint32_t)*w++;
     for (uint32_t s = 0; s < l->sources; s++, w += 2)
-        source_load(&l->source[s], w[0], w[1]);
+        log_source_load(&l->source[s], w[0], w[1]);
     return true;
 }
 

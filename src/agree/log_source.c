@@ -15,7 +15,7 @@ static uint64_t ack_after_bytes(const struct log_options *o, uint64_t ring_bytes
 }
 
 /* A source with writers joins those that are looked at. It is told who leads. */
-void source_add(struct log *l, uint32_t source, struct source s)
+void log_source_add(struct log *l, uint32_t source, struct log_source s)
 {
     if (s.ring_mask == 0)
         s.ring_mask = l->opt.source_bytes - 1;
@@ -29,7 +29,7 @@ void source_add(struct log *l, uint32_t source, struct source s)
     l->source[source] = s;
     l->open[l->opens++] = source;
     l->links_of = 0;
-    source_dirty(l, source);
+    log_source_dirty(l, source);
 }
 
 void sources_init(struct log *l)
@@ -37,16 +37,17 @@ void sources_init(struct log *l)
     const struct log_options *o = &l->opt;
     for (uint32_t s = 0; o->source_nodes && s < o->sources; s++) {
         l->writer[s] = (struct source_writer){.node = o->source_nodes[s], .region = o->region};
-        source_add(l, s, (struct source){.writer = &l->writer[s], .writers = 1});
+        log_source_add(l, s, (struct log_source){.writer = &l->writer[s], .writers = 1});
     }
     struct source_writer *writer = &l->writer[o->sources];
     for (uint32_t i = 0; i < o->streams; i++) {
         const struct log_stream *s = &o->stream[i];
         uint32_t ring_bytes = s->ring_bytes ? s->ring_bytes : o->source_bytes;
         if (s->writers > 0)
-            source_add(l, o->sources + i,
-                       (struct source){
-                           .writer = writer, .writers = s->writers, .ring_mask = ring_bytes - 1});
+            log_source_add(l, o->sources + i,
+                           (struct log_source){.writer = writer,
+                                               .writers = s->writers,
+                                               .ring_mask = ring_bytes - 1});
         for (uint32_t w = 0; w < s->writers; w++)
             *writer++ = (struct source_writer){.node = s->nodes[w],
                                                .region = region_number(REGION_EDGE, o->region)};
@@ -54,7 +55,7 @@ void sources_init(struct log *l)
 }
 
 /* Notes that the source has to be told how far it was taken. */
-void source_dirty(struct log *l, uint32_t source)
+void log_source_dirty(struct log *l, uint32_t source)
 {
     if (!l->source[source].dirty) {
         l->source[source].dirty = true;
@@ -68,7 +69,7 @@ void sources_serve(struct log *l)
     l->serving = true;
     for (uint32_t k = 0; k < l->opens; k++) {
         uint32_t i = l->open[k];
-        struct source *s = &l->source[i];
+        struct log_source *s = &l->source[i];
         bool keeps = PLANTED(cursor_ahead) || (PLANTED(parent_ahead) && s->writers > 1);
         bool misses = PLANTED(ring_searched) && s->writers == 1 && s->writer->in->ctl &&
                       mem_word(s->writer->in, SOURCE_GUARD) < s->taken;
@@ -77,20 +78,20 @@ void sources_serve(struct log *l)
         s->cursor_life = s->life;
         s->fault = SOURCE_SOUND;
         s->due = true;
-        source_dirty(l, i);
+        log_source_dirty(l, i);
     }
     l->links_of = 0;
 }
 
 /* The first message of another process in its place is applied. */
-void source_reborn(struct source *s, uint16_t life)
+void log_source_reborn(struct log_source *s, uint16_t life)
 {
-    source_load(s, stream_start(), life);
+    log_source_load(s, stream_start(), life);
     s->due = true; /* it may be as far as the life before it was told to be */
 }
 
 /* From a snapshot. Most sources were never there: not to touch them saves their pages. */
-void source_load(struct source *s, uint64_t taken, uint64_t life)
+void log_source_load(struct log_source *s, uint64_t taken, uint64_t life)
 {
     if (s->taken == taken && s->life == life)
         return;
@@ -112,7 +113,7 @@ static const char *fault_text(enum source_fault fault)
 }
 
 /* A source has written what no source writes. It is not read any more; another process in its place is. */
-static void mute(struct log *l, struct source *s, uint32_t life, enum source_fault fault)
+static void mute(struct log *l, struct log_source *s, uint32_t life, enum source_fault fault)
 {
     if (s->fault == fault)
         return;
@@ -146,7 +147,7 @@ static bool fits(struct log *l, struct fill *b, uint64_t size)
 }
 
 /* A frame of the lap before passes for the next one. False: there is none. */
-static inline bool planted_old_lap(const struct source *s, uint64_t written, struct frame *f)
+static inline bool planted_old_lap(const struct log_source *s, uint64_t written, struct frame *f)
 {
     if (s->writers == 1)
         return true;
@@ -161,7 +162,7 @@ static inline bool planted_old_lap(const struct source *s, uint64_t written, str
 static bool take_from(struct log *l, uint32_t source, const struct source_writer *writer,
                       struct fill *b)
 {
-    struct source *s = &l->source[source];
+    struct log_source *s = &l->source[source];
     if (writer->in->ctl == NULL)
         return true;
     const uint64_t ring_bytes = s->ring_mask + UINT64_C(1);
@@ -198,7 +199,7 @@ static bool take_from(struct log *l, uint32_t source, const struct source_writer
     return true;
 }
 
-static void link_add(struct log *l, struct source *s, struct source_writer *writer)
+static void link_add(struct log *l, struct log_source *s, struct source_writer *writer)
 {
     l->link[l->links++] = (struct source_link){
         .guard = &writer->in->ctl[SOURCE_GUARD], .source = s, .writer = writer};
@@ -206,7 +207,7 @@ static void link_add(struct log *l, struct source *s, struct source_writer *writ
 
 /* Whoever writes a client's lane now: has another process come to its place? Which life that is the memory has
  * told us, and not the client. False: what stands there is not to be read. */
-static bool life_look(struct log *l, struct source *s)
+static bool life_look(struct log *l, struct log_source *s)
 {
     const struct mem_lane *in = s->writer->in;
     if (s >= &l->source[l->opt.sources] || in->ctl == NULL)
@@ -227,7 +228,7 @@ static void links_make(struct log *l)
 {
     l->links = l->muted_count = 0;
     for (uint32_t k = 0; k < l->opens; k++) {
-        struct source *s = &l->source[l->open[k]];
+        struct log_source *s = &l->source[l->open[k]];
         uint32_t w = life_look(l, s) ? 0 : s->writers;
         while (w < s->writers && s->writer[w].in->ctl == NULL)
             w++;
@@ -240,7 +241,7 @@ static void links_make(struct log *l)
         if (l->link[l->links_stream].source < &l->source[l->opt.sources])
             break;
     for (uint32_t k = 0; k < l->opens; k++) {
-        struct source *s = &l->source[l->open[k]];
+        struct log_source *s = &l->source[l->open[k]];
         for (uint32_t w = 0; s->writers > 1 && w < s->writers; w++)
             if (s->writer[w].in->ctl && &s->writer[w] != l->link[s->first].writer)
                 link_add(l, s, &s->writer[w]);
@@ -343,17 +344,17 @@ void sources_look_after(struct log *l)
 {
     for (uint32_t k = 0; k < l->opens; k++) {
         uint32_t i = l->open[k];
-        struct source *s = &l->source[i];
+        struct log_source *s = &l->source[i];
         s->due |= s->acked != s->taken;
         for (uint32_t w = 0; w < s->writers; w++)
             s->due |= s->writer[w].flow.status != MEM_DONE;
         if (s->due)
-            source_dirty(l, i);
+            log_source_dirty(l, i);
     }
 }
 
 /* Tells one writer. */
-static void tell(struct log *l, const struct source *s, struct source_writer *writer)
+static void tell(struct log *l, const struct log_source *s, struct source_writer *writer)
 {
     if (writer->flow.status != MEM_DONE) {
         /* It may have come back since: who waits must not wait for a heartbeat. */
@@ -376,7 +377,7 @@ static void tell(struct log *l, const struct source *s, struct source_writer *wr
 void streams_answer(struct log *l)
 {
     for (uint32_t i = l->opt.sources; i < l->sources; i++) {
-        struct source *s = &l->source[i];
+        struct log_source *s = &l->source[i];
         for (uint32_t w = 0; w < s->writers; w++) {
             struct source_writer *writer = &s->writer[w];
             uint64_t guard = writer->in->ctl ? mem_word(writer->in, SOURCE_GUARD) : 0;
@@ -398,7 +399,7 @@ void sources_ack(struct log *l)
     if (!l->serving)
         return;
     for (uint32_t i = 0; i < l->dirty_count; i++) {
-        struct source *s = &l->source[l->dirty[i]];
+        struct log_source *s = &l->source[l->dirty[i]];
         /* A source none of whose writers can be reached is looked after with the next heartbeat. */
         s->dirty = false;
         if (s->taken - s->acked < s->ack_after && !s->due)

@@ -1,5 +1,5 @@
 /* The replicated log of one group: one thread polls all its hosts, the other is its one client. */
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "base/clock.h"
 #include "bench/transport.h"
 #include "host/host.h"
@@ -18,7 +18,7 @@ struct bench {
     struct host *host[LOG_REPLICAS_MAX];
     struct bench_machine machine[LOG_REPLICAS_MAX];
     struct mem *client_mem;
-    struct feed *feed;
+    struct source *source;
     unsigned char *payload;
 };
 
@@ -86,21 +86,21 @@ static int bench_open(struct bench *b, struct err *e)
     int rc = shm_open_node(&so, &b->client_mem, e);
     if (rc != 0)
         return rc;
-    struct feed_options fo = {
+    struct source_options fo = {
         .mem = b->client_mem,
         .region = REGION,
         .nodes = nodes,
         .replicas = n,
-        .source = 0,
+        .number = 0,
         .source_bytes = lo.source_bytes,
         .payload_max = lo.payload_max,
     };
-    return feed_open(&fo, &b->feed, e);
+    return source_open(&fo, &b->source, e);
 }
 
 static void bench_close(struct bench *b)
 {
-    feed_close(b->feed);
+    source_close(b->source);
     if (b->client_mem)
         mem_close(b->client_mem);
     for (uint32_t q = 0; q < b->args.replicas; q++) {
@@ -137,14 +137,14 @@ static struct unit_status leader_stats(struct bench *b)
 static bool send_one(struct bench *b, uint64_t deadline_ns)
 {
     uint64_t end;
-    if (feed_send(b->feed, b->payload, b->args.payload, &end) != 0)
+    if (source_send(b->source, b->payload, b->args.payload, &end) != 0)
         return false;
-    feed_flush(b->feed);
-    for (uint32_t spins = 0; feed_taken(b->feed) < end; spins++)
+    source_flush(b->source);
+    for (uint32_t spins = 0; source_taken(b->source) < end; spins++)
         if (spins % 4096 == 4095) {
             uint64_t now = clock_now_ns();
             mem_poll(b->client_mem);
-            feed_step(b->feed, now);
+            source_step(b->source, now);
             if (now > deadline_ns)
                 return false;
         }
@@ -169,20 +169,20 @@ static int measure_latency(void *ctx, struct hist *latency, uint64_t turn_ns)
 static void measure_throughput(struct bench *b, struct bench_figures *f)
 {
     uint64_t size = frame_size(b->args.payload);
-    uint64_t first = feed_taken(b->feed), end;
+    uint64_t first = source_taken(b->source), end;
     uint64_t start = clock_now_ns();
     uint64_t stop = start + b->args.seconds * UINT64_C(1000000000), now = start;
     while (now < stop) {
         int sent = 0;
-        while (sent < 64 && feed_send(b->feed, b->payload, b->args.payload, &end) == 0)
+        while (sent < 64 && source_send(b->source, b->payload, b->args.payload, &end) == 0)
             sent++;
         if (sent > 0)
-            feed_flush(b->feed);
+            source_flush(b->source);
         now = clock_now_ns();
         if (sent == 0)
-            feed_step(b->feed, now);
+            source_step(b->source, now);
     }
-    f->messages = (feed_taken(b->feed) - first) / size;
+    f->messages = (source_taken(b->source) - first) / size;
     f->seconds = (double)(now - start) / 1e9;
 }
 

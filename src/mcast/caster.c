@@ -1,6 +1,6 @@
 #include "mcast/caster.h"
 
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "base/planted.h"
 #include "mcast/message.h"
 #include "mcast/protocol.h"
@@ -23,7 +23,7 @@ enum {
 /* Rings to and from one group. */
 struct port {
     uint16_t group;
-    struct feed *feed;
+    struct source *source;
     uint64_t flushed;
     struct mem_lane *reply[LOG_REPLICAS_MAX]; /* by replica */
     uint64_t next;    /* position of the next reply in the group's stream to us */
@@ -51,7 +51,7 @@ struct caster {
     uint32_t outstanding;
     uint64_t bytes;   /* of streams that they take */
     uint32_t waiting; /* sum of waits */
-    uint64_t step_ns; /* when to look after the feeds again */
+    uint64_t step_ns; /* when to look after the sources again */
     void *over;       /* room for a reply that goes over the end of a ring */
 };
 
@@ -90,7 +90,7 @@ void caster_close(struct caster *c)
     if (c == NULL)
         return;
     for (uint32_t i = 0; c->port && i < c->opens; i++) {
-        feed_close(c->port[c->open[i]]->feed);
+        source_close(c->port[c->open[i]]->source);
         free(c->port[c->open[i]]);
     }
     free(c->port);
@@ -112,18 +112,18 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     if (p == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
     p->group = group;
-    struct feed_options fo = {
+    struct source_options fo = {
         .mem = o->mem,
         .region = group,
         .nodes = g->nodes,
         .replicas = g->replicas,
-        .source = o->place,
+        .number = o->place,
         .source_bytes = o->sizes.source_bytes,
         .payload_max = message_bytes(DST_GROUPS_MAX, o->sizes.body_max),
         .retry_ns = o->retry_ns,
         .life = (uint16_t)o->mem->life,
     };
-    int rc = feed_open(&fo, &p->feed, e);
+    int rc = source_open(&fo, &p->source, e);
     struct mem_lane_spec specs[LOG_REPLICAS_MAX];
     for (uint32_t q = 0; rc == 0 && q < g->replicas; q++) {
         specs[q] = lane_spec(group, o->mem->self, g->nodes[q], LANE_REPLY, 0);
@@ -133,7 +133,7 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     if (rc == 0)
         rc = mem_lanes_open(o->mem, specs, g->replicas, p->reply, e);
     if (rc != 0) {
-        feed_close(p->feed);
+        source_close(p->source);
         free(p);
         return rc;
     }
@@ -159,7 +159,7 @@ static void port_send(const struct caster *c, struct port *p, struct dst_set dst
                       uint32_t bytes)
 {
     uint64_t end;
-    struct message *m = feed_reserve(p->feed, message_bytes(dst.count, bytes), &end);
+    struct message *m = source_reserve(p->source, message_bytes(dst.count, bytes), &end);
     *m = (struct message){.seq = c->next,
                           .client = c->opt.place,
                           .life = (uint16_t)c->opt.mem->life,
@@ -191,7 +191,7 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
     if (waits && c->waiting > 0 && c->waiting + waits > WAITING_MAX)
         return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
-        if (!feed_room(c->port[to.group[i]]->feed, size))
+        if (!source_room(c->port[to.group[i]]->source, size))
             return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
         port_send(c, c->port[to.group[i]], dst, body, bytes);
@@ -210,9 +210,9 @@ void caster_flush(struct caster *c)
 {
     for (uint32_t i = 0; i < c->opens; i++) {
         struct port *p = c->port[c->open[i]];
-        if (feed_end(p->feed) != p->flushed) {
-            feed_flush(p->feed);
-            p->flushed = feed_end(p->feed);
+        if (source_end(p->source) != p->flushed) {
+            source_flush(p->source);
+            p->flushed = source_end(p->source);
         }
     }
 }
@@ -280,7 +280,7 @@ int caster_poll(struct caster *c, uint64_t now_ns)
     if (now_ns >= c->step_ns) {
         c->step_ns = now_ns + c->opt.retry_ns / STEPS_PER_RETRY;
         for (uint32_t i = 0; i < c->opens; i++)
-            feed_step(c->port[c->open[i]]->feed, now_ns);
+            source_step(c->port[c->open[i]]->source, now_ns);
     }
     return done;
 }

@@ -20,7 +20,7 @@ struct caster_options {
     const struct mcast_group *groups;
     struct mcast_sizes sizes;
     uint32_t place;
-    uint64_t retry_ns; /* as feed_options; 0: 10 ms */
+    uint64_t retry_ns; /* as source_options; 0: 10 ms */
     /* A group's reply to a message; may be NULL. */
     void (*reply)(void *ctx, uint64_t seq, uint16_t group, uint32_t status, const void *body,
                   uint32_t bytes);

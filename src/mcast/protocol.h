@@ -6,7 +6,7 @@
 #ifndef MCAST_PROTOCOL_H
 #define MCAST_PROTOCOL_H
 
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "mcast/message.h"
 #include "mcast/replica.h"
 #include "mcast/replies.h"
@@ -15,7 +15,7 @@
 /* A stream to another group. */
 struct edge {
     uint16_t to;
-    struct feed *feed;
+    struct source *source;
     uint64_t flushed; /* end of what was last written out */
 };
 
@@ -89,7 +89,7 @@ static inline const struct protocol *protocol_of(enum mcast_protocol which)
 /* Gives the message to the machine and answers the client; or only tells it that it was refused. */
 void replica_deliver(struct replica *, const struct message_view *);
 
-/* Puts a message into the stream to another group; as feed_send. */
+/* Puts a message into the stream to another group; as source_send. */
 int replica_send(struct replica *, uint32_t edge, const void *payload, uint32_t bytes);
 void replica_refuse(struct replica *, const struct message_view *);
 

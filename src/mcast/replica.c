@@ -42,7 +42,7 @@ void replica_refuse(struct replica *r, const struct message_view *v)
 int replica_send(struct replica *r, uint32_t edge, const void *payload, uint32_t bytes)
 {
     uint64_t end;
-    int rc = feed_send(r->edge[edge].feed, payload, bytes, &end);
+    int rc = source_send(r->edge[edge].source, payload, bytes, &end);
     r->sent |= rc == 0;
     return rc;
 }
@@ -51,8 +51,8 @@ int replica_send(struct replica *r, uint32_t edge, const void *payload, uint32_t
 static void begin_to_lead(struct replica *r)
 {
     for (uint32_t i = 0; i < r->edges; i++) {
-        feed_rewind(r->edge[i].feed);
-        r->edge[i].flushed = feed_taken(r->edge[i].feed);
+        source_rewind(r->edge[i].source);
+        r->edge[i].flushed = source_taken(r->edge[i].source);
     }
     r->sent = true;
     replies_rewind(r->replies);
@@ -63,9 +63,9 @@ static int write_out(struct replica *r, uint64_t now_ns)
     int work = 0;
     for (uint32_t i = 0; r->sent && i < r->edges; i++) {
         struct edge *edge = &r->edge[i];
-        if (feed_end(edge->feed) != edge->flushed) {
-            feed_flush(edge->feed);
-            edge->flushed = feed_end(edge->feed);
+        if (source_end(edge->source) != edge->flushed) {
+            source_flush(edge->source);
+            edge->flushed = source_end(edge->source);
             work++;
         }
     }
@@ -78,7 +78,7 @@ static int write_out(struct replica *r, uint64_t now_ns)
     if (look)
         r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     for (uint32_t i = 0; look && i < r->edges; i++)
-        feed_step(r->edge[i].feed, now_ns);
+        source_step(r->edge[i].source, now_ns);
     work += replies_flush(r->replies);
     if (step) {
         replies_step(r->replies);
@@ -96,7 +96,7 @@ static void help_out(struct replica *r, uint64_t now_ns)
         return;
     r->look_ns = now_ns + r->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     for (uint32_t i = 0; i < r->edges; i++)
-        feed_help(r->edge[i].feed, now_ns);
+        source_help(r->edge[i].source, now_ns);
 }
 
 static int settle(struct unit *u, uint64_t now_ns)

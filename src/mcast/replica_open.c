@@ -13,7 +13,7 @@ static uint64_t part_bytes(void *ctx)
     struct replica *r = ctx;
     uint64_t bytes = 16 + (r->protocol->bytes ? r->protocol->bytes(r) : 0);
     for (uint32_t i = 0; i < r->edges; i++)
-        bytes += 8 + feed_save_bytes(r->edge[i].feed);
+        bytes += 8 + source_save_bytes(r->edge[i].source);
     return bytes + replies_save_bytes(r->replies);
 }
 
@@ -23,9 +23,9 @@ static uint64_t part_save(void *ctx, unsigned char *out)
     uint64_t own = r->protocol->save ? r->protocol->save(r, out + 16) : 0;
     unsigned char *at = snap_put(snap_put(out, r->delivered), own) + own;
     for (uint32_t i = 0; i < r->edges; i++) {
-        uint64_t bytes = feed_save_bytes(r->edge[i].feed);
+        uint64_t bytes = source_save_bytes(r->edge[i].source);
         at = snap_put(at, bytes);
-        feed_save(r->edge[i].feed, at);
+        source_save(r->edge[i].source, at);
         if (PLANTED(snap_no_edges))
             memset(at + 16, 0, bytes - 16);
         at += bytes;
@@ -47,9 +47,9 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
         return false;
     for (uint32_t i = 0; i < r->edges; i++) {
         part = snap_sized(&at, end, &sized);
-        if (part == NULL || !feed_load(r->edge[i].feed, part, sized))
+        if (part == NULL || !source_load(r->edge[i].source, part, sized))
             return false;
-        r->edge[i].flushed = feed_taken(r->edge[i].feed);
+        r->edge[i].flushed = source_taken(r->edge[i].source);
     }
     r->sent = true;
     return replies_load(r->replies, at, (uint64_t)(end - at));
@@ -65,19 +65,19 @@ static int edges_open(struct replica *r, const struct protocol_streams *s, struc
         return err_set(e, ERR_NOMEM, "no memory for streams to %u groups", s->outs);
     for (; r->edges < s->outs; r->edges++) {
         uint16_t to = s->out[r->edges];
-        struct feed_options fo = {
+        struct source_options fo = {
             .mem = r->opt.mem,
             .region = to,
             .nodes = r->opt.groups[to].nodes,
             .replicas = r->opt.groups[to].replicas,
-            .source = z->clients + s->out_source,
+            .number = z->clients + s->out_source,
             .source_bytes = s->ring_bytes,
             .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
             .ack_region = region_number(REGION_EDGE, to),
             .retry_ns = r->opt.suspect_ns,
         };
         r->edge[r->edges].to = to;
-        int rc = feed_open(&fo, &r->edge[r->edges].feed, e);
+        int rc = source_open(&fo, &r->edge[r->edges].source, e);
         if (rc != 0)
             return rc;
     }
@@ -216,7 +216,7 @@ void replica_close(struct replica *r)
         return;
     r->protocol->close(r);
     for (uint32_t i = 0; r->edge && i <= r->edges; i++)
-        feed_close(r->edge[i].feed);
+        source_close(r->edge[i].source);
     free(r->edge);
     replies_close(r->replies);
     snap_close(&r->snap);

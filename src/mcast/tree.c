@@ -114,7 +114,7 @@ static bool tree_ready(void *replica, const struct entry *e)
     t->ready = NULL;
     parse(r, t, e);
     for (uint32_t i = 0; t->belongs && i < t->wants; i++)
-        if (!feed_room(r->edge[t->want[i]].feed, frame_size(e->bytes)))
+        if (!source_room(r->edge[t->want[i]].source, frame_size(e->bytes)))
             return false;
     t->ready = e;
     return true;

@@ -1,6 +1,6 @@
 #include "sim/liar.h"
 
-#include "agree/feed.h"
+#include "agree/source.h"
 
 #include <string.h>
 

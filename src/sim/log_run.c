@@ -1,6 +1,6 @@
 /* A simulated group with its clients, the faults that befall it, and the verdict. */
-#include "agree/feed.h"
 #include "agree/lanes.h"
+#include "agree/source.h"
 #include "base/hash.h"
 #include "sim/fleet.h"
 #include "sim/hang.h"
@@ -32,8 +32,8 @@ struct member {
 };
 
 struct client {
-    uint32_t source;
-    struct feed *feed;
+    uint32_t number;
+    struct source *source;
     uint64_t sent; /* messages */
     uint64_t quota;
     uint64_t end;      /* of the stream */
@@ -186,28 +186,28 @@ static int client_open(struct fleet_node *n, struct err *e)
 {
     struct run *r = n->fleet->ctx;
     struct client *c = client_at(n);
-    *c = (struct client){.source = n->node - n->fleet->hosts};
+    *c = (struct client){.number = n->node - n->fleet->hosts};
     c->quota = rng_below(&r->fleet.rng, 4) ? rng_range(&r->fleet.rng, 50, 400) : 1;
-    struct feed_options o = {
+    struct source_options o = {
         .mem = n->mem,
         .region = REGION,
         .nodes = r->group.nodes,
         .replicas = r->group.replicas,
-        .source = c->source,
+        .number = c->number,
         .source_bytes = r->log_opt.source_bytes,
         .payload_max = r->log_opt.payload_max,
         .retry_ns = 100 * RUN_US,
     };
-    int rc = feed_open(&o, &c->feed, e);
-    c->end = rc == 0 ? feed_end(c->feed) : 0;
+    int rc = source_open(&o, &c->source, e);
+    c->end = rc == 0 ? source_end(c->source) : 0;
     return rc;
 }
 
 static void client_close(struct fleet_node *n)
 {
     struct client *c = client_at(n);
-    feed_close(c->feed);
-    c->feed = NULL;
+    source_close(c->source);
+    c->source = NULL;
 }
 
 /* Where the next message may come to stand in the log. */
@@ -229,21 +229,21 @@ static void client_send(struct run *r, struct client *c)
         uint32_t bytes = (uint32_t)rng_below(g, r->log_opt.payload_max + 1);
         if (r->fleet.aim.even)
             bytes = 0;
-        check_fill(r->check.seed, c->source, c->end, payload, bytes);
+        check_fill(r->check.seed, c->number, c->end, payload, bytes);
         if (r->fleet.aim.on && !r->fleet.aim.even && rng_below(&r->fleet.aim.rng, 3) == 0)
-            check_forge(c->source, log_tail(r), payload, bytes);
+            check_forge(c->number, log_tail(r), payload, bytes);
         uint64_t end;
-        if (feed_send(c->feed, payload, bytes, &end) != 0)
+        if (source_send(c->source, payload, bytes, &end) != 0)
             break;
         c->sent++;
-        c->end = r->check.source_sent[c->source] = end;
+        c->end = r->check.source_sent[c->number] = end;
     }
-    feed_flush(c->feed);
+    source_flush(c->source);
 }
 
 static void client_waits(struct run *r, struct client *c, uint64_t now_ns)
 {
-    if (c->asked_ns != 0 && feed_taken(c->feed) == c->end) {
+    if (c->asked_ns != 0 && source_taken(c->source) == c->end) {
         uint64_t took = now_ns - c->asked_ns;
         c->waited_ns += took > PROMPT_US * RUN_US ? took : 0;
         c->asked_ns = 0;
@@ -261,8 +261,8 @@ static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
     struct run *r = n->fleet->ctx;
     struct client *c = client_at(n);
     mem_poll(n->mem);
-    feed_step(c->feed, now_ns);
-    check_ack(&r->check, c->source, feed_taken(c->feed));
+    source_step(c->source, now_ns);
+    check_ack(&r->check, c->number, source_taken(c->source));
     if (r->hang)
         client_waits(r, c, now_ns);
     else if (rng_below(&r->fleet.rng, 3) == 0)
@@ -369,7 +369,7 @@ static bool all_delivered(const void *ctx)
 {
     const struct run *r = ctx;
     for (uint32_t s = 0; s < r->fleet.clients; s++)
-        if (r->client[s].feed && feed_taken(r->client[s].feed) != r->client[s].end)
+        if (r->client[s].source && source_taken(r->client[s].source) != r->client[s].end)
             return false;
     for (uint32_t q = 0; q < r->group.replicas; q++) {
         const struct fleet_member *m = fleet_member(&r->fleet, q, 0);
@@ -416,7 +416,7 @@ static uint64_t waited_ns(const void *ctx)
     uint64_t longest = 0;
     for (uint32_t s = 0; s < r->fleet.clients; s++) {
         const struct client *c = &r->client[s];
-        uint64_t now = c->feed && c->asked_ns ? sim_now(r->fleet.sim) - c->asked_ns : 0;
+        uint64_t now = c->source && c->asked_ns ? sim_now(r->fleet.sim) - c->asked_ns : 0;
         uint64_t waited = c->waited_ns + (now > PROMPT_US * RUN_US ? now : 0);
         longest = waited > longest ? waited : longest;
     }

@@ -5,7 +5,7 @@
  *      log_kill              the test: prints TAP
  *      log_kill host ...     one host process of it
  */
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/hist.h"
@@ -160,7 +160,7 @@ struct test {
     struct board *board;
     pid_t pid[REPLICAS];
     struct mem *mem;
-    struct feed *feed;
+    struct source *source;
     uint64_t sent, end, taken;
     uint64_t moved_ns; /* when taken last moved */
     uint64_t gap_ns;   /* longest stretch without progress since it was reset */
@@ -183,8 +183,8 @@ static void client_step(struct test *t)
 {
     uint64_t now = clock_now_ns();
     mem_poll(t->mem);
-    feed_step(t->feed, now);
-    uint64_t taken = feed_taken(t->feed);
+    source_step(t->source, now);
+    uint64_t taken = source_taken(t->source);
     if (taken != t->taken) {
         uint64_t gap = now - t->moved_ns;
         t->gap_ns = gap > t->gap_ns ? gap : t->gap_ns;
@@ -196,13 +196,13 @@ static void client_step(struct test *t)
     while (t->end - taken < OUTSTANDING * frame_size(PAYLOAD)) {
         memset(payload, (int)(t->sent & 0xff), sizeof(payload));
         memcpy(payload, &t->sent, sizeof(t->sent));
-        if (feed_send(t->feed, payload, sizeof(payload), &t->end) != 0)
+        if (source_send(t->source, payload, sizeof(payload), &t->end) != 0)
             break;
         t->sent++;
         sent = true;
     }
     if (sent)
-        feed_flush(t->feed);
+        source_flush(t->source);
     else
         sched_yield();
 }
@@ -287,8 +287,8 @@ static bool drained(struct test *t)
         if (equal)
             return true;
         mem_poll(t->mem);
-        feed_step(t->feed, clock_now_ns());
-        t->taken = feed_taken(t->feed);
+        source_step(t->source, clock_now_ns());
+        t->taken = source_taken(t->source);
         usleep(100);
     }
     return false;
@@ -313,9 +313,9 @@ static bool open_client(struct test *t)
         .hosts_count = REPLICAS,
     };
     if (shm_open_node(&so, &t->mem, &e) == 0) {
-        struct feed_options fo = {
+        struct source_options fo = {
             .mem = t->mem, .region = REGION, .nodes = nodes, .replicas = REPLICAS};
-        if (feed_open(&fo, &t->feed, &e) == 0)
+        if (source_open(&fo, &t->source, &e) == 0)
             return true;
     }
     printf("# client: %s\n", e.text);
@@ -358,7 +358,7 @@ static bool campaign(const char *self, const char *wait, int kills)
     print_hist("time without progress", &t->gaps);
     print_hist("killed host back and up to date", &t->restarts);
     atomic_store(&t->board->stop, 1);
-    feed_close(t->feed);
+    source_close(t->source);
     if (t->mem)
         shm_close_node(t->mem);
     for (uint32_t q = 0; q < REPLICAS; q++) {

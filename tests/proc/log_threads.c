@@ -5,7 +5,7 @@
 #include "../shm_fixture.h"
 #include "../tsan_maps.h"
 
-#include "agree/feed.h"
+#include "agree/source.h"
 #include "base/hash.h"
 #include "host/host.h"
 
@@ -60,7 +60,7 @@ struct worker {
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
-    return "race:feed_step\n";
+    return "race:source_step\n";
 }
 #endif
 
@@ -174,7 +174,7 @@ static void *worker_main(void *arg)
 
 struct client {
     struct mem *mem;
-    struct feed *feed;
+    struct source *source;
     uint64_t sent, end;
 };
 
@@ -185,9 +185,9 @@ static void client_open(struct client *c)
 
     so.self = (struct shm_node){.name = "client", .node = CLIENT, .role = SHM_CLIENT};
     must(shm_open_node(&so, &c->mem, &e) == 0, e.text);
-    struct feed_options fo = {
-        .mem = c->mem, .region = REGION, .nodes = nodes, .replicas = HOSTS, .source = 0};
-    must(feed_open(&fo, &c->feed, &e) == 0, e.text);
+    struct source_options fo = {
+        .mem = c->mem, .region = REGION, .nodes = nodes, .replicas = HOSTS, .number = 0};
+    must(source_open(&fo, &c->source, &e) == 0, e.text);
 }
 
 static bool failed(void)
@@ -204,22 +204,23 @@ static bool client_send(struct client *c, uint64_t count)
     uint64_t until = clock_now_ns() + GIVE_UP_S * SECOND, last = c->sent + count;
     unsigned char payload[PAYLOAD];
 
-    while (feed_taken(c->feed) < c->end || c->sent < last) {
+    while (source_taken(c->source) < c->end || c->sent < last) {
         bool more = false;
-        while (c->sent < last && c->end - feed_taken(c->feed) < OUTSTANDING * frame_size(PAYLOAD)) {
+        while (c->sent < last &&
+               c->end - source_taken(c->source) < OUTSTANDING * frame_size(PAYLOAD)) {
             memset(payload, (int)(c->sent & 0xff), sizeof payload);
             memcpy(payload, &c->sent, sizeof c->sent);
-            if (feed_send(c->feed, payload, sizeof payload, &c->end) != 0)
+            if (source_send(c->source, payload, sizeof payload, &c->end) != 0)
                 break;
             c->sent++;
             more = true;
         }
         if (more)
-            feed_flush(c->feed);
+            source_flush(c->source);
         else
             sched_yield();
         mem_poll(c->mem);
-        feed_step(c->feed, clock_now_ns());
+        source_step(c->source, clock_now_ns());
         if (clock_now_ns() > until || failed())
             return false;
     }
@@ -254,7 +255,7 @@ static bool wait_equal(struct client *c)
 
     while (!all_equal(c) && !failed() && clock_now_ns() < until) {
         mem_poll(c->mem);
-        feed_step(c->feed, clock_now_ns());
+        source_step(c->source, clock_now_ns());
         nap(100000);
     }
     return all_equal(c);
@@ -300,7 +301,7 @@ static void stop(struct client *c)
 {
     char path[512];
 
-    feed_close(c->feed);
+    source_close(c->source);
     shm_close_node(c->mem);
     for (unsigned q = 0; q < HOSTS; q++) {
         atomic_store(&workers[q].stop, true);

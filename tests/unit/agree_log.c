@@ -239,13 +239,13 @@ static void log__full_ring_says_again(void **state)
     GROUP_WAIT(g, group_leader(g) == 0, GROUP_ELECT_NS);
     for (uint32_t q = 0; q < 3; q++)
         group_hold(g, q, true);
-    assert_int_equal(feed_send(g->client[0].feed, payload, sizeof(payload), &end), ERR_TOOBIG);
+    assert_int_equal(source_send(g->client[0].source, payload, sizeof(payload), &end), ERR_TOOBIG);
     for (uint32_t i = 0; i < 4096 / frame_size(240); i++)
         group_send(g, 0, 240);
-    assert_int_equal(feed_send(g->client[0].feed, payload, 240, &end), ERR_AGAIN);
-    assert_int_equal(feed_send(g->client[0].feed, payload, sizeof(payload), &end), ERR_TOOBIG);
+    assert_int_equal(source_send(g->client[0].source, payload, 240, &end), ERR_AGAIN);
+    assert_int_equal(source_send(g->client[0].source, payload, sizeof(payload), &end), ERR_TOOBIG);
     group_run(g, 50 * US);
-    assert_int_equal(feed_send(g->client[0].feed, payload, 240, &end), ERR_AGAIN);
+    assert_int_equal(source_send(g->client[0].source, payload, 240, &end), ERR_AGAIN);
     for (uint32_t q = 0; q < 3; q++)
         group_hold(g, q, false);
     GROUP_WAIT(g, group_delivered(g), 2 * GROUP_ELECT_NS);
@@ -578,7 +578,7 @@ static void log__knows_what_was_taken(void **state)
     }
     for (uint32_t c = 0; c < 2; c++)
         GROUP_MUST(g, "taken",
-                   feed_taken(g->client[c].feed) == log_source_taken(g->replica[0].log, c));
+                   source_taken(g->client[c].source) == log_source_taken(g->replica[0].log, c));
     assert_clean(g);
 }
 

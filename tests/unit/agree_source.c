@@ -1,5 +1,5 @@
 /* The sending end of a source, against replicas that are nothing but memory here. */
-#include "agree/feed.h"
+#include "agree/source.h"
 
 #include "agree/lanes.h"
 #include "agree/log.h"
@@ -37,7 +37,7 @@ struct world {
     struct sim *sim;
     struct replica replica[N];
     struct mem *mem; /* of the client */
-    struct feed *feed;
+    struct source *source;
 };
 
 static const uint32_t nodes[N] = {0, 1, 2};
@@ -58,14 +58,14 @@ static void replica_start(struct world *w, uint32_t q)
     mem_flow_open(r->mem, &r->flow, CLIENT, REGION, 0);
 }
 
-static struct feed_options usual(struct mem *mem)
+static struct source_options usual(struct mem *mem)
 {
-    return (struct feed_options){
+    return (struct source_options){
         .mem = mem,
         .region = REGION,
         .nodes = nodes,
         .replicas = N,
-        .source = SOURCE,
+        .number = SOURCE,
         .source_bytes = RING,
         .payload_max = PAYLOAD_MAX,
         .retry_ns = RETRY_NS,
@@ -88,9 +88,9 @@ static struct world *world_open_retry(uint64_t retry_ns)
     for (uint32_t q = 0; q < N; q++)
         replica_start(w, q);
     w->mem = sim_node_start(w->sim, CLIENT);
-    struct feed_options f = usual(w->mem);
+    struct source_options f = usual(w->mem);
     f.retry_ns = retry_ns;
-    assert_int_equal(feed_open(&f, &w->feed, NULL), 0);
+    assert_int_equal(source_open(&f, &w->source, NULL), 0);
     return w;
 }
 
@@ -101,7 +101,7 @@ static struct world *world_open(void)
 
 static void world_close(struct world *w)
 {
-    feed_close(w->feed);
+    source_close(w->source);
     sim_close(w->sim);
     free(w);
 }
@@ -121,8 +121,25 @@ static void run(struct world *w, uint64_t ns)
         while (sim_now(w->sim) < until)
             assert_true(sim_step(w->sim));
         mem_poll(w->mem);
-        feed_step(w->feed, sim_now(w->sim));
+        source_step(w->source, sim_now(w->sim));
     }
+}
+
+static void rung(void *ctx, uint32_t node)
+{
+    *(uint32_t *)ctx = node;
+}
+
+/* Whom a flush wakes: it is taken for the leader. */
+static uint32_t leader(struct world *w)
+{
+    uint32_t node = UINT32_MAX;
+    run(w, 2 * WAY_NS);
+    sim_on_bell(w->sim, rung, &node);
+    source_flush(w->source);
+    run(w, 2 * WAY_NS);
+    sim_on_bell(w->sim, NULL, NULL);
+    return node;
 }
 
 /* Replica q says that the stream is taken up to pos, as leader of this ballot. */
@@ -143,7 +160,7 @@ static uint64_t send(struct world *w, uint32_t bytes, unsigned char fill)
     unsigned char payload[PAYLOAD_MAX];
     uint64_t end = 0;
     memset(payload, fill, sizeof(payload));
-    assert_int_equal(feed_send(w->feed, payload, bytes, &end), 0);
+    assert_int_equal(source_send(w->source, payload, bytes, &end), 0);
     return end;
 }
 
@@ -161,26 +178,26 @@ static uint64_t guard(const struct world *w, uint32_t q)
 }
 
 /* Options that cannot work: refused, and told what would. */
-static void feed__refuses_bad_options(void **state)
+static void source__refuses_bad_options(void **state)
 {
     (void)state;
     struct world *w = world_open();
-    struct feed *f = NULL;
+    struct source *f = NULL;
     struct err e = {""};
-    struct feed_options o = usual(w->mem);
+    struct source_options o = usual(w->mem);
     o.replicas = 0;
-    assert_int_equal(feed_open(&o, &f, &e), ERR_INVALID);
+    assert_int_equal(source_open(&o, &f, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "1 to 9"));
     o.replicas = LOG_REPLICAS_MAX + 1;
-    assert_int_equal(feed_open(&o, &f, &e), ERR_INVALID);
+    assert_int_equal(source_open(&o, &f, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "10 replicas"));
     o = usual(w->mem);
     o.payload_max = RING;
-    assert_int_equal(feed_open(&o, &f, &e), ERR_INVALID);
+    assert_int_equal(source_open(&o, &f, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "do not fit a ring of 4096"));
     o = usual(w->mem);
     o.source_bytes = 3 * MEM_PAGE_BYTES;
-    assert_int_equal(feed_open(&o, &f, &e), ERR_INVALID);
+    assert_int_equal(source_open(&o, &f, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "power"));
     assert_null(f);
     world_close(w);
@@ -188,7 +205,7 @@ static void feed__refuses_bad_options(void **state)
 
 /* Messages of every length up to the largest: at every replica they stand one behind the other as
  * sent, padded with zeros. */
-static void feed__writes_the_stream_to_all_replicas(void **state)
+static void source__writes_the_stream_to_all_replicas(void **state)
 {
     (void)state;
     struct world *w = world_open();
@@ -201,7 +218,7 @@ static void feed__writes_the_stream_to_all_replicas(void **state)
         }
         uint64_t end = send(w, bytes, (unsigned char)bytes);
         assert_int_equal(end, pos + frame_size(bytes));
-        feed_flush(w->feed);
+        source_flush(w->source);
         run(w, 2 * WAY_NS);
         for (uint32_t q = 0; q < N; q++) {
             const struct frame *f = frame_at(w, q, pos);
@@ -219,7 +236,7 @@ static void feed__writes_the_stream_to_all_replicas(void **state)
 }
 
 /* Nothing leaves before the flush, and then all of it together. */
-static void feed__sends_a_batch_with_the_flush(void **state)
+static void source__sends_a_batch_with_the_flush(void **state)
 {
     (void)state;
     struct world *w = world_open();
@@ -229,7 +246,7 @@ static void feed__sends_a_batch_with_the_flush(void **state)
     while (sim_step(w->sim))
         ;
     assert_int_equal(guard(w, 0), 0);
-    feed_flush(w->feed);
+    source_flush(w->source);
     while (sim_step(w->sim))
         ;
     assert_int_equal(guard(w, 0), 3 * frame_size(8));
@@ -237,13 +254,13 @@ static void feed__sends_a_batch_with_the_flush(void **state)
 }
 
 /* A message over the maximum: refused for good, and the stream goes on without it. */
-static void feed__oversized_message_is_too_big(void **state)
+static void source__oversized_message_is_too_big(void **state)
 {
     (void)state;
     struct world *w = world_open();
     unsigned char payload[PAYLOAD_MAX + 1] = {0};
     uint64_t end = 77;
-    assert_int_equal(feed_send(w->feed, payload, PAYLOAD_MAX + 1, &end), ERR_TOOBIG);
+    assert_int_equal(source_send(w->source, payload, PAYLOAD_MAX + 1, &end), ERR_TOOBIG);
     assert_int_equal(end, 77);
     assert_int_equal(send(w, PAYLOAD_MAX, 1), frame_size(PAYLOAD_MAX));
     world_close(w);
@@ -251,29 +268,29 @@ static void feed__oversized_message_is_too_big(void **state)
 
 /* A ring full of what was not taken: no room until the group says that more was taken, and what is
  * not taken is never overwritten. */
-static void feed__full_ring_says_again(void **state)
+static void source__full_ring_says_again(void **state)
 {
     (void)state;
     struct world *w = world_open();
     unsigned char payload[PAYLOAD_MAX] = {0};
     uint64_t end = 0, next;
     uint32_t sent = 0;
-    while (feed_send(w->feed, payload, 240, &next) == 0) {
+    while (source_send(w->source, payload, 240, &next) == 0) {
         end = next;
         sent++;
     }
     assert_int_equal(sent, RING / frame_size(240));
     assert_int_equal(end, RING);
-    assert_int_equal(feed_send(w->feed, payload, 0, &next), ERR_AGAIN);
-    feed_flush(w->feed);
+    assert_int_equal(source_send(w->source, payload, 0, &next), ERR_AGAIN);
+    source_flush(w->source);
     run(w, 2 * WAY_NS);
     assert_int_equal(frame_at(w, 1, 0)->pos, 0);
 
     ack(w, 1, frame_size(240), 1);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_send(w->feed, payload, 240, &next), 0);
-    assert_int_equal(feed_send(w->feed, payload, 0, &next), ERR_AGAIN);
-    feed_flush(w->feed);
+    assert_int_equal(source_send(w->source, payload, 240, &next), 0);
+    assert_int_equal(source_send(w->source, payload, 0, &next), ERR_AGAIN);
+    source_flush(w->source);
     run(w, 2 * WAY_NS);
     assert_int_equal(frame_at(w, 1, 0)->pos, RING);
     assert_int_equal(frame_at(w, 1, frame_size(240))->pos, frame_size(240));
@@ -282,77 +299,73 @@ static void feed__full_ring_says_again(void **state)
 
 /* Several replicas report at different times, a deposed one late: taken is the highest, and never
  * goes back. */
-static void feed__taken_only_rises(void **state)
+static void source__taken_only_rises(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t one = send(w, 40, 1), two = send(w, 40, 2);
-    feed_flush(w->feed);
-    assert_int_equal(feed_taken(w->feed), 0);
+    source_flush(w->source);
+    assert_int_equal(source_taken(w->source), 0);
     ack(w, 2, two, 5);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_taken(w->feed), two);
+    assert_int_equal(source_taken(w->source), two);
     ack(w, 0, one, 3);
     ack(w, 2, one, 5);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_taken(w->feed), two);
+    assert_int_equal(source_taken(w->source), two);
     world_close(w);
 }
 
 /* Another holder of the same stream was faster, and the group has taken more than was added here: it
  * counts as far as was added, and for what is added later at once. */
-static void feed__taken_is_at_most_what_was_added(void **state)
+static void source__taken_is_at_most_what_was_added(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t one = send(w, 40, 1), two = one + frame_size(16);
-    feed_flush(w->feed);
+    source_flush(w->source);
     ack(w, 0, two, 1);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_taken(w->feed), one);
+    assert_int_equal(source_taken(w->source), one);
     assert_int_equal(send(w, 16, 2), two);
-    assert_int_equal(feed_taken(w->feed), two);
+    assert_int_equal(source_taken(w->source), two);
     send(w, 16, 3);
-    assert_int_equal(feed_taken(w->feed), two);
+    assert_int_equal(source_taken(w->source), two);
     world_close(w);
 }
 
-/* The leader is who reports under the highest ballot; a late word of an older one changes nothing.
- * */
-static void feed__follows_the_highest_ballot(void **state)
+/* The leader is who reports under the highest ballot; a late word of an older one changes nothing. */
+static void source__follows_the_highest_ballot(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t one = send(w, 40, 1);
     send(w, 40, 2);
-    feed_flush(w->feed);
+    source_flush(w->source);
     ack(w, 1, one, 4);
-    run(w, 2 * WAY_NS);
-    assert_int_equal(feed_leader(w->feed), 1);
+    assert_int_equal(leader(w), 1);
     ack(w, 2, one, 8);
-    run(w, 2 * WAY_NS);
-    assert_int_equal(feed_leader(w->feed), 2);
+    assert_int_equal(leader(w), 2);
     ack(w, 0, one, 6);
-    run(w, 2 * WAY_NS);
-    assert_int_equal(feed_leader(w->feed), 2);
+    assert_int_equal(leader(w), 2);
     world_close(w);
 }
 
 /* A replica that loses its memory and comes back: it gets everything that was not taken, byte for
  * byte. */
-static void feed__writes_again_to_who_lost_it(void **state)
+static void source__writes_again_to_who_lost_it(void **state)
 {
     (void)state;
     struct world *w = world_open_retry(UINT64_MAX);
     uint64_t one = send(w, 40, 1);
     uint64_t two = send(w, 48, 2);
-    feed_flush(w->feed);
+    source_flush(w->source);
     ack(w, 0, one, 1);
     run(w, 2 * WAY_NS);
     sim_node_crash(w->sim, 1, false);
     run(w, 2 * LOST_NS);
     uint64_t three = send(w, 56, 3);
-    feed_flush(w->feed);
+    source_flush(w->source);
     replica_start(w, 1);
     memset(w->replica[1].in->ring, 0xee, RING); /* new memory may look like the old one by chance */
     run(w, 2 * LOST_NS);
@@ -368,13 +381,13 @@ static void feed__writes_again_to_who_lost_it(void **state)
 
 /* Nothing is taken for long: what is outstanding is written once more, and what was taken is not.
  * */
-static void feed__writes_again_without_progress(void **state)
+static void source__writes_again_without_progress(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t one = send(w, 40, 1);
     send(w, 40, 2);
-    feed_flush(w->feed);
+    source_flush(w->source);
     ack(w, 0, one, 1);
     run(w, 2 * WAY_NS);
     for (uint32_t q = 0; q < N; q++)
@@ -392,13 +405,13 @@ static void feed__writes_again_without_progress(void **state)
 
 /* A client that is cut off from one replica for long: the others get the stream, and that one when
  * the way is back. */
-static void feed__survives_a_cut(void **state)
+static void source__survives_a_cut(void **state)
 {
     (void)state;
     struct world *w = world_open_retry(UINT64_MAX);
     sim_cut(w->sim, CLIENT, 2, true);
     uint64_t end = send(w, 40, 1);
-    feed_flush(w->feed);
+    source_flush(w->source);
     run(w, 3 * LOST_NS);
     assert_int_equal(guard(w, 0), end);
     assert_int_equal(guard(w, 2), 0);
@@ -411,60 +424,60 @@ static void feed__survives_a_cut(void **state)
 
 /* A place is reserved first and filled later: the same frame as by sending, and none where there is no
  * room or never will be. */
-static void feed__reserves_a_place(void **state)
+static void source__reserves_a_place(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t end = 0;
-    assert_null(feed_reserve(w->feed, PAYLOAD_MAX + 1, &end));
-    assert_true(feed_room(w->feed, PAYLOAD_MAX));
-    void *at = feed_reserve(w->feed, 13, &end);
+    assert_null(source_reserve(w->source, PAYLOAD_MAX + 1, &end));
+    assert_true(source_room(w->source, PAYLOAD_MAX));
+    void *at = source_reserve(w->source, 13, &end);
     assert_non_null(at);
     memset(at, 7, 13);
     assert_int_equal(end, frame_size(13));
-    assert_int_equal(feed_end(w->feed), end);
-    feed_flush(w->feed);
+    assert_int_equal(source_end(w->source), end);
+    source_flush(w->source);
     run(w, 2 * WAY_NS);
     const struct frame *f = frame_at(w, 1, 0);
     assert_int_equal(f->bytes, 13);
     for (uint32_t i = 0; i < 16; i++)
         assert_int_equal(f->payload[i], i < 13 ? 7 : 0);
-    while (feed_room(w->feed, 240))
-        assert_non_null(feed_reserve(w->feed, 240, &end));
-    assert_null(feed_reserve(w->feed, 240, &end));
+    while (source_room(w->source, 240))
+        assert_non_null(source_reserve(w->source, 240, &end));
+    assert_null(source_reserve(w->source, 240, &end));
     world_close(w);
 }
 
 /* A source's next life: its stream begins anew, every frame says whose it is, and what a group says of an
  * earlier life says nothing of this one. */
-static void feed__new_life_is_not_told_of_the_old_one(void **state)
+static void source__new_life_is_not_told_of_the_old_one(void **state)
 {
     (void)state;
     struct world *w = world_open();
-    feed_close(w->feed);
-    struct feed_options o = usual(w->mem);
+    source_close(w->source);
+    struct source_options o = usual(w->mem);
     o.life = 3;
-    assert_int_equal(feed_open(&o, &w->feed, NULL), 0);
+    assert_int_equal(source_open(&o, &w->source, NULL), 0);
     uint64_t one = send(w, 40, 9);
     assert_int_equal(one, frame_size(40));
-    feed_flush(w->feed);
+    source_flush(w->source);
     run(w, 2 * WAY_NS);
     assert_int_equal(guard(w, 0), one);
     assert_int_equal(frame_at(w, 0, 0)->pos, 0);
     assert_int_equal(frame_at(w, 0, 0)->life, 3);
     ack_life(w, 0, one, 1, 2);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_taken(w->feed), 0);
-    assert_int_equal(feed_leader(w->feed), 0);
+    assert_int_equal(source_taken(w->source), 0);
+    assert_int_equal(leader(w), 0);
     ack_life(w, 1, one, 2, 3);
     run(w, 2 * WAY_NS);
-    assert_int_equal(feed_taken(w->feed), one);
-    assert_int_equal(feed_leader(w->feed), 1);
+    assert_int_equal(source_taken(w->source), one);
+    assert_int_equal(leader(w), 1);
     world_close(w);
 }
 
 /* The next message of a stream is the one behind what was taken, or the first of a later life. */
-static void feed__streams_begin_anew_in_a_later_life(void **state)
+static void source__streams_begin_anew_in_a_later_life(void **state)
 {
     (void)state;
     const uint64_t far = (UINT64_C(1) << 48) + 8;
@@ -480,33 +493,33 @@ static void feed__streams_begin_anew_in_a_later_life(void **state)
 
 /* What is outstanding goes into a snapshot and comes out again at another holder, which sends it as the first
  * would have; what is no snapshot of a stream is refused, and changes nothing. */
-static void feed__is_saved_and_loaded(void **state)
+static void source__is_saved_and_loaded(void **state)
 {
     (void)state;
     struct world *w = world_open();
     uint64_t one = send(w, 1000, 1), two = send(w, 40, 2);
-    feed_flush(w->feed);
+    source_flush(w->source);
     ack(w, 0, one, 1);
     run(w, 2 * WAY_NS);
-    uint64_t bytes = feed_save_bytes(w->feed);
+    uint64_t bytes = source_save_bytes(w->source);
     assert_int_equal(bytes, 16 + two - one);
     unsigned char *saved = calloc(1, bytes);
     assert_non_null(saved);
-    feed_save(w->feed, saved);
+    source_save(w->source, saved);
 
-    struct feed_options o = usual(w->mem);
-    feed_close(w->feed);
-    assert_int_equal(feed_open(&o, &w->feed, NULL), 0);
-    assert_false(feed_load(w->feed, saved, 8));
-    assert_false(feed_load(w->feed, saved, bytes - 8));
-    assert_int_equal(feed_end(w->feed), 0);
-    assert_true(feed_load(w->feed, saved, bytes));
-    assert_int_equal(feed_end(w->feed), two);
-    assert_int_equal(feed_taken(w->feed), one);
+    struct source_options o = usual(w->mem);
+    source_close(w->source);
+    assert_int_equal(source_open(&o, &w->source, NULL), 0);
+    assert_false(source_load(w->source, saved, 8));
+    assert_false(source_load(w->source, saved, bytes - 8));
+    assert_int_equal(source_end(w->source), 0);
+    assert_true(source_load(w->source, saved, bytes));
+    assert_int_equal(source_end(w->source), two);
+    assert_int_equal(source_taken(w->source), one);
     for (uint32_t q = 0; q < N; q++)
         memset(w->replica[q].in->ring, 0xee, RING);
-    feed_rewind(w->feed);
-    feed_flush(w->feed);
+    source_rewind(w->source);
+    source_flush(w->source);
     run(w, 2 * WAY_NS);
     for (uint32_t q = 0; q < N; q++) {
         assert_int_equal(frame_at(w, q, one)->pos, one);
@@ -520,21 +533,21 @@ static void feed__is_saved_and_loaded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(feed__refuses_bad_options),
-        cmocka_unit_test(feed__writes_the_stream_to_all_replicas),
-        cmocka_unit_test(feed__sends_a_batch_with_the_flush),
-        cmocka_unit_test(feed__oversized_message_is_too_big),
-        cmocka_unit_test(feed__full_ring_says_again),
-        cmocka_unit_test(feed__taken_only_rises),
-        cmocka_unit_test(feed__taken_is_at_most_what_was_added),
-        cmocka_unit_test(feed__follows_the_highest_ballot),
-        cmocka_unit_test(feed__writes_again_to_who_lost_it),
-        cmocka_unit_test(feed__writes_again_without_progress),
-        cmocka_unit_test(feed__survives_a_cut),
-        cmocka_unit_test(feed__reserves_a_place),
-        cmocka_unit_test(feed__new_life_is_not_told_of_the_old_one),
-        cmocka_unit_test(feed__streams_begin_anew_in_a_later_life),
-        cmocka_unit_test(feed__is_saved_and_loaded),
+        cmocka_unit_test(source__refuses_bad_options),
+        cmocka_unit_test(source__writes_the_stream_to_all_replicas),
+        cmocka_unit_test(source__sends_a_batch_with_the_flush),
+        cmocka_unit_test(source__oversized_message_is_too_big),
+        cmocka_unit_test(source__full_ring_says_again),
+        cmocka_unit_test(source__taken_only_rises),
+        cmocka_unit_test(source__taken_is_at_most_what_was_added),
+        cmocka_unit_test(source__follows_the_highest_ballot),
+        cmocka_unit_test(source__writes_again_to_who_lost_it),
+        cmocka_unit_test(source__writes_again_without_progress),
+        cmocka_unit_test(source__survives_a_cut),
+        cmocka_unit_test(source__reserves_a_place),
+        cmocka_unit_test(source__new_life_is_not_told_of_the_old_one),
+        cmocka_unit_test(source__streams_begin_anew_in_a_later_life),
+        cmocka_unit_test(source__is_saved_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

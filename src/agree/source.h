@@ -1,13 +1,13 @@
 /* The sending end of a source: a stream of messages into the rings of all replicas of one group.
  *
- * A feed belongs to one node and one thread. It keeps its own copy of what was not yet taken, so it
+ * A source belongs to one node and one thread. It keeps its own copy of what was not yet taken, so it
  * can write it again, byte for byte, to a replica that was lost and came back. The group takes each
  * message exactly once, whoever leads and however often it is written.
  *
  * Several nodes may hold the same stream (the replicas of a parent group derive it from their log):
  * each adds the same messages, and only who leads flushes. */
-#ifndef AGREE_FEED_H
-#define AGREE_FEED_H
+#ifndef AGREE_SOURCE_H
+#define AGREE_SOURCE_H
 
 #include "agree/entry.h"
 #include "lane/names.h"
@@ -26,12 +26,12 @@ enum {
     ACK_WORDS
 };
 
-struct feed_options {
+struct source_options {
     struct mem *mem;
     uint32_t region;       /* of the group */
     const uint32_t *nodes; /* of its replicas, by rank */
     uint32_t replicas;
-    uint32_t source;       /* our number among the group's sources */
+    uint32_t number;       /* ours among the group's sources */
     uint32_t source_bytes; /* as the replicas have it; 0: 64 KiB */
     uint32_t payload_max;  /* 0: a quarter of source_bytes */
     uint64_t retry_ns; /* write again after this long without progress, then ever later; 0: 10 ms */
@@ -39,49 +39,46 @@ struct feed_options {
     uint32_t ack_region; /* own region for what the group tells us; 0: the same number */
 };
 
-struct feed;
+struct source;
 
-int feed_open(const struct feed_options *, struct feed **, struct err *);
-void feed_close(struct feed *);
+int source_open(const struct source_options *, struct source **, struct err *);
+void source_close(struct source *);
 
 /* Adds a message to the stream; it leaves with the next flush. On success *end is the position behind
- * it: it is taken when feed_taken reaches that. ERR_AGAIN: no room until more is taken.
+ * it: it is taken when source_taken reaches that. ERR_AGAIN: no room until more is taken.
  * ERR_TOOBIG: never. */
-int feed_send(struct feed *, const void *payload, uint32_t bytes, uint64_t *end);
+int source_send(struct source *, const void *payload, uint32_t bytes, uint64_t *end);
 
-/* As feed_send in two steps: a place for the payload, to be filled before anything else is done with
- * the feed. NULL if there is no room (or never will be). */
-void *feed_reserve(struct feed *, uint32_t bytes, uint64_t *end);
+/* As source_send in two steps: a place for the payload, to be filled before anything else is done with
+ * the source. NULL if there is no room (or never will be). */
+void *source_reserve(struct source *, uint32_t bytes, uint64_t *end);
 
 /* Is there room for so many bytes of stream? A message takes frame_size of its payload. */
-bool feed_room(struct feed *, uint64_t stream_bytes);
+bool source_room(struct source *, uint64_t stream_bytes);
 
 /* Writes out what was added, and wakes the leader. */
-void feed_flush(struct feed *);
+void source_flush(struct source *);
 
 /* Position up to which the group has taken, and applied, our stream; at most what was added. */
-uint64_t feed_taken(struct feed *);
+uint64_t source_taken(struct source *);
 
 /* Position behind what was added. */
-uint64_t feed_end(const struct feed *);
+uint64_t source_end(const struct source *);
 
 /* Repairs: reopens lost ways, writes again what makes no progress. Now and then. */
-void feed_step(struct feed *, uint64_t now_ns);
+void source_step(struct source *, uint64_t now_ns);
 
 /* The same for who holds the stream and is not the one to send it: if nothing was taken for long, the one who is
  * may be cut off from those who take, and it sends too. */
-void feed_help(struct feed *, uint64_t now_ns);
+void source_help(struct source *, uint64_t now_ns);
 
 /* The next flush writes everything that was not yet taken, to all: for who begins to lead. */
-void feed_rewind(struct feed *);
+void source_rewind(struct source *);
 
 /* What a snapshot has to carry of the stream: the two positions and the bytes between them, padded
- * to 8; feed_load takes them back in the same form. */
-uint64_t feed_save_bytes(struct feed *);
-void feed_save(struct feed *, unsigned char *out);
-bool feed_load(struct feed *, const unsigned char *in, uint64_t bytes);
-
-/* The rank that was last known to lead. */
-uint32_t feed_leader(const struct feed *);
+ * to 8; source_load takes them back in the same form. */
+uint64_t source_save_bytes(struct source *);
+void source_save(struct source *, unsigned char *out);
+bool source_load(struct source *, const unsigned char *in, uint64_t bytes);
 
 #endif
