@@ -1,6 +1,8 @@
 /* Opening and closing a log: its options and their limits, its buffers, its lanes. */
 #include "agree/log_impl.h"
 
+#include "base/lines.h"
+
 #include <stdlib.h>
 
 enum {
@@ -287,7 +289,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     rc = mem_region_open(o.mem, o.region, &birth, e);
     if (rc != 0)
         return rc;
-    struct log *l = calloc(1, sizeof(*l));
+    struct log *l = lines_alloc(sizeof(*l));
     if (l == NULL)
         return err_set(e, ERR_NOMEM, "log: no memory");
     numbers_init(l, &o);

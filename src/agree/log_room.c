@@ -44,13 +44,14 @@ static uint64_t end_from(const struct log *l, uint64_t from)
 uint64_t room_end(const struct log *l)
 {
     uint64_t least = l->applied;
-    uint32_t count = 1; /* of those that are written to, have a state and live as far as we know */
+    uint32_t count =
+        1; /* of those that are written to, have a state and live as far as we know; to a quorum */
     for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++) {
         if (q == l->me)
             continue;
         bool well = peer_is_well(l, q);
         least = min_u64(least, needs_from(l, q, well));
-        count += well && !mem_dead(l->mem, l->opt.nodes[q]);
+        count += well && count < l->quorum && !mem_dead(l->mem, l->opt.nodes[q]);
     }
     /* A quorum that is written to, and lives, has applied all that is before the least of it. */
     if (count >= l->quorum || PLANTED(overrun) || PLANTED(reuse_alone))

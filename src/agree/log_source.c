@@ -177,7 +177,8 @@ static bool take_from(struct log *l, uint32_t source, const struct source_writer
     if ((PLANTED(edge_unguarded) || PLANTED(edge_old_lap)) && s->writers > 1)
         guard = s->cursor + s->ring_mask;
     while (s->cursor < guard) {
-        struct frame f = frame_read(writer->in->ring, ring_bytes, s->cursor);
+        struct frame f;
+        frame_read(&f, writer->in->ring, ring_bytes, s->cursor);
         if (PLANTED(edge_old_lap) && !planted_old_lap(s, written, &f))
             return true;
         if (PLANTED(life_believed) && s->writers == 1 && f.life > s->cursor_life)

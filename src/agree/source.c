@@ -1,6 +1,7 @@
 #include "agree/source.h"
 
 #include "agree/log.h"
+#include "base/lines.h"
 #include "base/planted.h"
 #include "lane/stream.h"
 
@@ -48,7 +49,7 @@ int source_open(const struct source_options *options, struct source **out, struc
     int rc = mem_region_open(o.mem, o.ack_region, &birth, e);
     if (rc != 0 && rc != ERR_EXISTS)
         return rc; /* one that is open already serves as well */
-    struct source *s = calloc(1, sizeof(*s));
+    struct source *s = lines_alloc(sizeof(*s));
     if (s == NULL)
         return err_set(e, ERR_NOMEM, "source: no memory");
     s->opt = o;

@@ -3,6 +3,7 @@
 
 #include "api/kept.h"
 #include "base/hash.h"
+#include "base/lines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ int api_client_open(const struct tram_cluster *cluster, const struct tram_client
                     const struct api_world *world, void *ctx, struct mem *mem, uint32_t place,
                     struct tram_client **out, struct err *e)
 {
-    struct tram_client *c = calloc(1, sizeof(*c));
+    struct tram_client *c = lines_alloc(sizeof(*c));
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
     *c = (struct tram_client){

@@ -4,6 +4,7 @@
 #include "api/machine.h"
 #include "api/watch.h"
 #include "base/clock.h"
+#include "base/lines.h"
 #include "host/host.h"
 #include "mcast/replica.h"
 #include "trace/trace.h"
@@ -219,7 +220,7 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
     const char *mistake = api_machine_mistake(&o->machine);
     if (mistake)
         return api_error(error, err_set(&e, ERR_INVALID, "host %s: %s", o->name, mistake), &e);
-    struct tram_host *h = calloc(1, sizeof(*h));
+    struct tram_host *h = lines_alloc(sizeof(*h));
     if (h == NULL)
         return api_error(error, ERR_NOMEM, NULL);
     h->cluster = c;

@@ -1,6 +1,7 @@
 /* The replicated log of one group: one thread polls all its hosts, the other is its one client. */
 #include "agree/source.h"
 #include "base/clock.h"
+#include "base/lines.h"
 #include "bench/transport.h"
 #include "host/host.h"
 
@@ -75,7 +76,7 @@ static int bench_open(struct bench *b, struct err *e)
         rc = log_open(&lo, &b->log[q], e);
         if (rc != 0)
             return rc;
-        b->host[q] = calloc(1, sizeof(*b->host[q]));
+        b->host[q] = lines_alloc(sizeof(*b->host[q]));
         if (b->host[q] == NULL)
             return err_set(e, ERR_NOMEM, "bench: no memory");
         struct host_options ho = {.mem = b->mem[q], .wait = HOST_SPIN};

@@ -1,5 +1,6 @@
 /* The cluster that is measured: its plan, its hosts in this process or in others, its clients. */
 #include "base/clock.h"
+#include "base/lines.h"
 #include "bench/mcast_impl.h"
 
 #include <poll.h>
@@ -73,7 +74,7 @@ static int server_open(struct bench *b, uint32_t h, enum host_wait wait, struct 
     int rc = nodes_host(&b->nodes, h, &s->mem, e);
     if (rc != 0)
         return rc;
-    s->host = calloc(1, sizeof(*s->host));
+    s->host = lines_alloc(sizeof(*s->host));
     s->replica = calloc(a->groups, sizeof(*s->replica));
     s->machine = calloc(a->groups, sizeof(*s->machine));
     if (!s->host || !s->replica || !s->machine)

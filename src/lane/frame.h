@@ -56,14 +56,13 @@ static inline uint64_t frame_size(uint32_t bytes)
 }
 
 /* The header of what stands at pos of a ring: a copy, since what is checked must be what is used. */
-static inline struct frame frame_read(const unsigned char *ring, uint64_t ring_bytes, uint64_t pos)
+static inline void frame_read(struct frame *f, const unsigned char *ring, uint64_t ring_bytes,
+                              uint64_t pos)
 {
-    struct frame f;
-    if (ring_straight(ring_bytes, pos) >= sizeof(f))
-        memcpy(&f, ring + (pos & (ring_bytes - 1)), sizeof(f)); /* nearly always: a few loads */
+    if (ring_straight(ring_bytes, pos) >= sizeof(*f))
+        memcpy(f, ring + (pos & (ring_bytes - 1)), sizeof(*f)); /* nearly always: a few loads */
     else
-        ring_read(ring, ring_bytes, pos, &f, sizeof(f));
-    return f;
+        ring_read(ring, ring_bytes, pos, f, sizeof(*f));
 }
 
 /* Is it the frame that is expected there, and all of it before the guard? */

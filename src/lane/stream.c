@@ -29,16 +29,23 @@ static void begin(struct mem *m, const struct stream *s, struct stream_out *o)
 
 bool stream_push_rest(struct mem *m, struct stream *s, struct stream_out *o)
 {
-    /* What was taken, perhaps from another who holds the stream, need not be written any more. */
-    o->sent = max_u64(o->sent, stream_floor(s));
-    CHECK(o->sent <= s->tail);
-    if (o->sent == s->tail || o->flow.status != MEM_DONE)
-        return o->sent == s->tail;
+    const uint64_t tail = s->tail;
+    /* What was taken, perhaps from another who holds the stream, need not be written any more; what was overwritten
+     * cannot. */
+    if (o->sent < s->taken || tail - o->sent > s->shape->ring_bytes)
+        o->sent = stream_floor(s);
+    CHECK(o->sent <= tail);
+    if (o->sent == tail || o->flow.status != MEM_DONE)
+        return o->sent == tail;
     stream_settle(s);
     begin(m, s, o);
-    stream_put(m, &o->flow, o->lane, s->ring, o->sent, s->tail);
-    mem_set1(m, &o->flow, o->lane, s->shape->guard, s->tail);
-    o->sent = s->tail;
+    if (tail - o->sent <= ring_straight(s->shape->ring_bytes, o->sent)) /* nearly always */
+        mem_put(m, &o->flow, o->lane, o->sent, s->ring + (o->sent & (s->shape->ring_bytes - 1)),
+                (uint32_t)(tail - o->sent));
+    else
+        stream_put(m, &o->flow, o->lane, s->ring, o->sent, tail);
+    mem_set1(m, &o->flow, o->lane, s->shape->guard, tail);
+    o->sent = tail;
     return true;
 }
 

@@ -100,7 +100,8 @@ static inline void stream_commit(struct stream *s, uint32_t bytes)
                    straight = ring_straight(s->shape->ring_bytes, s->tail);
     struct frame *f = (void *)(s->ring + (s->tail & (s->shape->ring_bytes - 1)));
     *f = (struct frame){.pos = s->tail, .bytes = bytes, .life = s->life};
-    memset(f->payload + bytes, 0, padded(bytes) - bytes);
+    if (bytes & 7)
+        memset(f->payload + bytes, 0, padded(bytes) - bytes);
     s->spill = size > straight ? (uint32_t)(size - straight) : 0;
     s->tail += size;
 }

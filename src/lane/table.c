@@ -1,5 +1,7 @@
 #include "lane/table.h"
 
+#include "base/lines.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +59,7 @@ int table_open(struct mem *mem, const struct table_spec *s, struct table **out, 
 {
     CHECK(s->words > 0 && s->words <= TABLE_WORDS_MAX && s->me < s->ranks &&
           s->nodes[s->me] == mem->self);
-    struct table *t = calloc(1, sizeof(*t) + s->ranks * sizeof(struct mem_lane *));
+    struct table *t = lines_alloc(sizeof(*t) + s->ranks * sizeof(struct mem_lane *));
     if (t == NULL)
         return err_set(e, ERR_NOMEM, "table: no memory for %u rows", s->ranks);
     t->mem = mem;

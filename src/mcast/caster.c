@@ -1,6 +1,7 @@
 #include "mcast/caster.h"
 
 #include "agree/source.h"
+#include "base/lines.h"
 #include "base/planted.h"
 #include "mcast/message.h"
 #include "mcast/protocol.h"
@@ -66,7 +67,7 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     if (o.mem->life >= CASTER_LIVES_MAX)
         return err_set(e, ERR_INVALID, "client place %u was used by %u processes, and by no more",
                        o.place, o.mem->life);
-    struct caster *c = calloc(1, sizeof(*c));
+    struct caster *c = lines_alloc(sizeof(*c));
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
     o.retry_ns = o.retry_ns ? o.retry_ns : RETRY_NS_DEFAULT;
@@ -108,7 +109,7 @@ int caster_group_open(struct caster *c, uint16_t group, struct err *e)
     if (c->port[group])
         return 0;
     const struct mcast_group *g = &o->groups[group];
-    struct port *p = calloc(1, sizeof(*p));
+    struct port *p = lines_alloc(sizeof(*p));
     if (p == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
     p->group = group;
@@ -255,7 +256,8 @@ static int port_poll(struct caster *c, struct port *p)
             continue;
         uint64_t guard = mem_word(lane, REPLY_GUARD);
         while (p->next < guard) {
-            const struct frame f = frame_read(lane->ring, ring_bytes, p->next);
+            struct frame f;
+            frame_read(&f, lane->ring, ring_bytes, p->next);
             const uint32_t expected = PLANTED(reply_of_another) ? f.life : life;
             if (f.bytes < sizeof(struct reply) ||
                 !frame_fits(&f, p->next, expected, bytes_max, guard))

@@ -1,5 +1,6 @@
 /* Opening and closing a replica, and what of it a snapshot carries. */
 #include "base/planted.h"
+#include "base/lines.h"
 #include "lane/names.h"
 #include "mcast/protocol.h"
 
@@ -155,7 +156,7 @@ int replica_open(const struct replica_options *options, struct replica **out, st
     int rc = mcast_sizes_settle(&o.sizes, e);
     if (rc != 0)
         return rc;
-    struct replica *r = calloc(1, sizeof(*r));
+    struct replica *r = lines_alloc(sizeof(*r));
     struct protocol_streams *s = calloc(1, sizeof(*s));
     if (r == NULL || s == NULL) {
         free(r);

@@ -1,5 +1,6 @@
 #include "mcast/replies.h"
 
+#include "base/lines.h"
 #include "base/planted.h"
 #include "lane/names.h"
 #include "lane/stream.h"
@@ -29,7 +30,7 @@ struct replies {
 int replies_open(const struct replies_options *options, struct replies **out, struct err *e)
 {
     const uint32_t clients = options->clients;
-    struct replies *r = calloc(1, sizeof(*r));
+    struct replies *r = lines_alloc(sizeof(*r));
     if (r == NULL)
         return err_set(e, ERR_NOMEM, "replies: no memory");
     r->opt = *options;

@@ -96,7 +96,8 @@ static void take(struct world *w, uint32_t life)
         return;
     uint64_t guard = mem_word(w->in, GUARD);
     while (w->next < guard) {
-        struct frame f = frame_read(w->in->ring, RING, w->next);
+        struct frame f;
+        frame_read(&f, w->in->ring, RING, w->next);
         if (!frame_fits(&f, w->next, life, BYTES_MAX, guard))
             return;
         const unsigned char *at = frame_payload(w->in->ring, RING, w->next, f.bytes, over);

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/lines.h"
 #include "base/say.h"
 #include "mem/shm/impl.h"
 
@@ -109,7 +110,7 @@ struct peer *peer_expect(struct shm *s, uint32_t node)
 
 static struct shm *shm_new(const struct shm_options *o)
 {
-    struct shm *s = calloc(1, sizeof *s);
+    struct shm *s = lines_alloc(sizeof *s);
     pthread_condattr_t attr;
 
     if (!s)
