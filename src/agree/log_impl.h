@@ -1,7 +1,7 @@
 /* The inside of a log. Files: log_open.c opens and closes it; log.c steps and applies; log_raise.c raises a replica's
- * promise and reads its lanes (protocols F1); log_recover.c finds what may have been decided (F2); log_lead.c leads
- * (F3, F4); log_room.c detaches who is in the way (F6); log_source.c takes from the sources; log_snap.c sends states,
- * log_load.c takes them and comes back (F8). */
+ * promise and reads its lanes; log_recover.c finds what may have been decided; log_lead.c leads;
+ * log_room.c detaches who is in the way; log_source.c takes from the sources; log_snap.c sends states,
+ * log_load.c takes them and comes back. */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
 

@@ -1,4 +1,4 @@
-/* Leading: synchronise the replicas, write what sources send, commit (protocols F3, F4, F6). */
+/* Leading: synchronise the replicas, write what sources send, commit. */
 #include "agree/log_impl.h"
 
 enum {
@@ -291,7 +291,7 @@ bool lead_row_is_new(const struct log *l, uint32_t rank)
     return table_get(l->rows, rank, ROW_BEAT) != l->peer[rank].beat_before;
 }
 
-/* The planted T1. */
+/* The planted late_stale. */
 static void keep_suffix(struct log *l, uint32_t rank)
 {
     const uint64_t *head = l->peer[rank].head[l->me];

@@ -1,4 +1,4 @@
-/* Being brought up to date, and coming back (protocols F8); log_snap.c has the other side.
+/* Being brought up to date, and coming back; log_snap.c has the other side.
  *
  * A replica that lost its memory has promised and accepted things it no longer knows of. It promises nothing
  * (MEM_CLOSED) until the group has committed its return on a quorum without it, it has a state from after that, and it

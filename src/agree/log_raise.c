@@ -1,4 +1,4 @@
-/* From a replica that is not reached to one whose promise we have and whose lanes we have read (protocols F1).
+/* From a replica that is not reached to one whose promise we have and whose lanes we have read.
  *
  *      DOWN -> RAISE -> RUNS -> HEADS -> VERIFY -> READY
  *
@@ -88,7 +88,7 @@ static void drop_changed_runs(const struct log *l, struct peer *p)
             p->run[w] = 0;
 }
 
-/* The planted T4: our own memory is read at once, and promises when all others have. */
+/* The planted own_not_fenced: our own memory is read at once, and promises when all others have. */
 #define OWN_READ_EARLY(l, rank) (PLANTED(own_not_fenced) && (rank) == (l)->me)
 
 /* The raise has an answer, or not yet. */

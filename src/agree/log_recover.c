@@ -1,5 +1,4 @@
-/* Becoming leader: with a quorum's promises (log_raise.c), find everything that may have been decided
- * (protocols F2).
+/* Becoming leader: with a quorum's promises (log_raise.c), find everything that may have been decided.
  *
  * With the promises of a quorum in hand, and their lanes read after the promise, the log that is
  * to be rewritten has three parts:

@@ -1,4 +1,4 @@
-/* Room in the log, and who is in the way of it (protocols F6).
+/* Room in the log, and who is in the way of it.
  *
  * A position is used again when every replica that is written to has applied it, and a quorum of those that live.
  * A replica that holds that up for detach_ns, or whom nobody hears any more, is *detached*: written to no more, if a

@@ -1,4 +1,4 @@
-/* Bringing a replica up to date, as leader (protocols F8).
+/* Bringing a replica up to date, as leader.
  *
  * A leader offers a transfer to a replica that has no state (a new life) or that lacks entries which nobody holds any
  * more. The offer stands in the replica's snapshot lane; by showing it in its row the replica says that it has stopped

@@ -49,7 +49,7 @@ int planted_raise_own_last(struct log *l)
 
 /* ---- what counts as decided in the lane that is followed: log.c ---- */
 
-/* T12: whatever looks like an entry, as the papers' pseudocode does. */
+/* Whatever looks like an entry, as the papers' pseudocode does. */
 static uint64_t nonzero_present(const struct log *l, uint32_t writer, uint64_t end)
 {
     const struct entry *e = log_entry(l, writer, l->applied);
@@ -58,7 +58,7 @@ static uint64_t nonzero_present(const struct log *l, uint32_t writer, uint64_t e
     return end;
 }
 
-/* R12: what the leader has of a message to one group alone, as its header says. */
+/* What the leader has of a message to one group alone, as its header says. */
 static uint64_t body_unreplicated(const struct log *l, uint64_t written, uint64_t end)
 {
     if (end > l->applied || l->applied >= written)
