@@ -60,6 +60,7 @@ void log_step_down(struct log *l, bool failed)
     for (uint32_t q = 0; q < l->n; q++) {
         struct peer *p = &l->peer[q];
         peer_down(l, q, l->now_ns);
+        p->given = 0;
         p->hold = UINT64_MAX;
         p->detached_ns = p->away_ns = 0;
         p->detaches = 0;

@@ -119,8 +119,8 @@ static const char *check_room(const struct log *l)
         return "no position is used again before it is applied here";
     for (uint32_t q = 0; q < l->n; q++) {
         uint64_t applied = table_get(l->rows, q, ROW_APPLIED);
-        if (q != l->me && peer_is_well(l, q) && applied > 0 && applied >= l->peer[q].start &&
-            end > applied + l->opt.log_bytes)
+        bool seen = applied > 0 && applied >= max_u64(l->peer[q].start, l->peer[q].given);
+        if (q != l->me && peer_is_well(l, q) && seen && end > applied + l->opt.log_bytes)
             return "no position is used again before all who are written to have applied it";
     }
     return NULL;

@@ -60,6 +60,8 @@ struct peer {
     uint32_t detaches;      /* in this leadership, if it was never well in between */
 
     uint64_t hold; /* position it needs kept because its transfer ends there; or UINT64_MAX */
+    uint64_t
+        given; /* where its last transfer ended: it has applied no less, whatever its row says */
 };
 
 enum { SNAP_HEAD_WORDS = 5 };

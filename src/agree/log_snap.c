@@ -287,6 +287,7 @@ static void stage_entries(struct log *l)
     memcpy(stage_record(s, SNAP_END, sizeof(s->next)), &s->next, sizeof(s->next));
     if (!PLANTED(hold_none))
         l->peer[l->snap_to].hold = s->next;
+    l->peer[l->snap_to].given = s->next;
     s->step = SEND_END;
     backlog_clear(&s->backlog);
 }

@@ -1,6 +1,6 @@
 /* Opening and closing a replica, and what of it a snapshot carries. */
-#include "base/planted.h"
 #include "base/lines.h"
+#include "base/planted.h"
 #include "lane/names.h"
 #include "mcast/protocol.h"
 
