@@ -6,8 +6,10 @@
 
 #include "base/rng.h"
 
+#include <linux/sockios.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include <cmocka.h>
@@ -295,6 +297,15 @@ static unsigned connected_claimed(void)
     return count;
 }
 
+/* Until the node has read what it was sent, or is busy elsewhere for too long; then a moment for what follows from it. */
+static void let_it_take(int fd)
+{
+    int left = 1;
+    for (int i = 0; i < 1000 && ioctl(fd, SIOCOUTQ, &left) == 0 && left > 0; i++)
+        sched_yield();
+    usleep(100);
+}
+
 static unsigned open_descriptors(void)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -331,7 +342,7 @@ static void take__noise_harms_nothing(void **state)
             if (!send_noise(&r, fd, as_host ? 2 : node))
                 break;
             /* While it is here: what it has given goes with it. */
-            sched_yield();
+            let_it_take(fd);
             mem_poll(host.mem);
             read_claimed();
             connected += connected_claimed();
