@@ -881,6 +881,27 @@ static void an_end_leaves_other_lanes_alone(void)
     }
 }
 
+/* Its owner has not ended a lane: it reads there what it read, though the writer has lanes of the same sizes since. */
+static void an_owner_reads_on_what_its_writer_has_ended(void)
+{
+    struct mem_lane_spec s = end_spec(1, 0, RING);
+
+    rig_open(2);
+    struct mem_lane *ended[] = {open_lane(0, &s), open_lane(1, &s)};
+    write_until_done(0, ended[0], 60);
+    wait_until_there(ended[1]);
+    end_lane(0, ended[0]);
+    for (uint32_t i = 1; i <= 4; i++) {
+        steps(20);
+        s.kind++;
+        struct mem_lane *l[] = {open_lane(0, &s), open_lane(1, &s)};
+        write_until_done(0, l[0], 60 + i);
+        assert_int_equal(mem_word(ended[1], 3), 60);
+        assert_int_equal(ended[1]->ring[4096], 60);
+    }
+    end_lane(1, ended[1]);
+}
+
 /* Who neither owns nor writes it and has not ended it in time reads nothing that was not in it. */
 static void a_third_reads_nothing_of_an_ended_lane(void)
 {
@@ -1402,6 +1423,7 @@ static void a_client_does_not_choose_its_life(void)
     X(a_lane_that_both_have_ended_is_born_again)                                                   \
     X(what_was_written_before_an_end_is_not_seen_after_it)                                         \
     X(an_end_leaves_other_lanes_alone)                                                             \
+    X(an_owner_reads_on_what_its_writer_has_ended)                                                 \
     X(a_third_reads_nothing_of_an_ended_lane)                                                      \
     X(an_ended_lane_does_not_come_back_with_its_writer)                                            \
     X(a_region_ends_for_good)                                                                      \
