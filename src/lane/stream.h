@@ -11,7 +11,7 @@
  * How far the stream was taken its user finds out, and says in `taken`: from an acknowledgement, a table, or never, if
  * what is overwritten is older than all that a reader waits for.
  *
- * Reading is frame_read, frame_fits and frame_payload (lane/frame.h), with the position of the next frame as all that a
+ * Reading is stream_guard, and frame_read, frame_fits and frame_payload (lane/frame.h), with the position of the next frame as all that a
  * reader has to remember. Of several writers of the same stream it reads whichever has that position. */
 #ifndef LANE_STREAM_H
 #define LANE_STREAM_H
@@ -48,6 +48,16 @@ struct stream_out {
     uint64_t sent; /* written there up to here */
     bool begun;    /* its lane says which life it is about */
 };
+
+/* Up to where there is something to read, for a reader in that life. LIFE is read before GUARD, which goes back to the
+ * start before LIFE changes: a guard that another life has left is not taken for one of this life's. */
+static inline uint64_t stream_guard(const struct stream_shape *shape, const struct mem_lane *lane,
+                                    uint32_t life)
+{
+    if (shape->life != STREAM_NO_WORD && mem_word(lane, shape->life) != life)
+        return stream_start();
+    return mem_word(lane, shape->guard);
+}
 
 /* Bytes of a stream's ring. */
 static inline uint64_t stream_ring_bytes(const struct stream_shape *shape)

@@ -53,7 +53,8 @@ struct caster {
     uint64_t bytes;   /* of streams that they take */
     uint32_t waiting; /* sum of waits */
     uint64_t step_ns; /* when to look after the sources again */
-    void *over;       /* room for a reply that goes over the end of a ring */
+    struct stream_shape replies;
+    void *over; /* room for a reply that goes over the end of a ring */
 };
 
 int caster_open(const struct caster_options *options, struct caster **out, struct err *e)
@@ -77,7 +78,8 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     c->port = calloc(o.overlay->n, sizeof(struct port *));
     c->open = calloc(o.overlay->n, sizeof(*c->open));
     c->ticket = calloc(c->window, sizeof(*c->ticket));
-    c->over = malloc(reply_size(o.sizes.reply_max));
+    c->replies = replies_shape(o.sizes.reply_bytes, o.sizes.reply_max);
+    c->over = malloc(c->replies.bytes_max);
     if (!c->port || !c->open || !c->ticket || !c->over) {
         caster_close(c);
         return err_set(e, ERR_NOMEM, "client: no memory");
@@ -246,15 +248,15 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
 /* Takes the next replies of a group from whichever of its replicas has written them. */
 static int port_poll(struct caster *c, struct port *p)
 {
-    const uint32_t bytes_max = reply_size(c->opt.sizes.reply_max);
-    const uint32_t ring_bytes = c->opt.sizes.reply_bytes;
+    const uint32_t bytes_max = c->replies.bytes_max, ring_bytes = c->replies.ring_bytes;
     const uint32_t life = c->opt.mem->life;
     int done = 0;
     for (uint32_t q = 0; q < c->opt.groups[p->group].replicas; q++) {
         const struct mem_lane *lane = p->reply[q];
-        if (lane->ctl == NULL || (mem_word(lane, REPLY_LIFE) != life && !PLANTED(reply_of_another)))
+        if (lane->ctl == NULL)
             continue;
-        uint64_t guard = mem_word(lane, REPLY_GUARD);
+        uint64_t guard = PLANTED(reply_of_another) ? mem_word(lane, REPLY_GUARD)
+                                                   : stream_guard(&c->replies, lane, life);
         while (p->next < guard) {
             struct frame f;
             frame_read(&f, lane->ring, ring_bytes, p->next);

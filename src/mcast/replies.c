@@ -34,10 +34,7 @@ int replies_open(const struct replies_options *options, struct replies **out, st
     if (r == NULL)
         return err_set(e, ERR_NOMEM, "replies: no memory");
     r->opt = *options;
-    r->shape = (struct stream_shape){.ring_bytes = options->ring_bytes,
-                                     .bytes_max = reply_size(options->reply_max),
-                                     .guard = REPLY_GUARD,
-                                     .life = REPLY_LIFE};
+    r->shape = replies_shape(options->ring_bytes, options->reply_max);
     r->to = calloc(clients, sizeof(*r->to));
     r->dirty = calloc(clients, sizeof(*r->dirty));
     r->known = calloc(clients, sizeof(*r->known));

@@ -14,6 +14,7 @@
 #define MCAST_REPLIES_H
 
 #include "base/err.h"
+#include "lane/stream.h"
 #include "mcast/message.h"
 #include "mem/mem.h"
 
@@ -24,6 +25,15 @@ enum {
     REPLY_LIFE,  /* of the client that they are for */
     REPLY_WORDS
 };
+
+/* What both ends know of a stream of replies. */
+static inline struct stream_shape replies_shape(uint32_t ring_bytes, uint32_t reply_max)
+{
+    return (struct stream_shape){.ring_bytes = ring_bytes,
+                                 .bytes_max = reply_size(reply_max),
+                                 .guard = REPLY_GUARD,
+                                 .life = REPLY_LIFE};
+}
 
 struct replies_options {
     struct mem *mem;

@@ -92,9 +92,7 @@ static void add(struct world *w, uint32_t bytes)
 static void take(struct world *w, uint32_t life)
 {
     static unsigned char over[BYTES_MAX];
-    if (mem_word(w->in, LIFE) != life)
-        return;
-    uint64_t guard = mem_word(w->in, GUARD);
+    uint64_t guard = stream_guard(&shape, w->in, life);
     while (w->next < guard) {
         struct frame f;
         frame_read(&f, w->in->ring, RING, w->next);
@@ -222,9 +220,11 @@ static void stream__begins_anew_in_a_new_life(void **state)
         w->frames = 0;
         add(w, 40);
         stream_push(w->writer, &w->stream, &w->out);
-        while (sim_step(w->sim))
+        while (sim_step(w->sim)) {
             if (mem_word(w->in, LIFE) == 1)
                 assert_true(mem_word(w->in, GUARD) <= w->stream.tail);
+            take(w, 1);
+        }
         settle(w, 1);
         assert_int_equal(w->frames, 1);
         world_close(w);
