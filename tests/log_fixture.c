@@ -183,7 +183,7 @@ static void client_open(struct group *g, uint32_t c)
 static void landing(void *ctx, const struct sim_landing *l)
 {
     struct group *g = ctx;
-    if (l->counted && (l->lane->spec.kind & 0xff) == LANE_LOG)
+    if (l->counted && lane_kind(&l->lane->spec) == LANE_LOG)
         check_landing(&g->check, l->lane->spec.owner, l->ballot);
 }
 

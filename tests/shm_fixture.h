@@ -444,4 +444,15 @@ static inline int cluster_teardown(void **state)
     return 0;
 }
 
+static inline unsigned open_descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    while (readdir(d))
+        count++;
+    closedir(d);
+    return count;
+}
+
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum {
-    SOURCE_BYTES_DEFAULT = 64 << 10,
     SAVE_WORDS = 2,
     HELPS_PER_RETRY = 2, /* who helps does so after this part of retry_ns, */
     HELP_RETRIES = 16,   /* and then goes on for so many of them */

@@ -26,6 +26,8 @@ enum {
     ACK_WORDS
 };
 
+enum { SOURCE_BYTES_DEFAULT = 64 << 10 }; /* of a ring */
+
 struct source_options {
     struct mem *mem;
     uint32_t region;       /* of the group */

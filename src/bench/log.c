@@ -222,10 +222,9 @@ static const char *why_stuck(struct bench *b)
 
 int bench_log(const struct bench_args *a, struct bench_figures *f, struct err *e)
 {
-    struct bench *b = aligned_alloc(128, sizeof(*b));
+    struct bench *b = lines_alloc(sizeof(*b));
     if (b == NULL)
         return err_set(e, ERR_NOMEM, "out of memory");
-    memset(b, 0, sizeof(*b));
     b->args = *a;
     if (b->args.log_bytes == 0)
         b->args.log_bytes = LOG_BYTES_DEFAULT;

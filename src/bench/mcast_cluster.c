@@ -128,10 +128,9 @@ static void plan_close(struct bench *b)
 
 int bench_tree_serve(const struct bench_args *a, struct err *e)
 {
-    struct bench *b = aligned_alloc(128, sizeof(*b));
+    struct bench *b = lines_alloc(sizeof(*b));
     if (b == NULL)
         return err_set(e, ERR_NOMEM, "out of memory");
-    memset(b, 0, sizeof(*b));
     b->args = *a;
     signal(SIGINT, SIG_IGN); /* the terminal's ^C ends the parent, and that ends us */
     int rc = plan_open(b, e);

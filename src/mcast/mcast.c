@@ -1,5 +1,6 @@
 #include "mcast/mcast.h"
 
+#include "agree/source.h"
 #include "mcast/message.h"
 
 enum {
@@ -9,7 +10,6 @@ enum {
     BODY_MAX_LIMIT = 1 << 20,
     REPLY_MAX_DEFAULT = 64,
     REPLY_MAX_LIMIT = 1 << 20,
-    SOURCE_BYTES_DEFAULT = 64 << 10,
     REPLY_BYTES_DEFAULT = 16 << 10,
     LOG_BYTES_DEFAULT = 256 << 10,
 };

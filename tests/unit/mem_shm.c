@@ -421,17 +421,6 @@ static void lane_comes_and_goes(const struct mem_lane_spec *s, uint64_t value)
     mem_lanes_end(nodes[1].mem, &in, 1);
 }
 
-static unsigned descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    unsigned count = 0;
-
-    while (readdir(d))
-        count++;
-    closedir(d);
-    return count;
-}
-
 /* An owner that has not polled since the writer came, and whose helper has told that it is there, ends that one. */
 static void shm__an_end_counts_for_what_was_not_adopted(void **state)
 {
@@ -467,9 +456,9 @@ static void shm__ended_lanes_leave_their_bytes_to_the_next(void **state)
         struct mem_lane_spec s = large_spec(80 + i % 3, 1 << 20);
         lane_comes_and_goes(&s, 1000 + i);
         if (i == 3)
-            before = descriptors();
+            before = open_descriptors();
     }
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(open_descriptors(), before);
     close_all_nodes(3);
 }
 
@@ -490,13 +479,13 @@ static void shm__bytes_of_an_earlier_segment_are_used_again(void **state)
     stays[0] = open_again(&nodes[0], &second);
     stays[1] = open_again(&nodes[1], &second);
     assert_true(all_connected(nodes, 2));
-    unsigned before = descriptors();
+    unsigned before = open_descriptors();
     mem_lanes_end(nodes[0].mem, &blocks, 1);
     mem_lanes_end(nodes[1].mem, &in[0], 1);
     lane_comes_and_goes(&first, 2);
     stays[0] = open_again(&nodes[0], &first);
     stays[1] = open_again(&nodes[1], &first);
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(open_descriptors(), before);
 
     nodes[2] = host_open(2);
     assert_true(all_connected(nodes, 3));

@@ -306,17 +306,6 @@ static void let_it_take(int fd)
     usleep(100);
 }
 
-static unsigned open_descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    unsigned count = 0;
-
-    while (readdir(d))
-        count++;
-    closedir(d);
-    return count;
-}
-
 static void take__noise_harms_nothing(void **state)
 {
     struct rng r;
