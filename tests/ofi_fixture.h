@@ -81,31 +81,31 @@ static inline const char *ofi_fixture_env(const char *name, const char *otherwis
 
 /* What ofi_open_node wants; `hosts` is filled and must stay. */
 static inline struct ofi_options ofi_fixture_options(const struct ofi_fixture *f, uint32_t self,
-                                                     struct ofi_host hosts[OFI_FIXTURE_HOSTS])
+                                                     struct far_host hosts[OFI_FIXTURE_HOSTS])
 {
     static const char *const names[] = {"h0", "h1", "h2"};
 
     for (int i = 0; i < OFI_FIXTURE_HOSTS; i++)
-        hosts[i] = (struct ofi_host){names[i], ofi_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1"),
+        hosts[i] = (struct far_host){names[i], ofi_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1"),
                                      f->port[i]};
     return (struct ofi_options){.provider = ofi_fixture_env("TRAM_TEST_PROVIDER", "tcp"),
-                                .cluster = "test",
                                 .key = f->key,
-                                .hosts = hosts,
-                                .hosts_count = OFI_FIXTURE_HOSTS,
-                                .clients = OFI_FIXTURE_CLIENTS,
-                                .self = self,
-                                .state = f->state,
-                                .linger_ns = 5000000,
-                                .silent_ns = 30000000000u,
                                 .read_back = f->read_back,
-                                .say = say_stderr(SAY_WARN)};
+                                .far = {.cluster = "test",
+                                        .hosts = hosts,
+                                        .hosts_count = OFI_FIXTURE_HOSTS,
+                                        .clients = OFI_FIXTURE_CLIENTS,
+                                        .self = self,
+                                        .state = f->state,
+                                        .linger_ns = 5000000,
+                                        .silent_ns = 30000000000u,
+                                        .say = say_stderr(SAY_WARN)}};
 }
 
 static inline int ofi_fixture_open(const struct ofi_fixture *f, uint32_t self, struct mem **out,
                                    struct err *e)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(f, self, hosts);
 
     return ofi_open_node(&o, out, e);

@@ -61,7 +61,7 @@ int api_mem_limits(const struct tram_cluster *, struct mem *, struct err *);
 /* What the host shows of itself, to who asks over a network; NULL: nothing any more. */
 void api_mem_show(const struct tram_cluster *, struct mem *, const void *page, size_t bytes);
 
-/* For asking hosts of other machines what they show (mem/ofi/ofi.h, ofi_look). */
+/* For asking hosts of other machines what they show (mem/far/far.h, far_look). */
 int api_look_open(const struct tram_cluster *, const struct say *, struct mem **, struct err *);
 
 /* Opens a trace file of that name in the directory. */

@@ -106,16 +106,16 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
 static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
                     const struct say *say, struct mem **out, struct err *e)
 {
-    struct ofi_host hosts[CLUSTER_HOSTS_MAX];
+    struct far_host hosts[CLUSTER_HOSTS_MAX];
     unsigned char key[OFI_KEY_BYTES];
     for (uint32_t h = 0; h < c->conf->hosts; h++)
-        hosts[h] = (struct ofi_host){.name = c->conf->host[h].name,
+        hosts[h] = (struct far_host){.name = c->conf->host[h].name,
                                      .address = c->conf->host[h].address,
                                      .port = c->conf->host[h].port};
     struct cluster_fact facts[CLUSTER_FACTS_MAX];
-    struct ofi_fact same[OFI_FACTS_MAX];
+    struct far_fact same[FAR_FACTS_MAX];
     uint32_t count = cluster_facts(c->conf, facts);
-    _Static_assert((int)OFI_FACTS_MAX >= (int)CLUSTER_FACTS_MAX, "all of them fit");
+    _Static_assert((int)FAR_FACTS_MAX >= (int)CLUSTER_FACTS_MAX, "all of them fit");
     for (uint32_t i = 0; i < count; i++) {
         memset(&same[i], 0, sizeof(same[i]));
         snprintf(same[i].key, sizeof(same[i].key), "%s", facts[i].key);
@@ -125,20 +125,20 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
     if (rc != 0)
         return rc;
     struct ofi_options o = {
+        .far = {.cluster = c->conf->name,
+                .hosts = hosts,
+                .hosts_count = c->conf->hosts,
+                .clients = c->sizes.clients,
+                .lives_max = CASTER_LIVES_MAX,
+                .facts = same,
+                .facts_count = count,
+                .self = self,
+                .state = state,
+                .looks = looks,
+                .huge_pages = c->conf->huge_pages,
+                .say = *say},
         .provider = cluster_transport_names[c->conf->transport],
-        .cluster = c->conf->name,
         .key = key,
-        .hosts = hosts,
-        .hosts_count = c->conf->hosts,
-        .clients = c->sizes.clients,
-        .lives_max = CASTER_LIVES_MAX,
-        .facts = same,
-        .facts_count = count,
-        .self = self,
-        .state = state,
-        .looks = looks,
-        .huge_pages = c->conf->huge_pages,
-        .say = *say,
     };
     rc = ofi_open_node(&o, out, e);
     explicit_bzero(key, sizeof(key));
@@ -240,27 +240,27 @@ int api_join_client(const struct tram_cluster *c, const struct say *say, struct 
                     struct err *e)
 {
     return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, say, out, e)
-                                             : ofi_join(c, OFI_ANY, NULL, false, say, out, e);
+                                             : ofi_join(c, FAR_ANY, NULL, false, say, out, e);
 }
 
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
 {
-    return c->conf->transport == CLUSTER_SHM ? 0 : ofi_limits_check(m, e);
+    return c->conf->transport == CLUSTER_SHM ? 0 : far_limits_check(m, e);
 }
 
 void api_mem_show(const struct tram_cluster *c, struct mem *m, const void *page, size_t bytes)
 {
     if (c->conf->transport != CLUSTER_SHM)
-        ofi_show(m, page, bytes);
+        far_show(m, page, bytes);
 }
 
 int api_look_open(const struct tram_cluster *c, const struct say *say, struct mem **out,
                   struct err *e)
 {
-    return ofi_join(c, OFI_ANY, NULL, true, say, out, e);
+    return ofi_join(c, FAR_ANY, NULL, true, say, out, e);
 }
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)
 {
-    return c->conf->transport == CLUSTER_SHM ? shm_failure(m) : ofi_failure(m);
+    return c->conf->transport == CLUSTER_SHM ? shm_failure(m) : far_failure(m);
 }

@@ -79,14 +79,14 @@ static int dir_make(struct bench_nodes *g, const char *address, struct err *e)
     g->made = true;
     int rc = ofi_key_make(in_dir(g, "key", path), e);
     for (uint32_t h = 0; rc == 0 && h < g->hosts; h++)
-        rc = port_find(address, &next, &g->ofi[h].port, e);
+        rc = port_find(address, &next, &g->far[h].port, e);
     if (rc == 0)
         rc = port_find(address, &next, &g->wire_port, e);
     if (rc != 0)
         return rc;
     FILE *f = fopen(in_dir(g, "ports", path), "we");
     for (uint32_t h = 0; f && h < g->hosts; h++)
-        fprintf(f, "%u\n", g->ofi[h].port);
+        fprintf(f, "%u\n", g->far[h].port);
     if (f)
         fprintf(f, "%u\n", g->wire_port);
     return f && fclose(f) == 0 ? 0 : err_sys(e, "write %s", path);
@@ -101,7 +101,7 @@ static int dir_read(struct bench_nodes *g, struct err *e)
     for (uint32_t h = 0; f && h <= g->hosts; h++) {
         if (fscanf(f, "%u", &port) != 1)
             port = 0;
-        *(h < g->hosts ? &g->ofi[h].port : &g->wire_port) = (uint16_t)port;
+        *(h < g->hosts ? &g->far[h].port : &g->wire_port) = (uint16_t)port;
     }
     if (f)
         fclose(f);
@@ -130,7 +130,7 @@ int nodes_open(struct bench_nodes *g, const struct bench_args *a, struct err *e)
     for (uint32_t h = 0; h < g->hosts; h++) {
         snprintf(g->names[h], sizeof(g->names[h]), "h%u", h + 1);
         g->shm[h] = (struct shm_node){.name = g->names[h], .node = h, .role = SHM_HOST};
-        g->ofi[h] = (struct ofi_host){.name = g->names[h], .address = a->address};
+        g->far[h] = (struct far_host){.name = g->names[h], .address = a->address};
     }
     if (!networked(g))
         return 0;
@@ -172,16 +172,16 @@ static int shm_node_open(struct bench_nodes *g, struct shm_node self, struct mem
 static int ofi_node_open(struct bench_nodes *g, uint32_t self, struct mem **out, struct err *e)
 {
     struct ofi_options o = {
+        .far = {.cluster = g->cluster,
+                .hosts = g->far,
+                .hosts_count = g->hosts,
+                .clients = g->clients,
+                .self = self,
+                .state = g->dir,
+                .linger_ns = LINGER_NS,
+                .say = say_stderr(SAY_WARN)},
         .provider = bench_transport_names[g->transport],
-        .cluster = g->cluster,
         .key = g->key,
-        .hosts = g->ofi,
-        .hosts_count = g->hosts,
-        .clients = g->clients,
-        .self = self,
-        .state = g->dir,
-        .linger_ns = LINGER_NS,
-        .say = say_stderr(SAY_WARN),
     };
     return ofi_open_node(&o, out, e);
 }

@@ -19,7 +19,7 @@ struct bench_nodes {
     char dir[64]; /* network: the hosts' lives, the key and the ports */
     char names[BENCH_HOSTS_MAX][16];
     struct shm_node shm[BENCH_HOSTS_MAX];
-    struct ofi_host ofi[BENCH_HOSTS_MAX];
+    struct far_host far[BENCH_HOSTS_MAX];
     uint16_t wire_port;
     unsigned char key[OFI_KEY_BYTES];
 };

@@ -6,7 +6,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/namesake.h"
-#include "mem/ofi/ofi.h"
+#include "mem/far/far.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -246,7 +246,7 @@ static void ask_others(struct running *r)
         r->mute = true;
         return;
     }
-    ofi_look(r->look, LOOK_NS, is_elsewhere, on_page, r);
+    far_look(r->look, LOOK_NS, is_elsewhere, on_page, r);
     for (uint32_t h = 0; h < c->hosts; h++)
         if (r->host[h].state == RUNNING_ELSEWHERE)
             r->host[h].state = RUNNING_DOWN;

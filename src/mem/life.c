@@ -1,7 +1,6 @@
 #include "mem/life.h"
 
 #include "base/clock.h"
-#include "mem/ofi/ofi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +54,7 @@ static int make_directory(const char *dir, struct err *e)
     }
 }
 
-int ofi_state_directory(const char *cluster, char *out, size_t bytes, struct err *e)
+int life_directory(const char *cluster, char *out, size_t bytes, struct err *e)
 {
     const char *base = getenv("XDG_STATE_HOME"), *more = "";
 

@@ -45,6 +45,10 @@ struct life_options {
     uint32_t places; /* of clients */
 };
 
+/* The directory for a host's state if the cluster file names none: ERR_NOTFOUND if the environment
+ * has none either. */
+int life_directory(const char *cluster, char *out, size_t bytes, struct err *);
+
 /* Counts a life; *lives are those before. ERR_EXISTS: a live process has it. */
 int life_open(struct life_file *, const struct life_options *, uint32_t *lives, struct err *);
 

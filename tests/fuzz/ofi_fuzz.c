@@ -32,37 +32,38 @@ static struct ofi *node_get(void)
     CHECK(mem_region_open(m, 1, &birth, &e) == 0);
     CHECK(mem_lanes_open(m, specs, 4, lanes, &e) == 0);
     node = (struct ofi *)m;
-    node->say = (struct say){0};
+    node->far.say = (struct say){0};
     return node;
 }
 
 static struct link *link_make(struct ofi *o, unsigned kind)
 {
-    struct peer *p = kind & 4 ? NULL : o->peers[1];
+    struct peer *p = kind & 4 ? NULL : o->far.peers[1];
 
     if (p && kind & 8) { /* a client that has a place */
-        p = o->peers[5] ? o->peers[5] : ofi_peer_add(o, 5, "client-2");
+        p = o->far.peers[5] ? o->far.peers[5] : far_peer_add(&o->far, 5, "client-2");
         CHECK(p != NULL);
     }
     struct fi_info *info = ofi_library.dupinfo(o->net.info);
     info->dest_addr = info->src_addr; /* never dialed */
     info->dest_addrlen = info->src_addrlen;
     info->src_addr = NULL;
-    struct link *l = link_new(o, p, info, STAGE_BYTES_MIN);
-    CHECK(l != NULL);
+    struct ofi_link *own = ofi_link_new(o, p, info, STAGE_BYTES_MIN);
+    CHECK(own != NULL);
+    struct link *l = &own->link;
     l->dialed = kind & 16 && p;
-    o->looks = p && kind & 64;
-    l->state = p && !o->looks ? LINK_PROVING : LINK_PLACING;
-    ofi_hello_make(&o->auth, 1, 0, 0, &l->hello);
-    ofi_prove_make(&o->auth, &l->hello, 0, o->birth, &l->prove);
+    o->far.looks = p && kind & 64;
+    l->state = p && !o->far.looks ? LINK_PROVING : LINK_PLACING;
+    ofi_hello_make(&o->auth, 1, 0, 0, &own->hello);
+    ofi_prove_make(&o->auth, &own->hello, 0, o->far.birth, &own->prove);
     if (p && kind & 32) {
         l->state = LINK_UP;
         l->proven = true;
         l->life = (uint32_t)(p->lives ? p->lives - 1 : 0);
         p->lives = (uint64_t)l->life + 1;
         p->link = l;
-        o->links_pending--;
-        ofi_lanes_ask(l);
+        o->far.links_pending--;
+        far_lanes_ask(l);
     }
     return l;
 }
@@ -70,16 +71,16 @@ static struct link *link_make(struct ofi *o, unsigned kind)
 /* As the completion of a receive does. */
 static void feed(struct link *l, const uint8_t *data, size_t bytes)
 {
-    static _Alignas(8) uint8_t whole[OFI_MESSAGE_MAX];
+    static _Alignas(8) uint8_t whole[FAR_MESSAGE_MAX];
 
-    while (l->state != LINK_CLOSED && bytes >= sizeof(struct ofi_head)) {
-        struct ofi_head h;
+    while (l->state != LINK_CLOSED && bytes >= sizeof(struct far_head)) {
+        struct far_head h;
         memcpy(&h, data, sizeof h);
         size_t n = h.bytes < bytes ? h.bytes : bytes;
         n = n < sizeof h ? sizeof h : n > sizeof whole ? sizeof whole : n;
         memcpy(whole, data, n);
-        const struct ofi_head *m = ofi_message(whole, n);
-        if (!m || !ofi_peer_message(l, m)) {
+        const struct far_head *m = ofi_message(whole, n);
+        if (!m || !far_message_take(l, m)) {
             link_close(l, false, "malformed");
             return;
         }
@@ -96,8 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes == 0)
         return 0;
     if (data[0] & 1) {
-        enum ofi_reason r = ofi_hello_check(&o->auth, data + 1, bytes - 1, 0, &hello);
-        CHECK((unsigned)r < OFI_REASONS && ofi_reason_text(r) != NULL);
+        enum far_reason r = ofi_hello_check(&o->auth, data + 1, bytes - 1, 0, &hello);
+        CHECK((unsigned)r < FAR_REASONS && far_reason_text(r) != NULL);
         return 0;
     }
     struct link *l = link_make(o, data[0]);
@@ -106,8 +107,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     CHECK(!stranger || !l->proven);
     if (l->state != LINK_CLOSED)
         link_close(l, true, "the end");
-    links_free(o);
-    o->dirty = NULL;
-    CHECK(o->links == NULL && o->links_pending == 0);
+    far_links_free(&o->far);
+    o->far.dirty = NULL;
+    o->far.dirty_last = &o->far.dirty;
+    CHECK(o->far.links == NULL && o->far.links_pending == 0);
     return 0;
 }

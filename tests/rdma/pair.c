@@ -30,7 +30,7 @@ enum { SEEN, WRONG }; /* words that the owner tells its user */
 #define PATIENCE_NS UINT64_C(60000000000)
 
 static const char *directory;
-static struct ofi_host hosts[NODES];
+static struct far_host hosts[NODES];
 static char state[] = "/tmp/tram-pair-XXXXXX";
 
 struct node {
@@ -84,13 +84,13 @@ static void node_open(uint32_t i)
     struct err e = {""};
     const struct ofi_options o = {
         .provider = provider ? provider : "tcp",
-        .cluster = "pair",
         .key = (const unsigned char *)"a key for tests, 32 bytes long..",
-        .hosts = hosts,
-        .hosts_count = NODES,
-        .self = i,
-        .state = state,
-        .silent_ns = 30000000000u, /* machines that are simulated, and slow */
+        .far = {.cluster = "pair",
+                .hosts = hosts,
+                .hosts_count = NODES,
+                .self = i,
+                .state = state,
+                .silent_ns = 30000000000u}, /* machines that are simulated, and slow */
     };
     for (int k = 0; k < 3; k++) {
         s[k].region = REGION;
@@ -192,7 +192,7 @@ static enum mem_status settle(struct mem_flow *f)
 static const char *connect_both(void)
 {
     uint64_t until = patience();
-    while (!(ofi_connected(node[1].mem, 0) && ofi_connected(node[2].mem, 0) && node[1].told->ctl))
+    while (!(far_connected(node[1].mem, 0) && far_connected(node[2].mem, 0) && node[1].told->ctl))
         if (clock_now_ns() > until)
             return "not connected after a minute";
         else
@@ -331,7 +331,7 @@ int main(int argc, char **argv)
     }
     directory = argv[2];
     for (uint16_t i = 0; i < NODES; i++)
-        hosts[i] = (struct ofi_host){(const char *[]){"h0", "h1", "h2"}[i], argv[i == 0 ? 3 : 4],
+        hosts[i] = (struct far_host){(const char *[]){"h0", "h1", "h2"}[i], argv[i == 0 ? 3 : 4],
                                      (uint16_t)(PORT + i)};
     if (strcmp(argv[1], "use") == 0)
         use();

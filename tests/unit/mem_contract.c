@@ -109,7 +109,7 @@ static bool connected(uint32_t from, uint32_t to)
         return true;
     if (simulated())
         return sim_connected(rig.sim, from, to);
-    bool up = rig.backend == SHM ? shm_connected(n->mem, to) : ofi_connected(n->mem, to);
+    bool up = rig.backend == SHM ? shm_connected(n->mem, to) : far_connected(n->mem, to);
     return up && n->lane[from][to]->ctl;
 }
 

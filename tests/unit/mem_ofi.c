@@ -70,13 +70,13 @@ static struct mem *open_with(const struct ofi_options *o)
     struct mem *m;
 
     if (ofi_open_node(o, &m, &e) < 0)
-        fail_msg("open node %u: %s", o->self, e.text);
+        fail_msg("open node %u: %s", o->far.self, e.text);
     return keep(m);
 }
 
 static struct mem *open_node(uint32_t self)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, self, hosts);
 
     return open_with(&o);
@@ -106,7 +106,7 @@ static void poll_for(uint64_t ms)
 
 static void wait_connected(struct mem *a, struct mem *b)
 {
-    WAIT_FOR(ofi_connected(a, b->self) && ofi_connected(b, a->self));
+    WAIT_FOR(far_connected(a, b->self) && far_connected(b, a->self));
 }
 
 static bool has_said(const struct stderr_capture *h, const char *what)
@@ -161,13 +161,13 @@ static void expect_apart(const struct ofi_options *other, const char *reason)
     WAIT_FOR(has_said(&h, here) && has_said(&h, there));
     poll_for(50);
     stderr_capture_end(&h, said, sizeof said);
-    assert_false(ofi_connected(a, 1));
-    assert_false(ofi_connected(b, 0));
+    assert_false(far_connected(a, 1));
+    assert_false(far_connected(b, 0));
 }
 
 static void ofi__another_key_is_refused(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
 
     (void)state;
@@ -175,23 +175,23 @@ static void ofi__another_key_is_refused(void **state)
     expect_apart(&o, "wrong cluster key");
 }
 
-static void facts_of(struct ofi_options *o, struct ofi_fact *facts, const char *log_bytes)
+static void facts_of(struct ofi_options *o, struct far_fact *facts, const char *log_bytes)
 {
     memset(facts, 0, 2 * sizeof *facts);
     strcpy(facts[0].key, "protocol");
     strcpy(facts[0].value, "tree");
     strcpy(facts[1].key, "log_bytes");
     strcpy(facts[1].value, log_bytes);
-    o->facts = facts;
-    o->facts_count = 2;
+    o->far.facts = facts;
+    o->far.facts_count = 2;
 }
 
 /* Two hosts and a client; one host and the client have another file. Both sides say which key it is, and both values. */
 static void ofi__a_file_that_differs_is_refused_by_name(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
-    struct ofi_fact facts[2];
+    struct far_fact facts[2];
     struct err e = {""};
     struct mem *c;
     char said[4096];
@@ -201,12 +201,12 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     facts_of(&o, facts, "262144");
     struct mem *a = open_with(&o);
     facts_of(&o, facts, "131072");
-    o.self = 1;
+    o.far.self = 1;
     struct mem *b = open_with(&o);
     WAIT_FOR(has_said(&h, "h0: h1 (127.0.0.1") && has_said(&h, "h1: h0 (127.0.0.1"));
     WAIT_FOR(has_said(&h, "its cluster file differs: log_bytes is 131072 there and 262144 here"));
     WAIT_FOR(has_said(&h, "its cluster file differs: log_bytes is 262144 there and 131072 here"));
-    assert_false(ofi_connected(a, 1) || ofi_connected(b, 0));
+    assert_false(far_connected(a, 1) || far_connected(b, 0));
     close_now(b);
     close_now(a);
     stderr_capture_end(&h, said, sizeof said);
@@ -215,14 +215,14 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     if (kid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         facts_of(&o, facts, "262144");
-        o.self = 0;
+        o.far.self = 0;
         if (ofi_open_node(&o, &c, &e) < 0)
             _exit(1);
         for (;;)
             mem_poll(c);
     }
     facts_of(&o, facts, "131072");
-    o.self = OFI_ANY;
+    o.far.self = FAR_ANY;
     h = stderr_capture_begin();
     assert_int_equal(ofi_open_node(&o, &c, &e), ERR_REFUSED);
     stderr_capture_end(&h, said, sizeof said);
@@ -239,7 +239,7 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
 /* The others connect, and so do clients. */
 static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
 
     (void)state;
@@ -247,7 +247,7 @@ static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
     hosts[0].address = "no-such-host.invalid";
     struct stderr_capture h = stderr_capture_begin();
     struct mem *b = open_with(&o);
-    o.self = 2;
+    o.far.self = 2;
     struct mem *c = open_with(&o);
     wait_connected(b, c);
     assert_true(has_said(&h, "h0 (no-such-host.invalid"));
@@ -257,19 +257,19 @@ static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
 
 static void ofi__another_cluster_is_refused(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
 
     (void)state;
-    o.cluster = "tset";
+    o.far.cluster = "tset";
     expect_apart(&o, "wrong cluster");
 }
 
 /* A client hears why nobody takes it. */
 static void ofi__a_client_is_told_why_it_is_refused(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, OFI_ANY, hosts);
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *m;
     char said[4096];
@@ -284,14 +284,14 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
         for (;;)
             poll_all();
     }
-    o.timeout_ns = 700000000;
+    o.far.timeout_ns = 700000000;
     o.key = (const unsigned char *)"another key for tests, 32 bytes.";
     assert_int_equal(ofi_open_node(&o, &m, &e), ERR_REFUSED);
     expect_says(e.text, "wrong cluster key");
     kill(host, SIGKILL);
     waitpid(host, &status, 0);
     o.key = fixture.key;
-    o.hosts_count = 3;
+    o.far.hosts_count = 3;
     hosts[0].port = fixture.port[2]; /* nobody is there */
     e.text[0] = 0;
     assert_int_equal(ofi_open_node(&o, &m, &e), ERR_TIMEOUT);
@@ -323,8 +323,8 @@ static void on_shown(void *ctx, uint32_t host, const void *what, size_t bytes)
  * there. Who has another sees nothing. */
 static void ofi__who_has_the_key_may_look(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, OFI_ANY, hosts);
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *m;
     char said[4096];
@@ -337,26 +337,26 @@ static void ofi__who_has_the_key_may_look(void **state)
     pid_t kid = fork();
     if (kid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ofi_show(open_node(0), page[0], sizeof page[0]);
-        ofi_show(open_node(1), page[1], 8);
+        far_show(open_node(0), page[0], sizeof page[0]);
+        far_show(open_node(1), page[1], 8);
         for (;;)
             poll_all();
     }
-    o.looks = true;
+    o.far.looks = true;
     assert_int_equal(ofi_open_node(&o, &m, &e), 0);
     for (uint64_t until = clock_now_ns() + 10000000000u;
          !(shown[0] && shown[1]) && clock_now_ns() < until;)
-        ofi_look(m, 5000000000u, look_at_all, on_shown, NULL);
+        far_look(m, 5000000000u, look_at_all, on_shown, NULL);
     assert_true(shown[0] && shown[1] && !shown[2]);
     memset(shown, 0, sizeof shown);
     uint64_t began = clock_now_ns();
-    ofi_look(m, 60000000000u, look_at_all, on_shown, NULL);
+    far_look(m, 60000000000u, look_at_all, on_shown, NULL);
     assert_true(shown[0] && shown[1] && !shown[2] && clock_now_ns() - began < 30000000000u);
     mem_close(m);
     o.key = (const unsigned char *)"another key for tests, 32 bytes.";
     memset(shown, 0, sizeof shown);
     assert_int_equal(ofi_open_node(&o, &m, &e), 0);
-    ofi_look(m, 60000000000u, look_at_all, on_shown, NULL);
+    far_look(m, 60000000000u, look_at_all, on_shown, NULL);
     assert_false(shown[0] || shown[1]);
     mem_close(m);
     kill(kid, SIGKILL);
@@ -443,7 +443,7 @@ static void ofi__strangers_do_no_harm(void **state)
     for (int i = 0; i < 40; i++)
         close(fd[i]);
     poll_for(20);
-    assert_true(ofi_connected(a, 1));
+    assert_true(far_connected(a, 1));
 }
 
 /* A connect request of the provider that is well-formed but for our part of it. */
@@ -452,9 +452,9 @@ static void ofi__a_hello_that_is_none_is_refused(void **state)
     char said[4096];
 
     (void)state;
-    struct ofi *a = (struct ofi *)open_node(0), *b = (struct ofi *)open_node(1);
+    struct far *a = (struct far *)open_node(0), *b = (struct far *)open_node(1);
     struct stderr_capture h = stderr_capture_begin();
-    b->auth.key[0] ^= 1; /* signs wrongly from here on */
+    ofi_of(b)->auth.key[0] ^= 1; /* signs wrongly from here on */
     struct link *up = b->peers[0]->link;
     if (up)
         link_close(up, false, "for the test");
@@ -499,14 +499,14 @@ static void second_state_remove(const char *dir, const char *host)
  * start is right. */
 static void ofi__an_old_life_is_refused_and_learns(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96], path[160], text[64] = "";
 
     (void)state;
     struct mem *a = open_node(0);
     second_state(dir, sizeof dir, "h1", 5);
-    o.state = dir;
+    o.far.state = dir;
     struct mem *b = open_with(&o);
     assert_int_equal(b->life, 5);
     wait_connected(a, b);
@@ -515,10 +515,10 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
     struct stderr_capture h = stderr_capture_begin();
     b = open_with(&o);
     assert_int_equal(b->life, 0);
-    WAIT_FOR(ofi_failure(b));
-    expect_says(ofi_failure(b), "an old life");
-    assert_false(ofi_connected(a, 1));
-    assert_null(ofi_failure(a));
+    WAIT_FOR(far_failure(b));
+    expect_says(far_failure(b), "an old life");
+    assert_false(far_connected(a, 1));
+    assert_null(far_failure(a));
     close_now(b);
     stderr_capture_end(&h, said, sizeof said);
     expect_says(said, "an old life");
@@ -537,7 +537,7 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
 /* Two processes that both say that they are h1, in the same life. */
 static void ofi__a_twin_is_refused(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96];
 
@@ -545,22 +545,22 @@ static void ofi__a_twin_is_refused(void **state)
     struct mem *a = open_node(0), *b = open_node(1);
     wait_connected(a, b);
     second_state(dir, sizeof dir, "h1", 0);
-    o.state = dir;
+    o.far.state = dir;
     hosts[1].port = ofi_fixture_port();
     struct stderr_capture h = stderr_capture_begin();
     struct mem *twin = open_with(&o);
-    WAIT_FOR(ofi_failure(twin));
+    WAIT_FOR(far_failure(twin));
     stderr_capture_end(&h, said, sizeof said);
-    expect_says(ofi_failure(twin), "another process is this node");
-    assert_true(ofi_connected(a, 1));
-    assert_null(ofi_failure(b));
+    expect_says(far_failure(twin), "another process is this node");
+    assert_true(far_connected(a, 1));
+    assert_null(far_failure(b));
     close_now(twin);
     second_state_remove(dir, "h1");
 }
 
 static void ofi__one_process_per_host(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
     struct err e = {""};
     struct mem *m;
@@ -577,7 +577,7 @@ static void ofi__one_process_per_host(void **state)
 /* A host that leaves when the other end of `go` is closed; exits with 0 if this is its first life. */
 static void leave_with_others(uint32_t self, int ready, int go)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, self, hosts);
     struct err e = {""};
     struct mem *m;
@@ -585,14 +585,14 @@ static void leave_with_others(uint32_t self, int ready, int go)
     char byte;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    o.linger_ns = 5000000000u;
+    o.far.linger_ns = 5000000000u;
     if (ofi_open_node(&o, &m, &e) < 0)
         _exit(2);
     while (read(go, &byte, 1) < 0) {
         bool all = true;
         mem_poll(m);
         for (uint32_t k = 0; k < OFI_FIXTURE_HOSTS; k++)
-            all = all && ofi_connected(m, k);
+            all = all && far_connected(m, k);
         if (all && !told)
             told = write(ready, "r", 1) == 1;
     }
@@ -665,7 +665,7 @@ static void ofi__a_killed_host_is_known_to_be_dead(void **state)
         for (;;)
             mem_poll(m);
     }
-    WAIT_FOR(ofi_connected(a, 1));
+    WAIT_FOR(far_connected(a, 1));
     assert_false(mem_dead(a, 1));
     char said[1024];
     struct stderr_capture h = stderr_capture_begin();
@@ -689,7 +689,7 @@ static void ofi__who_is_back_is_told_to_others(void **state)
     wait_connected(a, b);
     wait_connected(a, c);
     wait_connected(b, c);
-    struct peer *missed = ((struct ofi *)(void *)c)->peers[0];
+    struct peer *missed = ((struct far *)(void *)c)->peers[0];
     struct stderr_capture h = stderr_capture_begin();
     close_now(a);
     WAIT_FOR(mem_dead(b, 0) && !missed->link && !missed->dialing);
@@ -707,7 +707,7 @@ static void ofi__who_is_back_is_told_to_others(void **state)
 static void ofi__a_new_life_shuts_the_old_one_out(void **state)
 {
     static unsigned char before[RING], junk[RING / 2];
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96];
     int late = 0;
@@ -721,7 +721,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         struct mem_lane *own = lane_of(a, 0, 1), *out = lane_of(old, 0, 1);
         wait_connected(a, old);
         second_state(dir, sizeof dir, "h1", old->life + 1);
-        o.state = dir;
+        o.far.state = dir;
         hosts[1].port = ofi_fixture_port();
         struct stderr_capture h = stderr_capture_begin();
         struct mem *young = open_with(&o);
@@ -730,7 +730,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         lane_of(young, 0, 1);
         /* The old one writes all the time. */
         for (uint64_t k = 1, until = clock_now_ns() + 5000000000u;
-             young->self && !(ofi_connected(a, 1) && ofi_connected(young, 0)) &&
+             young->self && !(far_connected(a, 1) && far_connected(young, 0)) &&
              clock_now_ns() < until;
              k++) {
             memset(junk, (int)k, sizeof junk);
@@ -740,7 +740,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
             mem_poll(young);
             mem_poll(a);
         }
-        assert_true(ofi_connected(a, 1) && ofi_connected(young, 0));
+        assert_true(far_connected(a, 1) && far_connected(young, 0));
         memcpy(before, own->ring, RING);
         for (int n = 0; n < 200; n++) {
             mem_flow_open(old, &f, 0, REGION, 0);
@@ -786,7 +786,7 @@ static bool raise_past_a_stuck_leader(bool even)
     char said[4096];
 
     struct mem *a = open_node(0), *leader = open_node(1), *c = open_node(2);
-    struct ofi *o = (struct ofi *)a;
+    struct far *o = (struct far *)a;
     region(a);
     region(leader);
     region(c);
@@ -812,7 +812,7 @@ static bool raise_past_a_stuck_leader(bool even)
     assert_int_equal(f.done, 1);
 
     fill_up(a, 1, reverse, even); /* the leader does not poll any more */
-    const struct link *stuck = o->peers[1]->link;
+    const struct ofi_link *stuck = ofi_link(o->peers[1]->link);
     assert_non_null(stuck);
     bool room = stuck->stage_bytes - (stuck->stage_head - stuck->stage_tail) >= 64;
     mem_set1(leader, &f, out, 0, 2); /* on its way already */
@@ -913,13 +913,13 @@ static void ofi__more_lanes_need_no_other_connection(void **state)
     memset(&many, 0, sizeof many);
     rng_init(&many.rng, 7);
     struct mem *a = open_node(0), *b = many.mem = open_node(1);
-    struct ofi *o = (struct ofi *)b;
+    struct far *o = (struct far *)b;
     region(a);
     many.own[0] = lane_of_kind(a, 100);
     many.out[0] = lane_of_kind(b, 100);
     wait_connected(a, b);
-    const struct link *l = o->peers[0]->link;
-    uint64_t id = l->id, before = l->stage_bytes;
+    const struct ofi_link *l = ofi_link(o->peers[0]->link);
+    uint64_t id = l->link.id, before = l->stage_bytes;
     mem_flow_open(b, &many.flow, 0, REGION, 0);
     for (uint32_t n = 1; n <= MANY_LANES; n++) {
         uint64_t some = rng_below(&many.rng, l->stage_bytes / 2);
@@ -936,11 +936,11 @@ static void ofi__more_lanes_need_no_other_connection(void **state)
         mem_mark(b, &many.flow, n);
         WAIT_FOR(many.flow.done == n || many.flow.status != MEM_DONE);
         assert_int_equal(many.flow.status, MEM_DONE);
-        WAIT_FOR(ofi_connected(b, 0));
+        WAIT_FOR(far_connected(b, 0));
         for (uint32_t i = 0; i < n; i++)
             assert_memory_equal(many.own[i]->ring, many.is[i], RING);
     }
-    assert_true(o->peers[0]->link == l && l->id == id);
+    assert_true(o->peers[0]->link == &l->link && l->link.id == id);
     assert_true(l->stage_bytes >= 4 * before);
 }
 
@@ -956,19 +956,19 @@ static void ofi__too_little_locked_memory_is_named(void **state)
     pid_t kid = fork();
     if (kid == 0) {
         struct mem *a = open_node(0);
-        struct ofi *o = (struct ofi *)a;
+        struct far *o = (struct far *)a;
         region(a);
-        uint64_t none = ofi_locked_bytes(o);
+        uint64_t limit, none = ofi_locked_bytes(o, &limit);
         lane_of(a, 0, 1);
-        bool ok = ofi_locked_bytes(o) >= none + 2 * RING;
+        bool ok = ofi_locked_bytes(o, &limit) >= none + 2 * RING;
         getrlimit(RLIMIT_MEMLOCK, &before);
         little.rlim_max = before.rlim_max;
         ok = ok && setrlimit(RLIMIT_MEMLOCK, &little) == 0;
         /* Without the right of root to lock what it wants. */
         ok = ok && (geteuid() != 0 || setresuid(65534, 65534, 65534) == 0);
-        ok = ok && ofi_limits_check(a, &e) == 0;
-        o->net.local = true;
-        ok = ok && ofi_limits_check(a, &e) == ERR_SYSTEM && strstr(e.text, "ulimit -l") &&
+        ok = ok && far_limits_check(a, &e) == 0;
+        ofi_of(o)->net.local = true;
+        ok = ok && far_limits_check(a, &e) == ERR_SYSTEM && strstr(e.text, "ulimit -l") &&
              strstr(e.text, "may lock 64;");
         _exit(ok ? 0 : 1);
     }
@@ -991,22 +991,22 @@ static uint64_t huge_pages_free(void)
 /* Where there are enough, lanes are in them; where not, the host has others and is told how many are missing. */
 static void ofi__too_few_huge_pages_are_named(void **state)
 {
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
     struct err e = {""};
     struct mem_flow f;
 
     (void)state;
-    o.huge_pages = true;
+    o.far.huge_pages = true;
     uint64_t before = huge_pages_free();
     struct mem *a = open_with(&o), *b = open_node(1);
     region(a);
     struct mem_lane *own = lane_of(a, 0, 1), *out = lane_of(b, 0, 1);
     if (before > 0) {
-        assert_int_equal(ofi_limits_check(a, &e), 0);
+        assert_int_equal(far_limits_check(a, &e), 0);
         assert_true(huge_pages_free() < before);
     } else {
-        assert_int_equal(ofi_limits_check(a, &e), ERR_SYSTEM);
+        assert_int_equal(far_limits_check(a, &e), ERR_SYSTEM);
         expect_says(e.text, "host h0 needs 1 huge pages of 2 MiB, and has got 0");
     }
     wait_connected(a, b);
@@ -1035,8 +1035,8 @@ static void ofi__too_much_at_once_is_lost(void **state)
     }
     assert_int_equal(f.status, MEM_LOST);
     assert_true(rounds > 3);
-    WAIT_FOR(ofi_connected(b, 0) && ((struct ofi *)b)->peers[0]->link->slot_tail ==
-                                        ((struct ofi *)b)->peers[0]->link->slot_head);
+    WAIT_FOR(far_connected(b, 0) && ofi_link(((struct far *)b)->peers[0]->link)->slot_tail ==
+                                        ofi_link(((struct far *)b)->peers[0]->link)->slot_head);
     mem_flow_open(b, &f, 0, REGION, 0);
     mem_set1(b, &f, out, 0, 77);
     mem_mark(b, &f, 1);
@@ -1068,7 +1068,7 @@ static void ofi__sizes_that_differ_are_told_on_both_sides(void **state)
     mem_flow_open(b, &f, 0, REGION, 0);
     mem_set1(b, &f, writer_side, 0, 1);
     assert_int_equal(f.status, MEM_LOST);
-    assert_true(ofi_connected(b, 0));
+    assert_true(far_connected(b, 0));
 }
 
 /* ---- clients ---- */
@@ -1099,15 +1099,15 @@ static void ofi__clients_get_places_of_their_own(void **state)
 {
     struct mem *m[OFI_FIXTURE_CLIENTS];
     bool seen[OFI_FIXTURE_CLIENTS] = {false};
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, OFI_ANY, hosts);
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
+    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *more;
 
     (void)state;
     pid_t kid = hosts_start(OFI_FIXTURE_HOSTS);
     for (int i = 0; i < OFI_FIXTURE_CLIENTS; i++) {
-        m[i] = open_node(OFI_ANY);
+        m[i] = open_node(FAR_ANY);
         uint32_t place = m[i]->self - OFI_FIXTURE_HOSTS;
         assert_true(place < OFI_FIXTURE_CLIENTS && !seen[place]);
         seen[place] = true;
@@ -1115,7 +1115,7 @@ static void ofi__clients_get_places_of_their_own(void **state)
     assert_int_equal(ofi_open_node(&o, &more, &e), ERR_EXISTS);
     expect_says(e.text, "no place for a client is free");
     /* A place of one's choice, if nobody has it; each time it is another life. */
-    o.self = m[3]->self;
+    o.far.self = m[3]->self;
     assert_int_equal(ofi_open_node(&o, &more, &e), ERR_EXISTS);
     uint32_t life = m[3]->life;
     close_now(m[3]);
@@ -1125,7 +1125,7 @@ static void ofi__clients_get_places_of_their_own(void **state)
              rc == ERR_EXISTS && clock_now_ns() < until;) /* its host has to hear that it is free */
             rc = ofi_open_node(&o, &more, &e);
         assert_int_equal(rc, 0);
-        assert_int_equal(more->self, o.self);
+        assert_int_equal(more->self, o.far.self);
         assert_true(more->life > life);
         life = more->life;
         mem_close(more);
@@ -1138,7 +1138,7 @@ static void ofi__clients_have_lanes_but_no_promises(void **state)
     struct mem_flow f, back;
     struct mem_op op;
     struct mem *client = NULL;
-    struct ofi_host hosts[OFI_FIXTURE_HOSTS];
+    struct far_host hosts[OFI_FIXTURE_HOSTS];
     struct ofi_options o = ofi_fixture_options(&fixture, 3, hosts);
 
     (void)state;
@@ -1156,7 +1156,7 @@ static void ofi__clients_have_lanes_but_no_promises(void **state)
         region(client);
         struct mem_lane *out = lane_of(client, 0, 3), *reply = lane_of(client, 3, 0);
         uint64_t until = clock_now_ns() + 10000000000u;
-        while (!ofi_connected(client, 0) && clock_now_ns() < until)
+        while (!far_connected(client, 0) && clock_now_ns() < until)
             mem_poll(client);
         mem_raise(client, &op, 0, REGION, 5);
         if (op.status != MEM_LOST)
@@ -1196,7 +1196,7 @@ static void ofi__clients_have_lanes_but_no_promises(void **state)
 static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
 {
     (void)state;
-    struct ofi *a = (struct ofi *)open_node(0);
+    struct far *a = (struct far *)open_node(0);
     struct stderr_capture h = stderr_capture_begin();
     char said[4096];
     pid_t kid = fork();
@@ -1207,9 +1207,9 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
         if (ofi_fixture_open(&fixture, 3, &m, &e) < 0 || m->life != 0)
             _exit(1);
         for (uint64_t until = clock_now_ns() + 10000000000u;
-             !ofi_failure(m) && clock_now_ns() < until;)
+             !far_failure(m) && clock_now_ns() < until;)
             mem_poll(m);
-        _exit(ofi_failure(m) && strstr(ofi_failure(m), "old life") ? 0 : 2);
+        _exit(far_failure(m) && strstr(far_failure(m), "old life") ? 0 : 2);
     }
     WAIT_FOR(a->peers[3] && a->peers[3]->link);
     a->peers[3]->lives = 2; /* as if another had taken it over while this one was out of reach */
@@ -1238,18 +1238,18 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (ofi_fixture_open(&fixture, 3, &m, &e) < 0)
             _exit(1);
-        while (((struct ofi *)m)->first[1] == ROLL_NEVER) /* until the hosts have met */
+        while (((struct far *)m)->first[1] == ROLL_NEVER) /* until the hosts have met */
             mem_poll(m);
         if (write(ready[1], "r", 1) != 1)
             _exit(1);
-        while (ofi_connected(m, 0)) /* until the cluster ends */
+        while (far_connected(m, 0)) /* until the cluster ends */
             mem_poll(m);
         region(m);
         lane_of(m, 1, 3);
         for (uint64_t until = clock_now_ns() + 10000000000u;
-             !ofi_failure(m) && clock_now_ns() < until;)
+             !far_failure(m) && clock_now_ns() < until;)
             mem_poll(m);
-        _exit(ofi_failure(m) && strstr(ofi_failure(m), "h1 refuses us in life 0: an old life") ? 0
+        _exit(far_failure(m) && strstr(far_failure(m), "h1 refuses us in life 0: an old life") ? 0
                                                                                                : 2);
     }
     struct mem *a = open_node(0), *b = open_node(1);

@@ -26,12 +26,12 @@ static void wire__a_hello_is_welcome(void **state)
 
     (void)state;
     ofi_hello_make(&auth, 3, 7, 12, &h);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_WELCOME);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_WELCOME);
     assert_int_equal(got.from, 3);
     assert_int_equal(got.life, 12);
     /* verbs gives more bytes than were sent. */
     memcpy(padded, &h, sizeof h);
-    assert_int_equal(ofi_hello_check(&auth, padded, sizeof padded, 7, &got), OFI_WELCOME);
+    assert_int_equal(ofi_hello_check(&auth, padded, sizeof padded, 7, &got), FAR_WELCOME);
     /* No two are the same, or a recorded one would do. */
     ofi_hello_make(&auth, 3, 7, 12, &got);
     assert_memory_not_equal(h.nonce, got.nonce, sizeof h.nonce);
@@ -45,25 +45,25 @@ static void wire__a_wrong_hello_is_told_apart(void **state)
 
     (void)state;
     ofi_hello_make(&auth, 3, 7, 12, &h);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 8, &got), OFI_REASON_NODE);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h - 1, 7, &got), OFI_REASON_MALFORMED);
-    assert_int_equal(ofi_hello_check(&auth, &h, 3, 7, &got), OFI_REASON_MALFORMED);
-    assert_int_equal(ofi_hello_check(&auth, "", 0, 7, &got), OFI_REASON_MALFORMED);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 8, &got), FAR_REASON_NODE);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h - 1, 7, &got), FAR_REASON_MALFORMED);
+    assert_int_equal(ofi_hello_check(&auth, &h, 3, 7, &got), FAR_REASON_MALFORMED);
+    assert_int_equal(ofi_hello_check(&auth, "", 0, 7, &got), FAR_REASON_MALFORMED);
     h.version++;
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_REASON_VERSION);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_REASON_VERSION);
     /* Another version may be shorter, and is still told so. */
-    assert_int_equal(ofi_hello_check(&auth, &h, 8, 7, &got), OFI_REASON_VERSION);
+    assert_int_equal(ofi_hello_check(&auth, &h, 8, 7, &got), FAR_REASON_VERSION);
     h.magic++;
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_REASON_MALFORMED);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_REASON_MALFORMED);
 
     ofi_auth_init(&theirs, other_key, "alpha");
     ofi_hello_make(&theirs, 3, 7, 12, &h);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_REASON_KEY);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_REASON_KEY);
     ofi_auth_init(&theirs, key, "beta");
     ofi_hello_make(&theirs, 3, 7, 12, &h);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_REASON_CLUSTER);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_REASON_CLUSTER);
     ofi_hello_make(&auth, 7, 7, 12, &h);
-    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), OFI_REASON_NODE);
+    assert_int_equal(ofi_hello_check(&auth, &h, sizeof h, 7, &got), FAR_REASON_NODE);
 }
 
 /* No bit of a hello can be changed. */
@@ -77,7 +77,7 @@ static void wire__every_bit_of_a_hello_is_signed(void **state)
     for (size_t bit = 0; bit < 8 * sizeof h; bit++) {
         memcpy(bytes, &h, sizeof h);
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        assert_int_not_equal(ofi_hello_check(&auth, bytes, sizeof bytes, 7, &got), OFI_WELCOME);
+        assert_int_not_equal(ofi_hello_check(&auth, bytes, sizeof bytes, 7, &got), FAR_WELCOME);
     }
 }
 
@@ -141,36 +141,36 @@ static void wire__every_bit_of_a_proof_is_signed(void **state)
 
 static void wire__a_message_has_the_length_of_its_items(void **state)
 {
-    _Alignas(8) unsigned char bytes[OFI_MESSAGE_MAX + 8];
-    struct ofi_head *h = (struct ofi_head *)(void *)bytes;
+    _Alignas(8) unsigned char bytes[FAR_MESSAGE_MAX + 8];
+    struct far_head *h = (struct far_head *)(void *)bytes;
 
     (void)state;
     memset(bytes, 0, sizeof bytes);
-    for (unsigned kind = 0; kind < OFI_KINDS + 3; kind++)
+    for (unsigned kind = 0; kind < OFI_PROMISED + 4; kind++)
         for (unsigned count = 0; count < 4; count++)
             for (uint32_t n = 0; n <= 200; n++) {
                 *h =
-                    (struct ofi_head){.kind = (uint16_t)kind, .count = (uint16_t)count, .bytes = n};
-                bool whole = kind > 0 && kind < OFI_KINDS && count > 0 &&
-                             ofi_message_bytes((enum ofi_kind)kind, count) == n;
-                bool list = kind == OFI_WANT || kind == OFI_AT || kind == OFI_PROMISED ||
-                            kind == OFI_RAISE || kind == OFI_RAISED || kind == OFI_NEWS ||
-                            kind == OFI_PAGE || kind == OFI_ROLL || kind == OFI_FACTS ||
-                            kind == OFI_FIRST || kind == OFI_END;
+                    (struct far_head){.kind = (uint16_t)kind, .count = (uint16_t)count, .bytes = n};
+                bool whole = kind > 0 && kind <= OFI_PROMISED && count > 0 &&
+                             ofi_message_bytes((enum far_kind)kind, count) == n;
+                bool list = kind == FAR_WANT || kind == FAR_AT || kind == OFI_PROMISED ||
+                            kind == FAR_RAISE || kind == FAR_RAISED || kind == FAR_NEWS ||
+                            kind == FAR_PAGE || kind == FAR_ROLL || kind == FAR_FACTS ||
+                            kind == FAR_FIRST || kind == FAR_END;
                 assert_int_equal(ofi_message(bytes, n) != NULL, whole && (list || count == 1));
             }
     /* Shorter or longer than it says, or longer than any. */
-    *h = (struct ofi_head){.kind = OFI_PULSE, .count = 1, .bytes = sizeof *h};
+    *h = (struct far_head){.kind = FAR_PULSE, .count = 1, .bytes = sizeof *h};
     assert_non_null(ofi_message(bytes, sizeof *h));
     assert_null(ofi_message(bytes, sizeof *h + 8));
     assert_null(ofi_message(bytes, sizeof *h - 1));
-    uint32_t most = OFI_WANTS_MAX;
-    *h = (struct ofi_head){
-        .kind = OFI_WANT, .count = (uint16_t)most, .bytes = ofi_message_bytes(OFI_WANT, most)};
-    assert_true(h->bytes <= OFI_MESSAGE_MAX);
+    uint32_t most = FAR_WANTS_MAX;
+    *h = (struct far_head){
+        .kind = FAR_WANT, .count = (uint16_t)most, .bytes = ofi_message_bytes(FAR_WANT, most)};
+    assert_true(h->bytes <= FAR_MESSAGE_MAX);
     assert_non_null(ofi_message(bytes, h->bytes));
     h->count++;
-    h->bytes = ofi_message_bytes(OFI_WANT, most + 1);
+    h->bytes = ofi_message_bytes(FAR_WANT, most + 1);
     assert_null(ofi_message(bytes, h->bytes));
 }
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 /* What there is for replicas and connections to all hosts. A client adds its own when it comes. */
-uint64_t ofi_locked_bytes(const struct ofi *o)
+static uint64_t locked_bytes(const struct far *o)
 {
-    uint64_t all = OFI_REGIONS_MAX * sizeof(uint64_t);
+    uint64_t all = FAR_REGIONS_MAX * sizeof(uint64_t);
 
     for (const struct chunk *c = o->chunks; c; c = c->next) {
         /* Once for who reads, and once for the one who writes. */
@@ -20,7 +20,7 @@ uint64_t ofi_locked_bytes(const struct ofi *o)
     }
     for (uint32_t h = 0; h < o->hosts_count; h++)
         if (h != o->mem.self)
-            all += ofi_lanes_stage_bytes(o, h) + BOUNCE_BYTES + LINK_RECEIVES * OFI_MESSAGE_MAX;
+            all += far_lanes_stage_bytes(o, h) + BOUNCE_BYTES + LINK_RECEIVES * FAR_MESSAGE_MAX;
     return all;
 }
 
@@ -55,23 +55,8 @@ const char *ofi_limit_hint(const struct ofi *o, char *out, size_t bytes)
     return out;
 }
 
-int ofi_limits_check(struct mem *m, struct err *e)
+uint64_t ofi_locked_bytes(const struct far *o, uint64_t *limit)
 {
-    const struct ofi *o = ofi_of(m);
-    uint64_t needed = ofi_locked_bytes(o), limit = locked_limit(o);
-
-    if (o->huge_short > 0)
-        return err_set(
-            e, ERR_SYSTEM,
-            "host %s needs %llu huge pages of 2 MiB, and has got %llu; raise their number "
-            "(sysctl vm.nr_hugepages), or leave huge_pages out of the cluster file",
-            o->name, (unsigned long long)(o->huge_got + o->huge_short),
-            (unsigned long long)o->huge_got);
-    if (needed <= limit)
-        return 0;
-    return err_set(e, ERR_SYSTEM,
-                   "host %s locks %llu KiB of memory, and more for each client, and may lock %llu; "
-                   "raise the limit (ulimit -l, LimitMEMLOCK=)",
-                   o->name, (unsigned long long)(needed / 1024),
-                   (unsigned long long)(limit / 1024));
+    *limit = locked_limit(ofi_of(o));
+    return locked_bytes(o);
 }

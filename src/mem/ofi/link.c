@@ -45,7 +45,7 @@ static void *desc(struct fid_mr *mr)
     return mr ? fi_mr_desc(mr) : NULL;
 }
 
-static void *stage_desc(const struct link *l)
+static void *stage_desc(const struct ofi_link *l)
 {
     return l->stage_mrs > 0 ? desc(l->stage_mr[l->stage_mrs - 1]) : NULL;
 }
@@ -56,7 +56,7 @@ static void mr_close(struct fid_mr *mr)
         fi_close(&mr->fid);
 }
 
-static void link_free(struct link *l)
+static void link_free(struct ofi_link *l)
 {
     for (uint32_t i = 0; i < l->stage_mrs; i++)
         mr_close(l->stage_mr[i]);
@@ -64,12 +64,11 @@ static void link_free(struct link *l)
     mr_close(l->receive_mr);
     pages_free(l->stage, l->stage_room);
     pages_free(l->bounce, BOUNCE_BYTES);
-    pages_free(l->receive_bytes, LINK_RECEIVES * OFI_MESSAGE_MAX);
+    pages_free(l->receive_bytes, LINK_RECEIVES * FAR_MESSAGE_MAX);
     free(l->piece);
     free(l->slot);
     free(l->mark);
     free(l->promise);
-    free(l->pending);
     free(l->keys);
     if (l->info)
         ofi_library.freeinfo(l->info);
@@ -77,12 +76,12 @@ static void link_free(struct link *l)
 }
 
 /* Makes the first `bytes` of the stage usable. What is under way keeps the registration that it has. */
-static bool stage_open(struct link *l, uint64_t bytes)
+static bool stage_open(struct ofi_link *l, uint64_t bytes)
 {
     struct fid_mr **mr = &l->stage_mr[l->stage_mrs];
 
     if (l->stage_mrs == STAGE_STEPS_MAX || mprotect(l->stage, bytes, PROT_READ | PROT_WRITE) < 0 ||
-        !local_register(&l->node->net, l->stage, bytes, mr))
+        !local_register(&ofi_node(l)->net, l->stage, bytes, mr))
         return false;
     l->stage_mrs += *mr != NULL;
     l->stage_bytes = l->stage_want = bytes;
@@ -91,7 +90,7 @@ static bool stage_open(struct link *l, uint64_t bytes)
 
 /* More room, if what is in use does not go over the end: then all of it stays where it is, and is counted
  * from the beginning. Else later. */
-static void stage_grow(struct link *l)
+static void stage_grow(struct ofi_link *l)
 {
     uint64_t lap = l->stage_tail - l->stage_tail % l->stage_bytes;
 
@@ -106,8 +105,10 @@ static void stage_grow(struct link *l)
         l->slot[i % LINK_SLOTS].stage_end -= lap;
 }
 
-bool link_stage_want(struct link *l, uint64_t bytes)
+bool ofi_link_room(struct link *link, uint64_t bytes)
 {
+    struct ofi_link *l = ofi_link(link);
+
     if (bytes > l->stage_room)
         return false;
     /* At least twice as much: there are only so many steps. */
@@ -117,37 +118,37 @@ bool link_stage_want(struct link *l, uint64_t bytes)
     return true;
 }
 
-static bool link_memory(struct link *l, uint64_t stage_bytes)
+static bool link_memory(struct ofi_link *l, uint64_t stage_bytes)
 {
-    struct net *n = &l->node->net;
+    struct net *n = &ofi_node(l)->net;
 
     stage_bytes = (stage_bytes + 4095) & ~UINT64_C(4095);
     l->stage_room = stage_bytes > STAGE_BYTES_MAX ? stage_bytes : (uint64_t)STAGE_BYTES_MAX;
     void *room = mmap(NULL, l->stage_room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     l->stage = room == MAP_FAILED ? NULL : room;
-    l->receive_bytes = pages_new(LINK_RECEIVES * OFI_MESSAGE_MAX);
+    l->receive_bytes = pages_new(LINK_RECEIVES * FAR_MESSAGE_MAX);
     l->piece = calloc(LINK_PIECES, sizeof *l->piece);
     l->slot = calloc(LINK_SLOTS, sizeof *l->slot);
     l->mark = calloc(LINK_MARKS, sizeof *l->mark);
     return l->stage && l->receive_bytes && l->piece && l->slot && l->mark &&
            stage_open(l, stage_bytes) &&
-           local_register(n, l->receive_bytes, LINK_RECEIVES * OFI_MESSAGE_MAX, &l->receive_mr);
+           local_register(n, l->receive_bytes, LINK_RECEIVES * FAR_MESSAGE_MAX, &l->receive_mr);
 }
 
 /* Lets the next message come. */
-static bool link_receive(struct link *l, struct slot *s)
+static bool link_receive(struct ofi_link *l, struct slot *s)
 {
-    unsigned char *at = l->receive_bytes + (size_t)(s - l->receive) * OFI_MESSAGE_MAX;
-    struct iovec iov = {.iov_base = at, .iov_len = OFI_MESSAGE_MAX};
+    unsigned char *at = l->receive_bytes + (size_t)(s - l->receive) * FAR_MESSAGE_MAX;
+    struct iovec iov = {.iov_base = at, .iov_len = FAR_MESSAGE_MAX};
     void *d = desc(l->receive_mr);
     struct fi_msg m = {.msg_iov = &iov, .desc = &d, .iov_count = 1, .context = &s->context};
 
     return fi_recvmsg(l->ep, &m, FI_COMPLETION) == 0;
 }
 
-static int endpoint_open(struct link *l)
+static int endpoint_open(struct ofi_link *l)
 {
-    struct net *n = &l->node->net;
+    struct net *n = &ofi_node(l)->net;
 
     int rc = fi_endpoint(n->domain, l->info, &l->ep, l);
     if (rc == 0)
@@ -159,19 +160,17 @@ static int endpoint_open(struct link *l)
     return rc;
 }
 
-struct link *link_new(struct ofi *o, struct peer *p, struct fi_info *info, uint64_t stage_bytes)
+struct ofi_link *ofi_link_new(struct ofi *o, struct peer *p, struct fi_info *info,
+                              uint64_t stage_bytes)
 {
-    struct link *l = calloc(1, sizeof *l);
+    struct ofi_link *l = calloc(1, sizeof *l);
 
     if (!l) {
         ofi_library.freeinfo(info);
         return NULL;
     }
-    l->node = o;
-    l->peer = p;
+    l->link.node = &o->far;
     l->info = info;
-    l->id = ++o->link_ids;
-    l->since_ns = l->heard_ns = l->told_ns = o->now_ns;
     for (int i = 0; i < LINK_RECEIVES; i++)
         l->receive[i] = (struct slot){.link = l, .kind = SLOT_RECEIVE};
     bool ok = link_memory(l, stage_bytes) && endpoint_open(l) == 0;
@@ -183,39 +182,16 @@ struct link *link_new(struct ofi *o, struct peer *p, struct fi_info *info, uint6
         link_free(l);
         return NULL;
     }
-    l->next = o->links;
-    if (l->next)
-        l->next->prev = l;
-    o->links = l;
-    o->links_pending++;
+    far_link_begin(&o->far, &l->link, p);
     return l;
 }
 
-const char *link_name(const struct link *l)
+void ofi_link_freed(struct link *l)
 {
-    return l->peer ? l->peer->name : "a client";
+    link_free(ofi_link(l));
 }
 
-static void unlist(struct link *l)
-{
-    struct ofi *o = l->node;
-
-    if (l->prev)
-        l->prev->next = l->next;
-    else
-        o->links = l->next;
-    if (l->next)
-        l->next->prev = l->prev;
-    for (struct link **at = &o->dirty; *at; at = &(*at)->dirty_next)
-        if (*at == l) {
-            *at = l->dirty_next;
-            if (o->dirty_last == &l->dirty_next)
-                o->dirty_last = at;
-            break;
-        }
-}
-
-bool link_owes(const struct link *l, uint32_t region, uint32_t gen)
+bool ofi_link_owes(const struct ofi_link *l, uint32_t region, uint32_t gen)
 {
     for (uint64_t i = l->slot_tail; i < l->slot_head; i++) {
         const struct slot *s = &l->slot[i % LINK_SLOTS];
@@ -231,26 +207,26 @@ bool link_owes(const struct link *l, uint32_t region, uint32_t gen)
 }
 
 /* Messages that others wait for count as told: nothing that lands later can be acknowledged. */
-static void notices_drop(struct link *l)
+void ofi_link_stopped(struct link *link)
 {
+    struct ofi_link *l = ofi_link(link);
+
     for (uint64_t i = l->slot_tail; i < l->slot_head; i++) {
         struct slot *s = &l->slot[i % LINK_SLOTS];
         if (s->kind == SLOT_NOTICE && !s->done)
-            ofi_notice_done(l->node, s->region, s->gen);
+            ofi_notice_done(ofi_node(l), s->region, s->gen);
     }
     for (uint64_t i = l->piece_tail; i < l->piece_head; i++) {
         struct piece *p = &l->piece[i % LINK_PIECES];
         if (p->region)
-            ofi_notice_done(l->node, p->region - 1, p->gen);
+            ofi_notice_done(ofi_node(l), p->region - 1, p->gen);
     }
 }
 
-void link_close(struct link *l, bool by_other, const char *why)
+void ofi_link_stop(struct link *link)
 {
-    struct ofi *o = l->node;
+    struct ofi_link *l = ofi_link(link);
 
-    if (l->state == LINK_CLOSED)
-        return;
     /* The order matters: once the endpoint is closed nothing lands through it any more, whatever was
      * under way; closing a registration alone does not stop what has begun to land. */
     fi_close(&l->ep->fid);
@@ -258,49 +234,12 @@ void link_close(struct link *l, bool by_other, const char *why)
     for (uint32_t i = 0; i < l->keys_count; i++)
         mr_close(l->keys[i].mr);
     l->keys_count = 0;
-    unlist(l);
-    if (l->state != LINK_UP)
-        o->links_pending--;
-    ofi_flows_lose(o, l);
-    while (l->ops)
-        ofi_op_finish(l, l->ops, MEM_LOST);
-    ofi_peer_link_ended(l, by_other, why);
-    l->state = LINK_CLOSED;
-    notices_drop(l);
-    l->next = o->grave;
-    o->grave = l;
-}
-
-void links_free(struct ofi *o)
-{
-    while (o->grave) {
-        struct link *l = o->grave;
-        o->grave = l->next;
-        link_free(l);
-    }
 }
 
 /* ---- queueing ---- */
 
-void link_dirty(struct link *l)
-{
-    if (l->dirty)
-        return;
-    /* Who was written to first is sent to first: writers begin with whom others wait for. */
-    l->dirty = true;
-    l->dirty_next = NULL;
-    *l->node->dirty_last = l;
-    l->node->dirty_last = &l->dirty_next;
-}
-
-void link_fault(struct link *l, int error)
-{
-    l->error = error;
-    link_dirty(l);
-}
-
 /* A run of bytes in the stage, or NULL. Large ones do not wrap: what is left at the end is skipped. */
-static unsigned char *stage_take(struct link *l, uint32_t bytes)
+static unsigned char *stage_take(struct ofi_link *l, uint32_t bytes)
 {
     if (l->stage_want > l->stage_bytes)
         stage_grow(l);
@@ -316,17 +255,17 @@ static unsigned char *stage_take(struct link *l, uint32_t bytes)
     return run;
 }
 
-static struct piece *piece_add(struct link *l, const struct piece *p)
+static struct piece *piece_add(struct ofi_link *l, const struct piece *p)
 {
     struct piece *at = &l->piece[l->piece_head++ % LINK_PIECES];
 
     *at = *p;
     at->stage_end = l->stage_head;
-    link_dirty(l);
+    link_dirty(&l->link);
     return at;
 }
 
-static bool write_one(struct link *l, uint64_t address, uint64_t key, const void *data,
+static bool write_one(struct ofi_link *l, uint64_t address, uint64_t key, const void *data,
                       uint32_t bytes)
 {
     unsigned char *run = stage_take(l, bytes);
@@ -343,7 +282,8 @@ static bool write_one(struct link *l, uint64_t address, uint64_t key, const void
     return true;
 }
 
-bool link_write(struct link *l, uint64_t address, uint64_t key, const void *data, uint32_t bytes)
+bool ofi_link_write(struct ofi_link *l, uint64_t address, uint64_t key, const void *data,
+                    uint32_t bytes)
 {
     const unsigned char *from = data;
 
@@ -358,8 +298,8 @@ bool link_write(struct link *l, uint64_t address, uint64_t key, const void *data
     return true;
 }
 
-bool link_write_kept(struct link *l, uint64_t address, uint64_t key, const struct chunk *c,
-                     const void *data, uint32_t bytes)
+bool ofi_link_write_kept(struct ofi_link *l, uint64_t address, uint64_t key, const struct chunk *c,
+                         const void *data, uint32_t bytes)
 {
     const unsigned char *from = data;
 
@@ -383,20 +323,20 @@ bool link_write_kept(struct link *l, uint64_t address, uint64_t key, const struc
 }
 
 /* What is read lands here first. Not every link reads. */
-static bool bounce_open(struct link *l)
+static bool bounce_open(struct ofi_link *l)
 {
     if (l->bounce)
         return true;
     l->bounce = pages_new(BOUNCE_BYTES);
-    if (l->bounce && local_register(&l->node->net, l->bounce, BOUNCE_BYTES, &l->bounce_mr))
+    if (l->bounce && local_register(&ofi_node(l)->net, l->bounce, BOUNCE_BYTES, &l->bounce_mr))
         return true;
     pages_free(l->bounce, BOUNCE_BYTES);
     l->bounce = NULL;
     return false;
 }
 
-bool link_read(struct link *l, struct mem_op *op, uint64_t address, uint64_t key, void *out,
-               uint32_t bytes, bool more)
+bool ofi_link_read(struct ofi_link *l, struct mem_op *op, uint64_t address, uint64_t key, void *out,
+                   uint32_t bytes, bool more)
 {
     /* Both reads or none: one that is in the queue is done. */
     if (l->piece_head - l->piece_tail + more >= LINK_PIECES || !bounce_open(l))
@@ -412,7 +352,7 @@ bool link_read(struct link *l, struct mem_op *op, uint64_t address, uint64_t key
 }
 
 /* Room for a message in the stage, its head filled in. */
-static struct ofi_head *message_begin(struct link *l, enum ofi_kind kind, uint32_t count,
+static struct far_head *message_begin(struct ofi_link *l, uint32_t kind, uint32_t count,
                                       struct piece *p)
 {
     uint32_t bytes = ofi_message_bytes(kind, count);
@@ -420,31 +360,33 @@ static struct ofi_head *message_begin(struct link *l, enum ofi_kind kind, uint32
 
     if (!run)
         return NULL;
-    struct ofi_head *h = (struct ofi_head *)(void *)run;
-    *h = (struct ofi_head){.kind = (uint16_t)kind, .count = (uint16_t)count, .bytes = bytes};
+    struct far_head *h = (struct far_head *)(void *)run;
+    *h = (struct far_head){.kind = (uint16_t)kind, .count = (uint16_t)count, .bytes = bytes};
     *p = (struct piece){
         .kind = PIECE_MESSAGE, .bytes = bytes, .stage_at = (uint32_t)(run - l->stage)};
     return h;
 }
 
-bool link_send(struct link *l, enum ofi_kind kind, const void *items, uint32_t count)
+bool ofi_link_send(struct link *link, uint32_t kind, const void *items, uint32_t count)
 {
+    struct ofi_link *l = ofi_link(link);
     struct piece p;
-    struct ofi_head *h = message_begin(l, kind, count, &p);
+    struct far_head *h = message_begin(l, kind, count, &p);
 
     if (!h)
         return false;
     if (p.bytes > sizeof *h)
         memcpy(h + 1, items, p.bytes - sizeof *h);
     piece_add(l, &p);
-    l->told_ns = l->node->now_ns;
+    link->told_ns = link->node->now_ns;
     return true;
 }
 
-bool link_notice(struct link *l, const struct ofi_promised *item, uint32_t region, uint32_t gen)
+bool ofi_link_notice(struct ofi_link *l, const struct ofi_promised *item, uint32_t region,
+                     uint32_t gen)
 {
     struct piece p;
-    struct ofi_head *h = message_begin(l, OFI_PROMISED, 1, &p);
+    struct far_head *h = message_begin(l, OFI_PROMISED, 1, &p);
 
     if (!h)
         return false;
@@ -455,13 +397,13 @@ bool link_notice(struct link *l, const struct ofi_promised *item, uint32_t regio
     return true;
 }
 
-bool link_mark(struct link *l, struct mem_flow *f, uint64_t gen, uint64_t tag)
+bool ofi_link_mark(struct ofi_link *l, struct mem_flow *f, uint64_t gen, uint64_t tag)
 {
     if (l->mark_head - l->mark_tail == LINK_MARKS)
         return false;
     l->mark[l->mark_head++ % LINK_MARKS] =
         (struct mark){.flow = f, .gen = gen, .tag = tag, .piece = l->piece_head};
-    link_dirty(l);
+    link_dirty(&l->link);
     return true;
 }
 
@@ -469,7 +411,7 @@ bool link_mark(struct link *l, struct mem_flow *f, uint64_t gen, uint64_t tag)
 
 /* The slot of the next operation that completes; NULL: too many are under way. It counts only once it
  * was posted. */
-static struct slot *slot_next(struct link *l, enum slot_kind kind)
+static struct slot *slot_next(struct ofi_link *l, enum slot_kind kind)
 {
     if (l->slot_head - l->slot_tail == LINK_SLOTS)
         return NULL;
@@ -479,7 +421,7 @@ static struct slot *slot_next(struct link *l, enum slot_kind kind)
 }
 
 /* An operation was posted, with which the stage is used up to stage_posted. */
-static void posted(struct link *l, struct slot *s, bool injected)
+static void posted(struct ofi_link *l, struct slot *s, bool injected)
 {
     if (s) {
         s->stage_end = l->stage_posted;
@@ -497,16 +439,16 @@ static void posted(struct link *l, struct slot *s, bool injected)
         l->slot[(l->slot_head - 1) % LINK_SLOTS].stage_end = l->stage_posted;
 }
 
-/* False: later, or never; l->error tells. */
-static bool accepted(struct link *l, ssize_t rc)
+/* False: later, or never; the fault tells. */
+static bool accepted(struct ofi_link *l, ssize_t rc)
 {
     if (rc != 0 && rc != -FI_EAGAIN)
-        l->error = (int)rc;
+        l->link.fault = ofi_library.strerror((int)-rc);
     return rc == 0;
 }
 
 /* How many marks the pieces before `end` cover. */
-static uint64_t marks_before(const struct link *l, uint64_t end)
+static uint64_t marks_before(const struct ofi_link *l, uint64_t end)
 {
     uint64_t m = l->mark_covered;
 
@@ -516,15 +458,15 @@ static uint64_t marks_before(const struct link *l, uint64_t end)
 }
 
 /* Where the bytes of a write are. */
-static const unsigned char *bytes_of(const struct link *l, const struct piece *p)
+static const unsigned char *bytes_of(const struct ofi_link *l, const struct piece *p)
 {
     return p->kept ? p->kept : l->stage + p->stage_at;
 }
 
 /* Posts as many writes as go into one operation. */
-static bool post_writes(struct link *l)
+static bool post_writes(struct ofi_link *l)
 {
-    struct net *n = &l->node->net;
+    struct net *n = &ofi_node(l)->net;
     struct fi_rma_iov to[IOVS_MAX];
     size_t count = 0, most = n->iovs < IOVS_MAX ? n->iovs : IOVS_MAX;
     const struct piece *first = &l->piece[l->piece_tail % LINK_PIECES], *p = first;
@@ -543,7 +485,7 @@ static bool post_writes(struct link *l)
     }
     bool inject = bytes <= n->inject_bytes;
     uint64_t flags = inject ? FI_INJECT : 0, covered = marks_before(l, end);
-    bool deliver = !l->node->read_back && covered > l->mark_covered &&
+    bool deliver = !ofi_node(l)->read_back && covered > l->mark_covered &&
                    (l->writes == count || l->mute >= OPS_PER_COMPLETION);
     bool report = deliver || (!inject && (l->mute >= OPS_PER_COMPLETION ||
                                           (l->stage_head - l->stage_tail) * 4 > l->stage_bytes));
@@ -556,7 +498,7 @@ static bool post_writes(struct link *l)
         flags |= FI_COMPLETION | (deliver ? FI_DELIVERY_COMPLETE : 0);
     }
     struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes_of(l, first), .iov_len = bytes};
-    void *d = !first->kept ? stage_desc(l) : n->local ? desc(first->kept_in->read_mr) : NULL;
+    void *d = !first->kept ? stage_desc(l) : n->local ? desc(first->kept_in->carried) : NULL;
     struct fi_msg_rma m = {.msg_iov = &iov,
                            .desc = &d,
                            .iov_count = 1,
@@ -580,7 +522,7 @@ static bool post_writes(struct link *l)
 }
 
 /* A run of bytes to read into, or NULL. */
-static unsigned char *bounce_take(struct link *l, uint32_t bytes, uint64_t *end)
+static unsigned char *bounce_take(struct ofi_link *l, uint32_t bytes, uint64_t *end)
 {
     uint64_t at = l->bounce_head % BOUNCE_BYTES;
     uint64_t skip = at + bytes > BOUNCE_BYTES ? BOUNCE_BYTES - at : 0;
@@ -591,7 +533,7 @@ static unsigned char *bounce_take(struct link *l, uint32_t bytes, uint64_t *end)
     return l->bounce + (l->bounce_head + skip) % BOUNCE_BYTES;
 }
 
-static bool post_read(struct link *l, struct slot *s, uint64_t address, uint64_t key,
+static bool post_read(struct ofi_link *l, struct slot *s, uint64_t address, uint64_t key,
                       unsigned char *to, uint32_t bytes)
 {
     struct iovec iov = {.iov_base = to, .iov_len = bytes};
@@ -613,7 +555,7 @@ static bool post_read(struct link *l, struct slot *s, uint64_t address, uint64_t
 }
 
 /* Posts the next part of the read that is first in the queue. */
-static bool post_read_piece(struct link *l)
+static bool post_read_piece(struct ofi_link *l)
 {
     struct piece *p = &l->piece[l->piece_tail % LINK_PIECES];
     uint32_t bytes = p->bytes < READ_BYTES_MAX ? p->bytes : READ_BYTES_MAX;
@@ -637,9 +579,9 @@ static bool post_read_piece(struct link *l)
     return true;
 }
 
-static bool post_message(struct link *l)
+static bool post_message(struct ofi_link *l)
 {
-    struct net *n = &l->node->net;
+    struct net *n = &ofi_node(l)->net;
     const struct piece *p = &l->piece[l->piece_tail % LINK_PIECES];
     struct iovec iov = {.iov_base = l->stage + p->stage_at, .iov_len = p->bytes};
     bool inject = p->bytes <= n->inject_bytes;
@@ -665,11 +607,11 @@ static bool post_message(struct link *l)
 }
 
 /* Marks that no write will take along: there is none behind them, or they are to be read back. */
-static bool post_marks(struct link *l)
+static bool post_marks(struct ofi_link *l)
 {
     uint64_t address = l->last_address, key = l->last_key;
     uint32_t bytes = sizeof(uint64_t);
-    bool words = l->node->read_back && ofi_marks_span(l, &address, &key, &bytes);
+    bool words = ofi_node(l)->read_back && ofi_marks_span(l, &address, &key, &bytes);
 
     if (!words && !l->unconfirmed) {
         /* All before them is known to be there, or is on its way to be. */
@@ -696,7 +638,7 @@ static bool post_marks(struct link *l)
     return true;
 }
 
-void link_post(struct link *l)
+void ofi_link_push(struct ofi_link *l)
 {
     bool ok = true;
 
@@ -717,10 +659,32 @@ void link_post(struct link *l)
         post_marks(l);
 }
 
+int ofi_link_post(struct link *link)
+{
+    struct ofi_link *l = ofi_link(link);
+    int changes = 0;
+
+    ofi_link_push(l);
+    if (link->fault)
+        return 0;
+    if (l->judge) {
+        l->judge = false;
+        changes = ofi_marks_judge(l, l->mark_head, NULL);
+    }
+    if (l->piece_tail < l->piece_head || l->mark_covered < l->mark_head)
+        link_dirty(link); /* the provider takes no more now */
+    return changes;
+}
+
+bool ofi_link_sent(const struct link *l)
+{
+    return ofi_link(l)->piece_head == ofi_link(l)->piece_tail;
+}
+
 /* ---- completions ---- */
 
 /* Gives back what finished operations had used, in the order in which they were posted. */
-static void slots_release(struct link *l)
+static void slots_release(struct ofi_link *l)
 {
     while (l->slot_tail < l->slot_head && l->slot[l->slot_tail % LINK_SLOTS].done) {
         struct slot *s = &l->slot[l->slot_tail++ % LINK_SLOTS];
@@ -731,20 +695,20 @@ static void slots_release(struct link *l)
 
 static int slot_done(struct slot *s, size_t bytes)
 {
-    struct link *l = s->link;
+    struct ofi_link *l = s->link;
     int changes = 0;
 
     switch (s->kind) {
     case SLOT_RECEIVE: {
-        const unsigned char *at = l->receive_bytes + (size_t)(s - l->receive) * OFI_MESSAGE_MAX;
-        const struct ofi_head *h = ofi_message(at, bytes);
-        l->heard_ns = l->node->now_ns;
-        if (!h || !ofi_peer_message(l, h)) {
-            link_close(l, false, "it sent what no one of us sends");
+        const unsigned char *at = l->receive_bytes + (size_t)(s - l->receive) * FAR_MESSAGE_MAX;
+        const struct far_head *h = ofi_message(at, bytes);
+        l->link.heard_ns = l->link.node->now_ns;
+        if (!h || !far_message_take(&l->link, h)) {
+            link_close(&l->link, false, "it sent what no one of us sends");
             return 1;
         }
-        if (l->state != LINK_CLOSED && !link_receive(l, s))
-            link_fault(l, -FI_EIO);
+        if (l->link.state != LINK_CLOSED && !link_receive(l, s))
+            link_fault(&l->link, "no message can be received");
         return 1;
     }
     case SLOT_WRITE:
@@ -755,11 +719,11 @@ static int slot_done(struct slot *s, size_t bytes)
     case SLOT_READ:
         memcpy(s->out, s->from, s->bytes);
         if (s->last)
-            ofi_op_finish(l, s->op, MEM_DONE);
+            far_op_finish(&l->link, s->op, MEM_DONE);
         changes = s->last;
         break;
     case SLOT_NOTICE:
-        ofi_notice_done(l->node, s->region, s->gen);
+        ofi_notice_done(ofi_node(l), s->region, s->gen);
         break;
     }
     s->done = true;
@@ -776,16 +740,16 @@ static void completion_failed(struct ofi *o)
     if (fi_cq_readerr(o->net.cq, &e, 0) <= 0)
         return;
     struct slot *s = e.op_context;
-    if (s && s->link->state != LINK_UP)
-        ofi_events_take(o); /* these say why there was no connection */
-    if (!s || s->link->state == LINK_CLOSED)
+    if (s && s->link->link.state != LINK_UP)
+        ofi_events_take(&o->far); /* these say why there was no connection */
+    if (!s || s->link->link.state == LINK_CLOSED)
         return;
     const char *more = fi_cq_strerror(o->net.cq, e.prov_errno, e.err_data, text, sizeof text);
     bool ended = e.err == FI_ECANCELED || e.err == FI_ENOTCONN || e.err == FI_ECONNRESET;
-    link_close(s->link, true, ended ? "it ended the connection" : more ? more : "an error");
+    link_close(&s->link->link, true, ended ? "it ended the connection" : more ? more : "an error");
 }
 
-int links_poll(struct ofi *o)
+int ofi_links_poll(struct ofi *o)
 {
     struct fi_cq_msg_entry e[ENTRIES];
     int changes = 0;
@@ -795,7 +759,7 @@ int links_poll(struct ofi *o)
         ssize_t n = fi_cq_read(o->net.cq, e, ENTRIES);
         if (n == -FI_EAGAIN) {
             o->drained = true;
-            links_free(o);
+            far_links_free(&o->far);
             break;
         }
         if (n == -FI_EAVAIL) {
@@ -806,7 +770,7 @@ int links_poll(struct ofi *o)
         CHECK(n > 0);
         for (ssize_t i = 0; i < n; i++) {
             struct slot *s = e[i].op_context;
-            if (s && s->link->state != LINK_CLOSED)
+            if (s && s->link->link.state != LINK_CLOSED)
                 changes += slot_done(s, e[i].len);
         }
         if (n < ENTRIES)

@@ -104,8 +104,8 @@ static int open_queues(struct net *n, const char *where, struct err *e)
 
 int net_open(struct net *n, const struct ofi_options *o, struct err *e)
 {
-    bool host = o->self < o->hosts_count;
-    const struct ofi_host *h = &o->hosts[host ? o->self : 0];
+    bool host = o->far.self < o->far.hosts_count;
+    const struct far_host *h = &o->far.hosts[host ? o->far.self : 0];
     char port[8], where[160];
 
     snprintf(port, sizeof port, "%u", h->port);
@@ -117,9 +117,10 @@ int net_open(struct net *n, const struct ofi_options *o, struct err *e)
     int rc = ofi_library.getinfo(FI_VERSION(1, 17), h->address, port, host ? FI_SOURCE : 0, hints,
                                  &n->info);
     /* A client may go by any host whose address is known. */
-    for (uint32_t i = 1; rc != 0 && !host && i < o->hosts_count; i++) {
-        snprintf(port, sizeof port, "%u", o->hosts[i].port);
-        rc = ofi_library.getinfo(FI_VERSION(1, 17), o->hosts[i].address, port, 0, hints, &n->info);
+    for (uint32_t i = 1; rc != 0 && !host && i < o->far.hosts_count; i++) {
+        snprintf(port, sizeof port, "%u", o->far.hosts[i].port);
+        rc = ofi_library.getinfo(FI_VERSION(1, 17), o->far.hosts[i].address, port, 0, hints,
+                                 &n->info);
     }
     ofi_library.freeinfo(hints);
     if (rc == -FI_ENODATA)
@@ -146,9 +147,9 @@ int net_open(struct net *n, const struct ofi_options *o, struct err *e)
     return 0;
 }
 
-int net_listen(struct net *n, const struct ofi_options *o, struct err *e)
+int net_listen(struct net *n, const struct far_options *o, struct err *e)
 {
-    const struct ofi_host *h = &o->hosts[o->self];
+    const struct far_host *h = &o->hosts[o->self];
     char where[160];
 
     snprintf(where, sizeof where, "host %s at %.100s:%u", h->name, h->address, h->port);

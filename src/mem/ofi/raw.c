@@ -125,11 +125,10 @@ static int memory_open(struct ofi_raw *r)
 
 int ofi_raw_open(const struct ofi_raw_options *o, struct ofi_raw **out, struct err *e)
 {
-    struct ofi_host host = {.name = "raw", .address = o->address, .port = o->port};
-    struct ofi_options net = {.provider = o->provider,
-                              .hosts = &host,
-                              .hosts_count = 1,
-                              .self = o->listens ? 0 : OFI_ANY};
+    struct far_host host = {.name = "raw", .address = o->address, .port = o->port};
+    struct ofi_options net = {
+        .provider = o->provider,
+        .far = {.hosts = &host, .hosts_count = 1, .self = o->listens ? 0 : FAR_ANY}};
 
     CHECK(o->bytes >= 8 && o->bytes % 8 == 0);
     int rc = ofi_library_load(e);
@@ -141,7 +140,7 @@ int ofi_raw_open(const struct ofi_raw_options *o, struct ofi_raw **out, struct e
     r->bytes = o->bytes;
     rc = net_open(&r->net, &net, e);
     if (rc == 0 && o->listens)
-        rc = net_listen(&r->net, &net, e);
+        rc = net_listen(&r->net, &net.far, e);
     if (rc == 0) {
         int failed = memory_open(r);
         if (failed == 0)

@@ -5,58 +5,32 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers travel as the machine has them");
 
-const char *ofi_reason_text(enum ofi_reason r)
-{
-    static const char *const text[] = {[OFI_WELCOME] = "welcome",
-#define OFI_REASON_TEXT_(name, words) [OFI_REASON_##name] = (words),
-                                       OFI_REASON_LIST(OFI_REASON_TEXT_)
-#undef OFI_REASON_TEXT_
-    };
-
-    return (unsigned)r < OFI_REASONS ? text[r] : "for a reason that we do not know";
-}
-
 /* ---- messages ---- */
 
-/* What a message has: a body, or items of one size. */
-static const struct {
-    uint16_t body; /* besides the head, where count is 1 */
-    uint16_t item;
-} shapes[OFI_KINDS] = {
-    [OFI_PROVE] = {.body = sizeof(struct ofi_prove) - sizeof(struct ofi_head)},
-    [OFI_PROVEN] = {.body = sizeof(struct ofi_proven) - sizeof(struct ofi_head)},
-    [OFI_REFUSE] = {.body = sizeof(struct ofi_refuse) - sizeof(struct ofi_head)},
-    [OFI_PLACE_WANT] = {.body = sizeof(struct ofi_place) - sizeof(struct ofi_head)},
-    [OFI_PLACE] = {.body = sizeof(struct ofi_place) - sizeof(struct ofi_head)},
-    [OFI_WANT] = {.item = sizeof(struct ofi_want)},
-    [OFI_AT] = {.item = sizeof(struct ofi_at)},
-    [OFI_PROMISED] = {.item = sizeof(struct ofi_promised)},
-    [OFI_RAISE] = {.item = sizeof(struct ofi_raise)},
-    [OFI_RAISED] = {.item = sizeof(struct ofi_raise)},
-    [OFI_NEWS] = {.item = sizeof(struct ofi_news)},
-    [OFI_PAGE] = {.item = sizeof(uint64_t)},
-    [OFI_FACTS] = {.item = sizeof(struct ofi_fact)},
-    [OFI_ROLL] = {.item = sizeof(struct roll_item)},
-    [OFI_END] = {.item = sizeof(struct ofi_end)},
-    [OFI_FIRST] = {.item = sizeof(uint64_t)},
-};
-
-uint32_t ofi_message_bytes(enum ofi_kind kind, uint32_t count)
+uint32_t ofi_message_bytes(uint32_t kind, uint32_t count)
 {
-    return (uint32_t)sizeof(struct ofi_head) + shapes[kind].body + count * shapes[kind].item;
+    switch (kind) {
+    case OFI_PROVE:
+        return sizeof(struct ofi_prove);
+    case OFI_PROVEN:
+        return sizeof(struct ofi_proven);
+    case OFI_PROMISED:
+        return (uint32_t)(sizeof(struct far_head) + count * sizeof(struct ofi_promised));
+    default:
+        return far_message_bytes((enum far_kind)kind, count);
+    }
 }
 
-const struct ofi_head *ofi_message(const void *data, size_t bytes)
+const struct far_head *ofi_message(const void *data, size_t bytes)
 {
-    const struct ofi_head *h = data;
+    const struct far_head *h = data;
 
-    if (bytes < sizeof *h || bytes > OFI_MESSAGE_MAX || h->bytes != bytes)
+    if (bytes < sizeof *h || h->kind < FAR_KINDS)
+        return far_message(data, bytes);
+    if (h->kind > OFI_PROMISED || bytes > FAR_MESSAGE_MAX || h->bytes != bytes || h->count == 0 ||
+        (h->count != 1 && h->kind != OFI_PROMISED))
         return NULL;
-    if (h->kind == 0 || h->kind >= OFI_KINDS || h->count == 0)
-        return NULL;
-    if (h->count != 1 && shapes[h->kind].item == 0)
-        return NULL;
-    return ofi_message_bytes((enum ofi_kind)h->kind, h->count) == bytes ? h : NULL;
+    return ofi_message_bytes(h->kind, h->count) == bytes ? h : NULL;
 }
 
 /* ---- proving ---- */
@@ -105,7 +79,7 @@ void ofi_hello_make(const struct ofi_auth *a, uint32_t from, uint32_t to, uint32
     sign(a, "hello", h, NULL, NULL, h->mac, sizeof h->mac);
 }
 
-enum ofi_reason ofi_hello_check(const struct ofi_auth *a, const void *data, size_t bytes,
+enum far_reason ofi_hello_check(const struct ofi_auth *a, const void *data, size_t bytes,
                                 uint32_t self, struct ofi_hello *out)
 {
     unsigned char mac[OFI_SHORT_MAC_BYTES];
@@ -113,21 +87,21 @@ enum ofi_reason ofi_hello_check(const struct ofi_auth *a, const void *data, size
     /* Another version may have another size; what comes before its number may not change. verbs pads
      * with zeros, so more bytes than these say nothing. */
     if (bytes < offsetof(struct ofi_hello, unused))
-        return OFI_REASON_MALFORMED;
+        return FAR_REASON_MALFORMED;
     memset(out, 0, sizeof *out);
     memcpy(out, data, bytes < sizeof *out ? bytes : sizeof *out);
     if (out->magic != OFI_MAGIC)
-        return OFI_REASON_MALFORMED;
+        return FAR_REASON_MALFORMED;
     if (out->version != OFI_VERSION)
-        return OFI_REASON_VERSION;
+        return FAR_REASON_VERSION;
     if (bytes < sizeof *out)
-        return OFI_REASON_MALFORMED;
+        return FAR_REASON_MALFORMED;
     if (memcmp(out->cluster, a->cluster, sizeof out->cluster) != 0)
-        return OFI_REASON_CLUSTER;
+        return FAR_REASON_CLUSTER;
     sign(a, "hello", out, NULL, NULL, mac, sizeof mac);
     if (sodium_memcmp(mac, out->mac, sizeof mac) != 0)
-        return OFI_REASON_KEY;
-    return out->to == self && out->from != self ? OFI_WELCOME : OFI_REASON_NODE;
+        return FAR_REASON_KEY;
+    return out->to == self && out->from != self ? FAR_WELCOME : FAR_REASON_NODE;
 }
 
 void ofi_prove_make(const struct ofi_auth *a, const struct ofi_hello *h, uint32_t life,

@@ -1,47 +1,47 @@
 /* What a host shows of itself, to whoever has the key: for `tram status` of a cluster on several machines. */
 #include "base/clock.h"
-#include "mem/ofi/impl.h"
+#include "mem/far/impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void ofi_show(struct mem *m, const void *page, size_t bytes)
+void far_show(struct mem *m, const void *page, size_t bytes)
 {
-    struct ofi *o = ofi_of(m);
+    struct far *o = far_of(m);
 
-    CHECK(bytes % sizeof(uint64_t) == 0 && bytes <= OFI_PAGE_BYTES_MAX);
+    CHECK(bytes % sizeof(uint64_t) == 0 && bytes <= FAR_PAGE_BYTES_MAX);
     o->page = page;
     o->page_words = page ? (uint32_t)(bytes / sizeof(uint64_t)) : 0;
 }
 
-bool ofi_page_send(struct link *l)
+bool far_page_send(struct link *l)
 {
-    struct ofi *o = l->node;
-    uint64_t part[1 + OFI_WORDS_MAX];
+    struct far *o = l->node;
+    uint64_t part[1 + FAR_WORDS_MAX];
     uint32_t at = 0;
 
     if (!o->host || l->state != LINK_PLACING ||
-        !link_stage_want(l, STAGE_BYTES_MIN + 2 * o->page_words * sizeof(uint64_t)))
+        !o->carrier->room(l, STAGE_BYTES_MIN + 2 * o->page_words * sizeof(uint64_t)))
         return false;
     do {
-        uint32_t n = o->page_words - at < OFI_WORDS_MAX ? o->page_words - at : OFI_WORDS_MAX;
-        part[0] = ofi_part(o->page_words, at);
+        uint32_t n = o->page_words - at < FAR_WORDS_MAX ? o->page_words - at : FAR_WORDS_MAX;
+        part[0] = far_part(o->page_words, at);
         if (n > 0)
             memcpy(part + 1, o->page + at, n * sizeof(uint64_t));
-        if (!link_send(l, OFI_PAGE, part, 1 + n))
+        if (!link_send(l, FAR_PAGE, part, 1 + n))
             return false;
         at += n;
     } while (at < o->page_words);
     return true;
 }
 
-bool ofi_page_take(struct link *l, const uint64_t *words, uint32_t count)
+bool far_page_take(struct link *l, const uint64_t *words, uint32_t count)
 {
     struct peer *p = l->peer;
     uint32_t total = (uint32_t)(words[0] >> 32), first = (uint32_t)words[0], n = count - 1;
 
     if (!l->node->looks || !p || l->state != LINK_PLACING ||
-        total > OFI_PAGE_BYTES_MAX / sizeof(uint64_t) || first > total || n > total - first)
+        total > FAR_PAGE_BYTES_MAX / sizeof(uint64_t) || first > total || n > total - first)
         return false;
     if (first == 0) {
         uint64_t *page = realloc(p->page, (total + 1) * sizeof(uint64_t));
@@ -62,18 +62,18 @@ bool ofi_page_take(struct link *l, const uint64_t *words, uint32_t count)
     return true;
 }
 
-static bool all_seen(const struct ofi *o)
+static bool all_seen(const struct far *o)
 {
     for (uint32_t h = 0; h < o->hosts_count; h++)
-        if (o->peers[h]->asked || o->peers[h]->dialing)
+        if (o->peers[h]->asked || o->peers[h]->dialing || o->peers[h]->dials)
             return false;
     return true;
 }
 
-void ofi_look(struct mem *m, uint64_t timeout_ns, bool (*wanted)(void *ctx, uint32_t host),
+void far_look(struct mem *m, uint64_t timeout_ns, bool (*wanted)(void *ctx, uint32_t host),
               void (*seen)(void *ctx, uint32_t host, const void *page, size_t bytes), void *ctx)
 {
-    struct ofi *o = ofi_of(m);
+    struct far *o = far_of(m);
     uint64_t until = clock_now_ns() + timeout_ns;
 
     CHECK(o->looks);

@@ -1,7 +1,8 @@
+/* Opening a node and leaving in order. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/say.h"
-#include "mem/ofi/impl.h"
+#include "mem/far/impl.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -16,31 +17,29 @@
 #define LINGER_NS (300 * MS)
 #define CLOSE_NS (20 * MS) /* after all have left: time to read the last of what they say */
 
-static int check_options(const struct ofi_options *p, struct err *e)
+int far_check(const struct far_options *p, struct err *e)
 {
-    if (strcmp(p->provider, "tcp") != 0 && strcmp(p->provider, "verbs") != 0)
-        return err_set(e, ERR_INVALID, "provider %s: tcp and verbs are known", p->provider);
-    if (!p->cluster || !*p->cluster || strlen(p->cluster) >= OFI_NAME_BYTES)
-        return err_set(e, ERR_INVALID, "the cluster's name has 1 to %d bytes", OFI_NAME_BYTES - 1);
-    if (p->hosts_count == 0 || p->hosts_count > OFI_HOSTS_MAX)
+    if (!p->cluster || !*p->cluster || strlen(p->cluster) >= FAR_NAME_BYTES)
+        return err_set(e, ERR_INVALID, "the cluster's name has 1 to %d bytes", FAR_NAME_BYTES - 1);
+    if (p->hosts_count == 0 || p->hosts_count > FAR_HOSTS_MAX)
         return err_set(e, ERR_INVALID, "cluster %s has %u hosts; 1 to %u are possible", p->cluster,
-                       p->hosts_count, OFI_HOSTS_MAX);
-    if (p->clients > OFI_NODES_MAX - p->hosts_count)
+                       p->hosts_count, FAR_HOSTS_MAX);
+    if (p->clients > FAR_NODES_MAX - p->hosts_count)
         return err_set(e, ERR_INVALID, "cluster %s has %u clients; with its hosts at most %u",
-                       p->cluster, p->clients, OFI_NODES_MAX - p->hosts_count);
+                       p->cluster, p->clients, FAR_NODES_MAX - p->hosts_count);
     for (uint32_t i = 0; i < p->hosts_count; i++)
-        if (!p->hosts[i].name || strlen(p->hosts[i].name) >= OFI_NAME_BYTES ||
+        if (!p->hosts[i].name || strlen(p->hosts[i].name) >= FAR_NAME_BYTES ||
             !p->hosts[i].address || p->hosts[i].port == 0)
             return err_set(e, ERR_INVALID, "host %u of cluster %s has no name or no address", i,
                            p->cluster);
-    if (p->self != OFI_ANY && p->self >= p->hosts_count + p->clients)
+    if (p->self != FAR_ANY && p->self >= p->hosts_count + p->clients)
         return err_set(e, ERR_INVALID, "node %u of cluster %s: numbers are below %u", p->self,
                        p->cluster, p->hosts_count + p->clients);
     return 0;
 }
 
 /* One that is not known does not keep the others from each other: it is looked up again when it is dialed. */
-static void resolve(struct ofi *o, struct peer *p, const struct ofi_host *h)
+static void resolve(struct far *o, struct peer *p, const struct far_host *h)
 {
     bool number;
 
@@ -48,16 +47,16 @@ static void resolve(struct ofi *o, struct peer *p, const struct ofi_host *h)
              h->address, h->port);
     const char *why = lookup_now(h->address, h->port, &p->address, &p->address_bytes, &number);
     if (why)
-        ofi_peer_say(o, p, true, "its address is not known: %s", why);
+        far_peer_say(o, p, true, "its address is not known: %s", why);
     snprintf(o->address_names[p->node], sizeof o->address_names[0], "%s", h->address);
     p->address_name = number ? NULL : o->address_names[p->node];
     p->port = h->port;
 }
 
-static int open_peers(struct ofi *o, const struct ofi_options *p, struct err *e)
+static int open_peers(struct far *o, const struct far_options *p, struct err *e)
 {
     for (uint32_t i = 0; i < p->hosts_count; i++) {
-        struct peer *peer = ofi_peer_add(o, i, p->hosts[i].name);
+        struct peer *peer = far_peer_add(o, i, p->hosts[i].name);
         if (!peer)
             return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
         resolve(o, peer, &p->hosts[i]);
@@ -66,20 +65,19 @@ static int open_peers(struct ofi *o, const struct ofi_options *p, struct err *e)
     return 0;
 }
 
-static int open_words(struct ofi *o, struct err *e)
+static int open_words(struct far *o, struct err *e)
 {
-    size_t bytes = OFI_REGIONS_MAX * sizeof(uint64_t);
+    size_t bytes = FAR_REGIONS_MAX * sizeof(uint64_t);
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (at == MAP_FAILED)
         return err_sys(e, "promised words of %s", o->name);
     o->promised = at;
-    o->promised_mr = net_register(&o->net, at, bytes, FI_REMOTE_READ);
-    return o->promised_mr ? 0 : err_set(e, ERR_NOMEM, "register the promised words of %s", o->name);
+    return 0;
 }
 
 /* Of the hosts' names, in their order. */
-static uint64_t hosts_tag(const struct ofi_options *p)
+static uint64_t hosts_tag(const struct far_options *p)
 {
     uint64_t tag = 0;
 
@@ -88,17 +86,12 @@ static uint64_t hosts_tag(const struct ofi_options *p)
     return tag;
 }
 
-static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
+int far_listening(struct far *o, const struct far_options *p, struct err *e)
 {
     uint32_t mine = p->clients / p->hosts_count + (p->self < p->clients % p->hosts_count);
     char state[512];
 
-    /* The address first: who cannot have it must not count a life. */
-    int rc = net_listen(&o->net, p, e);
-    if (rc == 0)
-        rc = net_self_check(&o->net, e);
-    if (rc == 0 && !p->state)
-        rc = ofi_state_directory(p->cluster, state, sizeof state, e);
+    int rc = p->state ? 0 : life_directory(p->cluster, state, sizeof state, e);
     struct life_options life = {.dir = p->state ? p->state : state,
                                 .host = o->name,
                                 .self = p->self,
@@ -110,18 +103,18 @@ static int open_host(struct ofi *o, const struct ofi_options *p, struct err *e)
         rc = places_open(&o->places, &o->life, o->lives_max, o->now_ns, e);
     if (rc < 0)
         return rc;
-    ofi_roll_open(o, o->mem.life > 0);
+    far_roll_open(o, o->mem.life > 0);
     return life_sync(&o->life) ? 0 : err_sys(e, "write %s to the disk", o->life.path);
 }
 
 /* Whom to ask for a place next: each host gives its own. UINT32_MAX: nobody has one. */
-static uint32_t next_giver(struct ofi *o, const struct ofi_options *p)
+static uint32_t next_giver(struct far *o, const struct far_options *p)
 {
     uint32_t n = p->hosts_count;
 
     for (uint32_t i = 1; i <= n; i++) {
         uint32_t h = (o->giver + i) % n;
-        bool gives = p->self == OFI_ANY || (p->self - n) % n == h;
+        bool gives = p->self == FAR_ANY || (p->self - n) % n == h;
         if (gives && !o->peers[h]->full)
             return h;
     }
@@ -129,7 +122,7 @@ static uint32_t next_giver(struct ofi *o, const struct ofi_options *p)
 }
 
 /* Asks the next host, and no longer the one before: it might give us a second place. */
-static void ask_next(struct ofi *o, uint32_t giver)
+static void ask_next(struct far *o, uint32_t giver)
 {
     struct link *before = o->peers[o->giver]->dialing;
 
@@ -139,18 +132,18 @@ static void ask_next(struct ofi *o, uint32_t giver)
 }
 
 /* Waits until a host has given us a place. */
-static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e)
+int far_join(struct far *o, const struct far_options *p, struct err *e)
 {
     uint64_t now = clock_now_ns(), begin = now, turn_ns = 0;
     uint64_t timeout = p->timeout_ns ? p->timeout_ns : PLACE_TIMEOUT_NS;
     bool full = false;
 
     o->want_place = p->self;
-    o->mem.self = OFI_ANY;
+    o->mem.self = FAR_ANY;
     o->giver = randombytes_uniform(p->hosts_count);
-    for (; o->mem.self == OFI_ANY && now - begin < timeout; now = clock_now_ns()) {
+    for (; o->mem.self == FAR_ANY && now - begin < timeout; now = clock_now_ns()) {
         const struct peer *asked = o->peers[o->giver];
-        bool over = turn_ns > 0 && !asked->dialing && !asked->link;
+        bool over = turn_ns > 0 && !asked->dialing && !asked->dials && !asked->link;
         if (over || now > turn_ns) {
             uint32_t next = next_giver(o, p);
             full |= next == UINT32_MAX;
@@ -167,9 +160,9 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
         mem_doze(&o->mem);
         mem_sleep(&o->mem, clock_now_ns() + MS);
     }
-    if (o->mem.self == OFI_ANY && full)
+    if (o->mem.self == FAR_ANY && full)
         return err_set(e, ERR_EXISTS, "no place for a client is free in cluster %s", o->cluster);
-    if (o->mem.self == OFI_ANY)
+    if (o->mem.self == FAR_ANY)
         return err_set(e, o->refused ? ERR_REFUSED : ERR_TIMEOUT,
                        "no host of cluster %s takes us; last: %s", o->cluster,
                        o->trouble[0] ? o->trouble : "nothing was heard");
@@ -179,17 +172,11 @@ static int open_client(struct ofi *o, const struct ofi_options *p, struct err *e
     return 0;
 }
 
-int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
+int far_begin(struct far *o, const struct far_options *p, const struct far_carrier *carrier,
+              const struct mem_ops *ops, struct err *e)
 {
-    int rc = check_options(p, e);
-    if (rc == 0)
-        rc = ofi_library_load(e);
-    if (rc < 0)
-        return rc;
-    struct ofi *o = calloc(1, sizeof *o);
-    if (!o)
-        return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->cluster);
-    o->mem.ops = &ofi_ops;
+    o->mem.ops = ops;
+    o->carrier = carrier;
     o->mem.remote = true;
     o->dirty_last = &o->dirty;
     o->mem.self = p->self;
@@ -203,35 +190,23 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     o->silent_ns = p->silent_ns ? p->silent_ns : SILENT_NS;
     o->linger_ns = p->linger_ns ? p->linger_ns : LINGER_NS;
     o->now_ns = clock_now_ns();
+    o->huge = p->huge_pages && o->host;
     snprintf(o->cluster, sizeof o->cluster, "%s", p->cluster);
     snprintf(o->name, sizeof o->name, "%s", o->host ? p->hosts[p->self].name : "client");
-    o->facts_count = p->facts_count < OFI_FACTS_MAX ? p->facts_count : (uint32_t)OFI_FACTS_MAX;
+    o->facts_count = p->facts_count < FAR_FACTS_MAX ? p->facts_count : (uint32_t)FAR_FACTS_MAX;
     if (o->facts_count > 0)
         memcpy(o->facts, p->facts, o->facts_count * sizeof *o->facts);
-    ofi_auth_init(&o->auth, p->key, p->cluster);
+    if (sodium_init() < 0)
+        return err_set(e, ERR_SYSTEM, "node %s: no source of random numbers", o->name);
     randombytes_buf(&o->birth, sizeof o->birth);
     o->birth |= 1; /* 0 stands for nobody */
-    rc = net_open(&o->net, p, e);
-    /* On verbs the card acknowledges, and knows nothing of promises. */
-    o->read_back = p->read_back || !o->net.data_wakes;
-    o->huge = p->huge_pages && o->host;
-    if (rc == 0)
-        rc = open_peers(o, p, e);
-    if (rc == 0)
-        rc = open_words(o, e);
-    if (rc == 0)
-        rc = o->host ? open_host(o, p, e) : o->looks ? 0 : open_client(o, p, e);
-    if (rc < 0) {
-        ofi_free(o);
-        return rc;
-    }
-    *out = &o->mem;
-    return 0;
+    int rc = open_peers(o, p, e);
+    return rc == 0 ? open_words(o, e) : rc;
 }
 
 /* Others are told, and a host listens for a while who leaves with it: if all do, nobody has memory of
  * this cluster any more, and the next start is a new one. */
-void ofi_leave(struct ofi *o)
+void far_leave(struct far *o)
 {
     uint64_t until = clock_now_ns() + (o->host ? o->linger_ns : o->linger_ns / 10);
     uint64_t close_ns = UINT64_MAX; /* all have left, and close soon */
@@ -244,10 +219,10 @@ void ofi_leave(struct ofi *o)
         return;
     }
     if (o->host)
-        ofi_roll_leave(o);
+        far_roll_leave(o);
     for (struct link *l = o->links; l; l = l->next)
         if (l->state == LINK_UP)
-            link_send(l, OFI_LEAVE, NULL, 1);
+            link_send(l, FAR_LEAVE, NULL, 1);
     do {
         bool sent = true;
         mem_poll(&o->mem);
@@ -255,7 +230,7 @@ void ofi_leave(struct ofi *o)
         for (uint32_t i = 0; i < o->hosts_count; i++)
             all = all && (i == o->mem.self || o->peers[i]->left);
         for (struct link *l = o->links; l; l = l->next)
-            sent = sent && l->piece_head == l->piece_tail;
+            sent = sent && o->carrier->sent(l);
         if (sent && !o->host)
             break;
         /* Who closes with something unread takes back what it has sent, its leave too: so not at once. */
@@ -270,21 +245,20 @@ void ofi_leave(struct ofi *o)
         life_close(&o->life, all);
 }
 
-void ofi_free(struct ofi *o)
+void far_free(struct far *o)
 {
     o->flows_room = o->flows = 0;
     o->leaving = true;
     while (o->links)
         link_close(o->links, false, "we end");
-    links_free(o);
-    ofi_lanes_free(o);
-    if (o->promised_mr)
-        fi_close(&o->promised_mr->fid);
+    far_links_free(o);
+    far_lanes_free(o);
+    if (o->carrier)
+        o->carrier->close(o);
     if (o->promised)
-        munmap((void *)(uintptr_t)o->promised, OFI_REGIONS_MAX * sizeof(uint64_t));
-    net_close(&o->net);
+        munmap((void *)(uintptr_t)o->promised, FAR_REGIONS_MAX * sizeof(uint64_t));
     life_close(&o->life, false);
-    for (uint32_t i = 0; i < OFI_NODES_MAX; i++) {
+    for (uint32_t i = 0; i < FAR_NODES_MAX; i++) {
         if (o->peers[i]) {
             free(o->peers[i]->page);
             lookup_drop(o->peers[i]->lookup);
@@ -296,6 +270,5 @@ void ofi_free(struct ofi *o)
     free(o->own_mark);
     places_close(&o->places);
     roll_close(&o->roll);
-    sodium_memzero(&o->auth, sizeof o->auth);
     free(o);
 }

@@ -1,6 +1,6 @@
 /* Carries the roll (mem/roll.h) over links, and does what follows from it. */
 #include "base/say.h"
-#include "mem/ofi/impl.h"
+#include "mem/far/impl.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,22 +9,22 @@
 #define PATIENCE_NS (3000 * MS) /* before a host that is waited for is spoken of */
 
 /* All of it, the item of ourselves last. */
-bool ofi_roll_send(struct link *l)
+bool far_roll_send(struct link *l)
 {
     struct roll_item items[ROLL_HOSTS_MAX];
     uint32_t n = l->node->roll.hosts;
 
     roll_tell(&l->node->roll, items);
-    for (uint32_t at = 0; at < n; at += OFI_ROLLS_MAX) {
-        uint32_t count = n - at < OFI_ROLLS_MAX ? n - at : (uint32_t)OFI_ROLLS_MAX;
-        if (!link_send(l, OFI_ROLL, &items[at], count))
+    for (uint32_t at = 0; at < n; at += FAR_ROLLS_MAX) {
+        uint32_t count = n - at < FAR_ROLLS_MAX ? n - at : (uint32_t)FAR_ROLLS_MAX;
+        if (!link_send(l, FAR_ROLL, &items[at], count))
             return false;
     }
     return true;
 }
 
 /* What we do next reaches nobody before this. */
-static void tell_all(struct ofi *o)
+static void tell_all(struct far *o)
 {
     o->roll.changed = false;
     o->roll_ns = o->now_ns;
@@ -33,26 +33,26 @@ static void tell_all(struct ofi *o)
         if (l->state != LINK_UP && l->state != LINK_MEETING)
             continue;
         if (l->peer->host)
-            sent = ofi_roll_send(l);
-        else if (ofi_gives(o, l->peer->node))
-            sent = link_send(l, OFI_FIRST, o->roll.first, o->hosts_count);
+            sent = far_roll_send(l);
+        else if (far_gives(o, l->peer->node))
+            sent = link_send(l, FAR_FIRST, o->roll.first, o->hosts_count);
         if (!sent)
-            link_fault(l, -FI_EAGAIN);
+            link_fault(l, TAKES_NOTHING);
     }
 }
 
 /* Our own status has changed. It counts when it is on the disk and on its way. */
-static void status_changed(struct ofi *o)
+static void status_changed(struct far *o)
 {
     if (!life_sync(&o->life))
-        ofi_fail(o, "write %s to the disk: %s", o->life.path, strerror(errno));
+        far_fail(o, "write %s to the disk: %s", o->life.path, strerror(errno));
     tell_all(o);
 }
 
-static void begin_anew(struct ofi *o)
+static void begin_anew(struct far *o)
 {
     roll_begin_anew(&o->roll);
-    ofi_clients_judge(o);
+    far_clients_judge(o);
     places_void(&o->places);
     status_changed(o);
     o->mem.anew = true;
@@ -62,7 +62,7 @@ static void begin_anew(struct ofi *o)
         o->name);
 }
 
-static void judge(struct ofi *o)
+static void judge(struct far *o)
 {
     uint32_t who;
     enum roll_verdict v = roll_judge(&o->roll, &who);
@@ -78,7 +78,7 @@ static void judge(struct ofi *o)
     o->mem.unsettled = o->verdict == ROLL_WAIT && roll_own(&o->roll) == ROLL_EMPTY;
 }
 
-void ofi_roll_open(struct ofi *o, bool lived)
+void far_roll_open(struct far *o, bool lived)
 {
     uint64_t age = roll_age(life_made_ms(&o->life), o->mem.life);
 
@@ -92,16 +92,16 @@ void ofi_roll_open(struct ofi *o, bool lived)
  * before, has lost its file. */
 static bool part(struct link *l, bool mine)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
     const char *name = l->peer->name;
 
     if (!mine || roll_company(&o->roll))
-        return link_refuse(l, OFI_REASON_OTHER, l->life);
+        return link_refuse(l, FAR_REASON_OTHER, l->life);
     uint32_t known = roll_known_life(&o->roll, l->peer->node);
     roll_forget_memory(&o->roll);
     life_set(&o->life, (known > o->mem.life ? known : o->mem.life) + 1);
     life_sync(&o->life);
-    ofi_fail(o,
+    far_fail(o,
              "%s has counted with an earlier life of this host, of which %s knows nothing; start "
              "this host again, and "
              "it is taken back",
@@ -109,9 +109,9 @@ static bool part(struct link *l, bool mine)
     return false;
 }
 
-bool ofi_roll_take(struct link *l, const struct roll_item *item, uint32_t count)
+bool far_roll_take(struct link *l, const struct roll_item *item, uint32_t count)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
     bool mine, up = l->state == LINK_UP;
 
     if (!o->host || (!up && l->state != LINK_MEETING) || !l->peer->host)
@@ -121,7 +121,7 @@ bool ofi_roll_take(struct link *l, const struct roll_item *item, uint32_t count)
             return false;
     if (item[count - 1].host != l->peer->node)
         return true; /* more is to come */
-    /* OFI_LEAVE comes right behind, and may be lost with the connection. */
+    /* FAR_LEAVE comes right behind, and may be lost with the connection. */
     if (item[count - 1].status == ROLL_LEFT)
         l->peer->left = true;
     if (roll_conflict(&o->roll, l->peer->node, &mine))
@@ -134,9 +134,9 @@ bool ofi_roll_take(struct link *l, const struct roll_item *item, uint32_t count)
     return true;
 }
 
-void ofi_roll_link_ended(struct link *l)
+void far_roll_link_ended(struct link *l)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     for (struct link *other = o->links; other; other = other->next)
         if (other->peer == l->peer && other != l &&
@@ -149,7 +149,7 @@ void ofi_roll_link_ended(struct link *l)
 
 /* ---- now and then ---- */
 
-static void say_waiting(struct ofi *o)
+static void say_waiting(struct far *o)
 {
     const char *name = o->peers[o->verdict_who]->name;
 
@@ -163,7 +163,7 @@ static void say_waiting(struct ofi *o)
              o->name, name, name, o->life.path);
 }
 
-void ofi_roll_look_after(struct ofi *o)
+void far_roll_look_after(struct far *o)
 {
     if (o->roll.changed && o->now_ns - o->roll_ns >= ROLL_EVERY_NS)
         tell_all(o);
@@ -173,17 +173,17 @@ void ofi_roll_look_after(struct ofi *o)
 
 /* ---- our own status ---- */
 
-void ofi_roll_taken_back(struct ofi *o)
+void far_roll_taken_back(struct far *o)
 {
     if (roll_own(&o->roll) == ROLL_MEMBER)
         return;
     roll_taken_back(&o->roll);
-    ofi_clients_judge(o);
+    far_clients_judge(o);
     status_changed(o);
     judge(o);
 }
 
-void ofi_roll_leave(struct ofi *o)
+void far_roll_leave(struct far *o)
 {
     roll_leave(&o->roll);
     status_changed(o);

@@ -1,69 +1,58 @@
-/* What links say to each other: the proof, places of clients, lanes, promises, raises. */
+/* What links say to each other once they know who they are: facts, places of clients, lanes, raises. */
 #include "base/say.h"
-#include "mem/ofi/impl.h"
+#include "mem/far/impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- proving ---- */
-
-/* The accepting side begins. */
-bool link_prove(struct link *l)
+bool link_refuse(struct link *l, enum far_reason reason, uint32_t life)
 {
-    struct ofi *o = l->node;
-
-    ofi_prove_make(&o->auth, &l->hello, o->mem.life, o->birth, &l->prove);
-    return link_send(l, OFI_PROVE, &l->prove.head + 1, 1);
-}
-
-bool link_refuse(struct link *l, enum ofi_reason reason, uint32_t life)
-{
-    struct ofi_refuse r = {.reason = reason, .life = life};
+    struct far_refuse r = {.reason = reason, .life = life};
 
     if (l->peer)
-        ofi_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
-                     ofi_reason_text(reason), l->life, life);
+        far_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
+                     far_reason_text(reason), l->life, life);
     l->state = LINK_REFUSED;
-    return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+    return link_send(l, FAR_REFUSE, &r.head + 1, 1);
 }
 
-static struct places *own_place(struct ofi *, uint32_t node, uint32_t *index);
+static struct places *own_place(struct far *, uint32_t node, uint32_t *index);
 
 /* A host that comes back is tried by each of those who miss it at a time of its own. All that are connected to us
  * hear of it from the first who is connected again. */
 static void spread_news(struct link *l)
 {
-    struct ofi_news news = {.node = l->peer->node};
+    struct far_news news = {.node = l->peer->node};
 
     for (struct link *other = l->node->links; other; other = other->next)
         if (other != l && other->state == LINK_UP)
-            link_send(other, OFI_NEWS, &news, 1);
+            link_send(other, FAR_NEWS, &news, 1);
 }
 
 /* A host that has lost its file does not know which lives of its clients' places it has given. */
 static bool places_tell(struct link *l)
 {
-    struct ofi *o = l->node;
-    struct ofi_news news[OFI_NEWS_MAX];
+    struct far *o = l->node;
+    struct far_news news[FAR_NEWS_MAX];
     uint32_t count = 0;
 
     for (uint32_t place = l->peer->node; place < o->clients; place += o->hosts_count) {
         const struct peer *p = peer_at(o, o->hosts_count + place);
         if (!p || p->lives == 0)
             continue;
-        news[count++] = (struct ofi_news){.node = p->node, .life = (uint32_t)(p->lives - 1)};
-        if (count == OFI_NEWS_MAX && !link_send(l, OFI_NEWS, news, count))
+        news[count++] = (struct far_news){.node = p->node, .life = (uint32_t)(p->lives - 1)};
+        if (count == FAR_NEWS_MAX && !link_send(l, FAR_NEWS, news, count))
             return false;
-        count %= OFI_NEWS_MAX;
+        count %= FAR_NEWS_MAX;
     }
-    return count == 0 || link_send(l, OFI_NEWS, news, count);
+    return count == 0 || link_send(l, FAR_NEWS, news, count);
 }
 
-static bool on_news(struct link *l, const struct ofi_news *item, uint32_t count)
+static bool on_news(struct link *l, const struct far_news *item, uint32_t count)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index;
@@ -92,18 +81,18 @@ static bool place_kept(struct link *l, uint32_t *given)
 }
 
 /* Has another process been this node, in this life or a later one? */
-static enum ofi_reason outlived(const struct link *l)
+static enum far_reason outlived(const struct link *l)
 {
     const struct peer *p = l->peer;
 
     if (p->lives > (uint64_t)l->life + 1)
-        return OFI_REASON_LIFE;
-    return p->lives == (uint64_t)l->life + 1 && p->birth != l->birth ? OFI_REASON_TWIN
-                                                                     : OFI_WELCOME;
+        return FAR_REASON_LIFE;
+    return p->lives == (uint64_t)l->life + 1 && p->birth != l->birth ? FAR_REASON_TWIN
+                                                                     : FAR_WELCOME;
 }
 
 /* A client meets a host that is younger than the one it knew. If most are, the cluster has been stopped and begun anew. */
-static void note_begun_anew(struct ofi *o, struct peer *p)
+static void note_begun_anew(struct far *o, struct peer *p)
 {
     uint32_t anew = 0;
 
@@ -113,7 +102,7 @@ static void note_begun_anew(struct ofi *o, struct peer *p)
     for (uint32_t i = 0; i < o->hosts_count; i++)
         anew += o->peers[i]->anew;
     if (2 * anew > o->hosts_count)
-        ofi_fail(o, "all hosts of the cluster have been stopped since this client was opened; open "
+        far_fail(o, "all hosts of the cluster have been stopped since this client was opened; open "
                     "a new client");
 }
 
@@ -122,13 +111,13 @@ bool link_up(struct link *l)
     struct peer *p = l->peer;
     uint32_t given;
 
-    enum ofi_reason old = outlived(l);
+    enum far_reason old = outlived(l);
     if (old) {
         note_begun_anew(l->node, p);
         return link_refuse(l, old, (uint32_t)(p->lives - 1));
     }
     if (!p->host && !place_kept(l, &given))
-        return link_refuse(l, OFI_REASON_LIFE, given);
+        return link_refuse(l, FAR_REASON_LIFE, given);
     /* What an earlier connection has under way must not land behind what comes over this one. */
     if (p->link)
         link_close(p->link, false, "it has connected again");
@@ -140,7 +129,7 @@ bool link_up(struct link *l)
         p->dialing = NULL;
     p->gone = p->left = p->anew = false;
     if (!p->host)
-        ofi_lanes_reborn(l->node, p->node, l->life);
+        far_lanes_reborn(l->node, p->node, l->life);
     l->state = LINK_UP;
     l->up_ns = l->node->now_ns;
     l->node->links_pending--;
@@ -152,12 +141,12 @@ bool link_up(struct link *l)
             return false;
     }
     /* The pulse says that our first wants were before it. */
-    return ofi_lanes_end_again(l) && ofi_lanes_ask(l) && link_send(l, OFI_PULSE, NULL, 1);
+    return far_lanes_end_again(l) && far_lanes_ask(l) && link_send(l, FAR_PULSE, NULL, 1);
 }
 
 /* ---- cluster files ---- */
 
-static const struct ofi_fact *fact_of(const struct ofi *o, const char *key)
+static const struct far_fact *fact_of(const struct far *o, const char *key)
 {
     for (uint32_t i = 0; i < o->facts_count; i++)
         if (strcmp(o->facts[i].key, key) == 0)
@@ -165,12 +154,12 @@ static const struct ofi_fact *fact_of(const struct ofi *o, const char *key)
     return NULL;
 }
 
-static void say_differs(struct link *l, const struct ofi_fact *theirs, const char *ours)
+static void say_differs(struct link *l, const struct far_fact *theirs, const char *ours)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     if (l->peer)
-        ofi_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
+        far_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
                      theirs->key, theirs->value, ours);
     else
         say_warn(&o->say,
@@ -179,9 +168,9 @@ static void say_differs(struct link *l, const struct ofi_fact *theirs, const cha
 }
 
 /* Both sides have the key, so this is no stranger, but somebody whose file was not brought along. */
-static bool on_facts(struct link *l, const struct ofi_fact *item, uint32_t count)
+static bool on_facts(struct link *l, const struct far_fact *item, uint32_t count)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     if (!l->proven)
         return false;
@@ -189,27 +178,27 @@ static bool on_facts(struct link *l, const struct ofi_fact *item, uint32_t count
         if (!memchr(item[i].key, 0, sizeof item[i].key) ||
             !memchr(item[i].value, 0, sizeof item[i].value))
             return false;
-        const struct ofi_fact *own = fact_of(o, item[i].key);
+        const struct far_fact *own = fact_of(o, item[i].key);
         if (o->facts_count == 0 || o->looks || (own && strcmp(own->value, item[i].value) == 0))
             continue;
-        struct ofi_refuse r = {.reason = OFI_REASON_FILE};
+        struct far_refuse r = {.reason = FAR_REASON_FILE};
         say_differs(l, &item[i], own ? own->value : "not");
         o->refused = true;
         if (l->state == LINK_UP) /* a client that had its place before */
             return false;
         l->state = LINK_REFUSED;
-        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+        return link_send(l, FAR_REFUSE, &r.head + 1, 1);
     }
     return true;
 }
 
-/* The other side has the key. */
-static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
+/* The other side is who it says it is. */
+bool far_link_proven(struct link *l, uint32_t life, uint64_t birth)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     l->proven = true;
-    if (o->facts_count > 0 && !o->looks && !link_send(l, OFI_FACTS, o->facts, o->facts_count))
+    if (o->facts_count > 0 && !o->looks && !link_send(l, FAR_FACTS, o->facts, o->facts_count))
         return false;
     l->life = life;
     l->birth = birth;
@@ -219,15 +208,15 @@ static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
     }
     if (o->looks) {
         l->state = LINK_PLACING;
-        return link_send(l, OFI_LOOK, NULL, 1);
+        return link_send(l, FAR_LOOK, NULL, 1);
     }
-    if (o->mem.self == OFI_ANY) {
-        struct ofi_place want = {.node = o->want_place};
+    if (o->mem.self == FAR_ANY) {
+        struct far_place want = {.node = o->want_place};
         l->state = LINK_PLACING;
-        return link_send(l, OFI_PLACE_WANT, &want.head + 1, 1);
+        return link_send(l, FAR_PLACE_WANT, &want.head + 1, 1);
     }
     if (!o->host)
-        return link_send(l, OFI_FIRST, o->first, o->hosts_count) && link_up(l);
+        return link_send(l, FAR_FIRST, o->first, o->hosts_count) && link_up(l);
     if (!l->peer->host) {
         l->state = LINK_PLACING;
         return true;
@@ -235,35 +224,12 @@ static bool link_proven(struct link *l, uint32_t life, uint64_t birth)
     if (outlived(l))
         return link_up(l);
     l->state = LINK_MEETING;
-    return ofi_roll_send(l);
-}
-
-static bool on_prove(struct link *l, const struct ofi_prove *p)
-{
-    struct ofi *o = l->node;
-    struct ofi_proven proven;
-
-    if (!l->dialed || l->state != LINK_PROVING)
-        return false;
-    if (!ofi_prove_check(&o->auth, &l->hello, p)) {
-        ofi_peer_say(o, l->peer, true, "who listens there does not have the cluster's key");
-        return false;
-    }
-    ofi_proven_make(&o->auth, &l->hello, p, o->birth, &proven);
-    return link_send(l, OFI_PROVEN, &proven.head + 1, 1) && link_proven(l, p->life, p->birth);
-}
-
-static bool on_proven(struct link *l, const struct ofi_proven *p)
-{
-    if (l->dialed || l->state != LINK_PROVING ||
-        !ofi_proven_check(&l->node->auth, &l->hello, &l->prove, p))
-        return false;
-    return link_proven(l, l->hello.life, p->birth);
+    return far_roll_send(l);
 }
 
 /* ---- refused ---- */
 
-void ofi_fail(struct ofi *o, const char *fmt, ...)
+void far_fail(struct far *o, const char *fmt, ...)
 {
     va_list ap;
 
@@ -275,9 +241,9 @@ void ofi_fail(struct ofi *o, const char *fmt, ...)
     say_error(&o->say, "%s: %s", o->name, o->failure);
 }
 
-static void fail_for_good(struct link *l, const struct ofi_refuse *r)
+static void fail_for_good(struct link *l, const struct far_refuse *r)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     if (o->failure[0] || r->life < o->mem.life)
         return;
@@ -287,39 +253,39 @@ static void fail_for_good(struct link *l, const struct ofi_refuse *r)
         life_set(&o->life, r->life + 1);
     }
     const char *then = !o->host ? "; open a new client"
-                       : r->reason == OFI_REASON_TWIN
+                       : r->reason == FAR_REASON_TWIN
                            ? "; stop the other one"
                            : "; start this host again, and it is taken back";
-    ofi_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name, o->mem.life,
-             ofi_reason_text((enum ofi_reason)r->reason), r->life, then);
+    far_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name, o->mem.life,
+             far_reason_text((enum far_reason)r->reason), r->life, then);
 }
 
-static bool on_refuse(struct link *l, const struct ofi_refuse *r)
+static bool on_refuse(struct link *l, const struct far_refuse *r)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     if (!l->proven || !l->peer)
         return false;
     /* Of a host's life hosts know, and no client: one that has outlived the cluster must not end it. */
     bool knows = !o->host || l->peer->host;
-    if (knows && (r->reason == OFI_REASON_LIFE || r->reason == OFI_REASON_TWIN))
+    if (knows && (r->reason == FAR_REASON_LIFE || r->reason == FAR_REASON_TWIN))
         fail_for_good(l, r);
-    l->peer->full = r->reason == OFI_REASON_FULL;
+    l->peer->full = r->reason == FAR_REASON_FULL;
     o->refused |= !l->peer->full;
-    if (r->reason != OFI_REASON_FILE) /* which we have said, with what differs */
-        ofi_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
-                     ofi_reason_text((enum ofi_reason)r->reason));
+    if (r->reason != FAR_REASON_FILE) /* which we have said, with what differs */
+        far_peer_say(o, l->peer, !l->peer->full, "it refuses us: %s",
+                     far_reason_text((enum far_reason)r->reason));
     l->peer->dial_wait_ns = DIAL_NS_MAX;
     if (l->state != LINK_UP)
         l->state = LINK_REFUSED;
-    link_close(l, true, ofi_reason_text((enum ofi_reason)r->reason));
+    link_close(l, true, far_reason_text((enum far_reason)r->reason));
     return true;
 }
 
 /* ---- places ---- */
 
 /* Each host gives every so-manieth place, and knows of these alone who has them. */
-static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
+static struct places *own_place(struct far *o, uint32_t node, uint32_t *index)
 {
     uint32_t place = node - o->hosts_count;
 
@@ -329,17 +295,17 @@ static struct places *own_place(struct ofi *o, uint32_t node, uint32_t *index)
     return &o->places;
 }
 
-bool ofi_gives(struct ofi *o, uint32_t node)
+bool far_gives(struct far *o, uint32_t node)
 {
     uint32_t index;
 
     return own_place(o, node, &index);
 }
 
-void ofi_place_freed(struct link *l, bool ended)
+void far_place_freed(struct link *l, bool ended)
 {
     uint32_t index;
-    struct ofi *o = l->node;
+    struct far *o = l->node;
     /* Whoever leaves ends its links itself, with the file of places closed: its clients live on, and keep theirs. */
     struct places *p = o->host && !o->leaving ? own_place(o, l->peer->node, &index) : NULL;
 
@@ -349,28 +315,28 @@ void ofi_place_freed(struct link *l, bool ended)
 
 static bool on_place_want(struct link *l, uint32_t wanted)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
     uint32_t index = UINT32_MAX;
     char name[32];
 
     if (!o->host || l->state != LINK_PLACING)
         return false;
-    if (wanted == OFI_ANY)
+    if (wanted == FAR_ANY)
         index = places_any(&o->places, o->now_ns);
     else
         index =
             own_place(o, wanted, &index) ? places_this(&o->places, index, o->now_ns) : PLACES_NONE;
     if (index == PLACES_NONE) {
-        struct ofi_refuse r = {.reason = OFI_REASON_FULL};
+        struct far_refuse r = {.reason = FAR_REASON_FULL};
         l->state = LINK_REFUSED;
-        return link_send(l, OFI_REFUSE, &r.head + 1, 1);
+        return link_send(l, FAR_REFUSE, &r.head + 1, 1);
     }
     uint32_t node = o->hosts_count + index * o->hosts_count + o->mem.self;
     snprintf(name, sizeof name, "client-%u", node - o->hosts_count);
-    l->peer = peer_at(o, node) ? peer_at(o, node) : ofi_peer_add(o, node, name);
+    l->peer = peer_at(o, node) ? peer_at(o, node) : far_peer_add(o, node, name);
     if (!l->peer)
         return false;
-    struct ofi_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
+    struct far_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
     l->life = given.life;
     if (life_place(&o->life, index)->life >= o->lives_max)
         say_warn(&o->say,
@@ -378,15 +344,15 @@ static bool on_place_want(struct link *l, uint32_t wanted)
                  "cluster begins anew",
                  o->name, name, o->lives_max);
     l->first = o->roll.first[o->mem.self];
-    return link_send(l, OFI_FIRST, o->roll.first, o->hosts_count) &&
-           link_send(l, OFI_PLACE, &given.head + 1, 1) && link_up(l);
+    return link_send(l, FAR_FIRST, o->roll.first, o->hosts_count) &&
+           link_send(l, FAR_PLACE, &given.head + 1, 1) && link_up(l);
 }
 
 /* To a client, of the host that gives it its place; and of one that has its place, to a host that it may not have met
  * before: that one cannot tell by the life of the place whether it was given before the cluster began anew. */
 static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     if (count != o->hosts_count)
         return false;
@@ -399,26 +365,26 @@ static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
     if (l->state != LINK_PLACING || !l->peer)
         return false;
     l->first = first[o->mem.self];
-    return roll_outdated(&o->roll, first) ? link_refuse(l, OFI_REASON_LIFE, l->life) : link_up(l);
+    return roll_outdated(&o->roll, first) ? link_refuse(l, FAR_REASON_LIFE, l->life) : link_up(l);
 }
 
 /* We hold memory from now on: clients of an earlier cluster that are connected already come again, and are refused. */
-void ofi_clients_judge(struct ofi *o)
+void far_clients_judge(struct far *o)
 {
     for (struct link *l = o->links; l; l = l->next) {
         bool client = l->state == LINK_UP && !l->peer->host;
         if (!client || l->first >= o->roll.ended[o->mem.self])
             continue;
-        ofi_place_freed(l, true);
-        link_fault(l, -FI_ECONNABORTED);
+        far_place_freed(l, true);
+        link_fault(l, "the cluster has begun anew");
     }
 }
 
-static bool on_place(struct link *l, const struct ofi_place *p)
+static bool on_place(struct link *l, const struct far_place *p)
 {
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
-    if (o->mem.self != OFI_ANY || !l->dialed || l->state != LINK_PLACING)
+    if (o->mem.self != FAR_ANY || !l->dialed || l->state != LINK_PLACING)
         return false;
     if (p->node < o->hosts_count || p->node >= o->hosts_count + o->clients)
         return false;
@@ -428,52 +394,20 @@ static bool on_place(struct link *l, const struct ofi_place *p)
     return link_up(l);
 }
 
-/* ---- promises and raises ---- */
+/* ---- raises ---- */
 
-static struct promise *promise_get(struct link *l, uint32_t region)
+static bool on_raise(struct link *l, const struct far_raise *item, uint32_t count)
 {
-    for (uint32_t i = 0; i < l->promises; i++)
-        if (l->promise[i].region == region)
-            return &l->promise[i];
-    if (l->promises == l->promises_room) {
-        uint32_t room = l->promises_room ? 2 * l->promises_room : 16;
-        struct promise *more =
-            room > OFI_REGIONS_MAX ? NULL : realloc(l->promise, room * sizeof(*more));
-        if (!more)
-            return NULL;
-        l->promise = more;
-        l->promises_room = room;
-    }
-    l->promise[l->promises] = (struct promise){.region = region};
-    return &l->promise[l->promises++];
-}
-
-static bool on_promised(struct link *l, const struct ofi_promised *item, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct promise *p = l->peer->host ? promise_get(l, item[i].region) : NULL;
-        if (!p)
-            return false;
-        p->value = item[i].value;
-        p->key = item[i].key;
-        p->address = item[i].address;
-        ofi_flows_deny(l, p);
-    }
-    return true;
-}
-
-static bool on_raise(struct link *l, const struct ofi_raise *item, uint32_t count)
-{
-    struct ofi *o = l->node;
+    struct far *o = l->node;
 
     for (uint32_t i = 0; i < count; i++) {
-        struct region *r = l->peer->host ? ofi_region_find(o, item[i].region) : NULL;
-        struct ofi_raise lost = {.region = item[i].region, .status = MEM_LOST, .id = item[i].id};
+        struct region *r = l->peer->host ? far_region_find(o, item[i].region) : NULL;
+        struct far_raise lost = {.region = item[i].region, .status = MEM_LOST, .id = item[i].id};
         if (r && item[i].ballot != MEM_CLOSED)
-            ofi_region_raise(
-                o, r, item[i].ballot,
+            o->carrier->raise(
+                o, far_region_index(o, r), item[i].ballot,
                 &(struct answer){.link_id = l->id, .id = item[i].id, .ballot = item[i].ballot});
-        else if (!link_send(l, OFI_RAISED, &lost, 1))
+        else if (!link_send(l, FAR_RAISED, &lost, 1))
             return false;
         if (l->state == LINK_CLOSED)
             break;
@@ -481,16 +415,14 @@ static bool on_raise(struct link *l, const struct ofi_raise *item, uint32_t coun
     return true;
 }
 
-static bool on_raised(struct link *l, const struct ofi_raise *item, uint32_t count)
+static bool on_raised(struct link *l, const struct far_raise *item, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct mem_op *op = l->ops;
-        while (op && op_impl(op)->id != item[i].id)
-            op = op_impl(op)->next;
+        struct mem_op *op = far_op_find(l, item[i].id);
         if (!op || item[i].status == MEM_PENDING || item[i].status > MEM_LOST)
             return false;
         op->value = item[i].ballot;
-        ofi_op_finish(l, op, (enum mem_status)item[i].status);
+        far_op_finish(l, op, (enum mem_status)item[i].status);
     }
     return true;
 }
@@ -498,31 +430,29 @@ static bool on_raised(struct link *l, const struct ofi_raise *item, uint32_t cou
 /* ---- all ---- */
 
 /* Of a link that is up. */
-static bool on_message(struct link *l, const struct ofi_head *h)
+static bool on_message(struct link *l, const struct far_head *h)
 {
-    const void *items = ofi_items(h);
+    const void *items = far_items(h);
 
     switch (h->kind) {
-    case OFI_WANT:
-        return ofi_lanes_wanted(l, items, h->count);
-    case OFI_AT:
-        return ofi_lanes_answered(l, items, h->count);
-    case OFI_END:
-        return ofi_lanes_ended(l, items, h->count);
-    case OFI_PROMISED:
-        return on_promised(l, items, h->count);
-    case OFI_RAISE:
+    case FAR_WANT:
+        return far_lanes_wanted(l, items, h->count);
+    case FAR_AT:
+        return far_lanes_answered(l, items, h->count);
+    case FAR_END:
+        return far_lanes_ended(l, items, h->count);
+    case FAR_RAISE:
         return on_raise(l, items, h->count);
-    case OFI_RAISED:
+    case FAR_RAISED:
         return on_raised(l, items, h->count);
-    case OFI_PULSE:
+    case FAR_PULSE:
         l->ready = true;
         return true;
-    case OFI_NEWS:
+    case FAR_NEWS:
         return on_news(l, items, h->count);
-    case OFI_BELL:
+    case FAR_BELL:
         return true;
-    case OFI_LEAVE:
+    case FAR_LEAVE:
         l->peer->left = true; /* it closes; we may have to tell it that we leave, too */
         return true;
     default:
@@ -531,35 +461,31 @@ static bool on_message(struct link *l, const struct ofi_head *h)
 }
 
 /* False: what no one of us sends, at least not now. */
-bool ofi_peer_message(struct link *l, const struct ofi_head *h)
+bool far_message_take(struct link *l, const struct far_head *h)
 {
     const void *whole = h;
 
     if (l->state == LINK_REFUSED)
         return true; /* it has not heard yet */
-    if (l->state == LINK_DIALING)
-        l->state = LINK_PROVING; /* that we are connected is still in the event queue */
+    if (h->kind >= FAR_KINDS)
+        return l->node->carrier->message(l, h);
     switch (h->kind) {
-    case OFI_PROVE:
-        return on_prove(l, whole);
-    case OFI_PROVEN:
-        return on_proven(l, whole);
-    case OFI_REFUSE:
+    case FAR_REFUSE:
         return on_refuse(l, whole);
-    case OFI_PLACE_WANT:
-        return on_place_want(l, ((const struct ofi_place *)whole)->node);
-    case OFI_PLACE:
+    case FAR_PLACE_WANT:
+        return on_place_want(l, ((const struct far_place *)whole)->node);
+    case FAR_PLACE:
         return on_place(l, whole);
-    case OFI_FACTS:
-        return on_facts(l, ofi_items(h), h->count);
-    case OFI_FIRST:
-        return on_first(l, ofi_items(h), h->count);
-    case OFI_ROLL:
-        return ofi_roll_take(l, ofi_items(h), h->count);
-    case OFI_LOOK:
-        return ofi_page_send(l);
-    case OFI_PAGE:
-        return ofi_page_take(l, ofi_items(h), h->count);
+    case FAR_FACTS:
+        return on_facts(l, far_items(h), h->count);
+    case FAR_FIRST:
+        return on_first(l, far_items(h), h->count);
+    case FAR_ROLL:
+        return far_roll_take(l, far_items(h), h->count);
+    case FAR_LOOK:
+        return far_page_send(l);
+    case FAR_PAGE:
+        return far_page_take(l, far_items(h), h->count);
     default:
         return l->state == LINK_UP && on_message(l, h);
     }
