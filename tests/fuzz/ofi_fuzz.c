@@ -1,7 +1,7 @@
 /* Whatever bytes come over a connection, before or after the proof: a host reads them, refuses them or ends
  * the link, and goes on. The first byte says what kind of link it is, the rest is a connect request or
  * messages one after the other. */
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "base/say.h"
 #include "mem/ofi/impl.h"
 
@@ -13,7 +13,7 @@ static struct mem_lane *lanes[4];
 /* One host for all inputs, with some lanes and a region; nobody else is there. */
 static struct ofi *node_get(void)
 {
-    static struct ofi_fixture fixture;
+    static struct far_fixture fixture;
     struct mem_lane_spec specs[] = {
         {.owner = 0, .writer = 1, .region = 1, .kind = 1, .ctl_words = 4, .ring_bytes = 4096},
         {.owner = 0, .writer = 5, .region = 1, .kind = 2, .ctl_words = 1},
@@ -26,9 +26,9 @@ static struct ofi *node_get(void)
 
     if (node)
         return node;
-    ofi_fixture_begin(&fixture);
-    CHECK(ofi_fixture_open(&fixture, 0, &m, &e) == 0);
-    ofi_fixture_end(&fixture); /* the file of lives stays open */
+    far_fixture_begin(&fixture);
+    CHECK(far_fixture_open(&fixture, 0, &m, &e) == 0);
+    far_fixture_end(&fixture); /* the file of lives stays open */
     CHECK(mem_region_open(m, 1, &birth, &e) == 0);
     CHECK(mem_lanes_open(m, specs, 4, lanes, &e) == 0);
     node = (struct ofi *)m;

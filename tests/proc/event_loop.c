@@ -1,7 +1,7 @@
 /* Descriptors for event loops (tram_host_fd, tram_client_fd) and wake-ups from other threads: three hosts in one
  * epoll loop, clients in other threads, over shared memory, where a thread of the library waits in the loop's stead,
  * or, as "tcp", over a network. */
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "base/clock.h"
 #include "tram.h"
 
@@ -212,7 +212,7 @@ static void make_cluster(const char *dir, bool tcp)
     snprintf(path, sizeof(path), "%s/c.yaml", dir);
     snprintf(key, sizeof(key), "%s/c.key", dir);
     for (int h = 0; tcp && h < HOSTS; h++)
-        snprintf(address[h], sizeof(address[h]), ", address: 127.0.0.1:%u", ofi_fixture_port());
+        snprintf(address[h], sizeof(address[h]), ", address: 127.0.0.1:%u", far_fixture_port());
     FILE *f = fopen(path, "w");
     fprintf(f,
             "name: event-loop\ntransport: %s\nruntime_dir: %s\nsuspect_ms: 2000\n"

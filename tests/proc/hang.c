@@ -7,7 +7,7 @@
  * The rate of calls is compared inside one run, and the best second of the hang counts, of three hangs if need be: a
  * machine that is busy with something else is slow for a while, a hang that is waited for again and again costs
  * every second of it. */
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "base/rng.h"
 #include "conf/cluster.h"
 #include "tram.h"
@@ -68,7 +68,7 @@ static bool cluster_begin(struct world *w)
         c->window_bytes = SMALL_LOG / 2;
     }
     for (uint32_t h = 0; w->of->transport != CLUSTER_SHM && h < c->hosts; h++)
-        c->host[h].port = ofi_fixture_port();
+        c->host[h].port = far_fixture_port();
     FILE *f = fopen(w->file, "w");
     bool good = f && cluster_write(f, c, &e) == 0;
     good = f && fclose(f) == 0 && good;

@@ -1,4 +1,4 @@
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "api/api.h"
 #include "base/clock.h"
 #include "check/load.h"
@@ -419,7 +419,7 @@ static bool make_cluster(struct rig *t)
         if (t->opt.address[h])
             snprintf(c->host[h].address, sizeof(c->host[h].address), "%s", t->opt.address[h]);
         else if (t->opt.transport != CLUSTER_SHM)
-            c->host[h].port = ofi_fixture_port();
+            c->host[h].port = far_fixture_port();
     bool good = write_cluster(t, c, &e);
     cluster_free(c);
     if (!good || tram_cluster_load(t->file, &t->cluster, &error) != 0) {

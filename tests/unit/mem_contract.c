@@ -1,8 +1,8 @@
 /* The contract of mem.h, the same cases on every backend: the simulator, without connections and with those
- * of libfabric's two providers, shared memory, and libfabric in both of its ways to judge a mark. All nodes are in this thread. What only one backend has is
+ * of libfabric's two providers, shared memory, libfabric in both of its ways to judge a mark, and sockets. All nodes are in this thread. What only one backend has is
  * in its own file. */
+#include "../far_fixture.h"
 #include "../mem_race.h"
-#include "../ofi_fixture.h"
 #include "mem/shm/shm.h"
 #include "mem/sim/sim.h"
 
@@ -28,7 +28,7 @@ enum {
     WORDS = 16,
     RING = 65536
 };
-enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK };
+enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK, TCP, TCP_CLEAR };
 
 static const char *const host_names[] = {"h0", "h1", "h2"};
 
@@ -44,7 +44,7 @@ struct node {
 static struct {
     enum backend backend;
     struct sim *sim;
-    struct ofi_fixture ofi;
+    struct far_fixture far;
     char shm_dir[64];
     struct rng rng;
     struct node node[HOSTS];
@@ -84,7 +84,7 @@ static struct mem *node_mem(uint32_t i)
                                 .hosts_count = HOSTS};
         rc = shm_open_node(&o, &m, &e);
     } else {
-        rc = ofi_fixture_open(&rig.ofi, i, &m, &e);
+        rc = far_fixture_open(&rig.far, i, &m, &e);
     }
     if (rc != 0)
         fail_msg("open node %u: %s", i, e.text);
@@ -187,8 +187,11 @@ static void rig_begin(enum backend b)
         snprintf(rig.shm_dir, sizeof rig.shm_dir, "/tmp/tram-contract-XXXXXX");
         assert_non_null(mkdtemp(rig.shm_dir));
     } else {
-        ofi_fixture_begin(&rig.ofi);
-        rig.ofi.read_back = b == OFI_READ_BACK;
+        far_fixture_begin(&rig.far);
+        rig.far.read_back = b == OFI_READ_BACK;
+        rig.far.carrier = b == TCP         ? FAR_FIXTURE_TCP
+                          : b == TCP_CLEAR ? FAR_FIXTURE_CLEAR
+                                           : FAR_FIXTURE_OFI;
     }
 }
 
@@ -209,7 +212,7 @@ static void rig_end(void)
     else if (rig.backend == SHM)
         rmdir(rig.shm_dir);
     else
-        ofi_fixture_end(&rig.ofi);
+        far_fixture_end(&rig.far);
 }
 
 static uint64_t patience(void)
@@ -1283,7 +1286,7 @@ static struct mem *client_mem(void)
             };
             rc = shm_open_node(&o, &m, &e);
         } else {
-            rc = ofi_fixture_open(&rig.ofi, CLIENT, &m, &e);
+            rc = far_fixture_open(&rig.far, CLIENT, &m, &e);
         }
     }
     return rc == 0 ? m : NULL;
@@ -1447,7 +1450,9 @@ static void a_client_does_not_choose_its_life(void)
     RUN_ON(sim_read_back, name)                                                                    \
     RUN_ON(shm, name)                                                                              \
     RUN_ON(ofi_told, name)                                                                         \
-    RUN_ON(ofi_read_back, name)
+    RUN_ON(ofi_read_back, name)                                                                    \
+    RUN_ON(tcp, name)                                                                              \
+    RUN_ON(tcp_clear, name)
 CASES(RUN_)
 
 #define BACKEND(backend, kind)                                                                     \
@@ -1463,6 +1468,8 @@ BACKEND(sim_read_back, SIM_READ_BACK)
 BACKEND(shm, SHM)
 BACKEND(ofi_told, OFI_TOLD)
 BACKEND(ofi_read_back, OFI_READ_BACK)
+BACKEND(tcp, TCP)
+BACKEND(tcp_clear, TCP_CLEAR)
 
 static int teardown(void **state)
 {
@@ -1478,7 +1485,9 @@ int main(void)
 #define ROWS(name)                                                                                 \
     ROW(sim, name)                                                                                 \
     ROW(sim_told, name)                                                                            \
-    ROW(sim_read_back, name) ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name)
+    ROW(sim_read_back, name)                                                                       \
+    ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name) ROW(tcp, name)                     \
+        ROW(tcp_clear, name)
     const struct CMUnitTest cases[] = {CASES(ROWS)};
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

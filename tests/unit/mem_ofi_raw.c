@@ -1,5 +1,5 @@
 /* Two processes that write into each other's memory by nothing but the provider. */
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "mem/ofi/raw.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static struct ofi_raw *side_open(uint16_t port, bool listens, uint32_t bytes)
 /* Either side comes first, and everything that is written comes back. */
 static void both_ways(uint32_t bytes, bool child_listens)
 {
-    uint16_t port = ofi_fixture_port();
+    uint16_t port = far_fixture_port();
     pid_t kid = fork();
     int status = -1;
 

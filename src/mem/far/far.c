@@ -271,7 +271,7 @@ int far_post_all(struct far *o)
         if (!l->fault)
             changes += o->carrier->post(l);
         if (l->fault) {
-            link_close(l, false, l->fault);
+            link_close(l, l->ended, l->fault);
             changes++;
         }
     }

@@ -68,6 +68,7 @@ struct link {
     bool dirty;        /* in the node's list of those with something to send */
     bool ready;        /* the other side's first wants are here */
     bool written_more; /* we have new lanes there */
+    bool ended;        /* the other side has closed it: so says the fault */
     const char *fault; /* why it is to be closed by the next poll; NULL: it is not */
     uint64_t id;
     uint64_t since_ns; /* when it began, */

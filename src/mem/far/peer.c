@@ -97,12 +97,13 @@ void far_peer_link_ended(struct link *l, bool by_other, const char *why)
     dial_later(o, p);
 }
 
-/* Nobody is there who would be a link. */
+/* Nobody is there who would be a link; `why` NULL: that was said. */
 void far_peer_dial_failed(struct far *o, struct peer *p, const char *why)
 {
     p->dials = false;
     p->asked = false;
-    far_peer_say(o, p, false, "no connection: %s", why);
+    if (why)
+        far_peer_say(o, p, false, "no connection: %s", why);
     look_up_again(p);
     dial_later(o, p);
 }

@@ -1,6 +1,6 @@
 /* What the libfabric backend has beyond the contract (mem_contract.c): who may connect, lives, places, links
  * that take nothing, and traps of the provider. All nodes are in this thread, over tcp on 127.0.0.1. */
-#include "../ofi_fixture.h"
+#include "../far_fixture.h"
 #include "../stderr_capture.h"
 #include "base/rng.h"
 #include "base/say.h"
@@ -22,7 +22,7 @@
 
 enum { REGION = 7, WORDS = 16, RING = 65536, ALL = 16 };
 
-static struct ofi_fixture fixture;
+static struct far_fixture fixture;
 static struct mem *open_nodes[ALL];
 static unsigned opened;
 
@@ -30,7 +30,7 @@ static int setup(void **state)
 {
     (void)state;
     opened = 0;
-    ofi_fixture_begin(&fixture);
+    far_fixture_begin(&fixture);
     return 0;
 }
 
@@ -40,7 +40,7 @@ static int teardown(void **state)
     while (opened > 0)
         if (open_nodes[--opened])
             mem_close(open_nodes[opened]);
-    ofi_fixture_end(&fixture);
+    far_fixture_end(&fixture);
     return 0;
 }
 
@@ -69,15 +69,15 @@ static struct mem *open_with(const struct ofi_options *o)
     struct err e = {""};
     struct mem *m;
 
-    if (ofi_open_node(o, &m, &e) < 0)
+    if (far_fixture_open_node(&fixture, o, &m, &e) < 0)
         fail_msg("open node %u: %s", o->far.self, e.text);
     return keep(m);
 }
 
 static struct mem *open_node(uint32_t self)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, self, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, self, hosts);
 
     return open_with(&o);
 }
@@ -167,8 +167,8 @@ static void expect_apart(const struct ofi_options *other, const char *reason)
 
 static void ofi__another_key_is_refused(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
 
     (void)state;
     o.key = (const unsigned char *)"another key for tests, 32 bytes.";
@@ -189,8 +189,8 @@ static void facts_of(struct ofi_options *o, struct far_fact *facts, const char *
 /* Two hosts and a client; one host and the client have another file. Both sides say which key it is, and both values. */
 static void ofi__a_file_that_differs_is_refused_by_name(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 0, hosts);
     struct far_fact facts[2];
     struct err e = {""};
     struct mem *c;
@@ -216,7 +216,7 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         facts_of(&o, facts, "262144");
         o.far.self = 0;
-        if (ofi_open_node(&o, &c, &e) < 0)
+        if (far_fixture_open_node(&fixture, &o, &c, &e) < 0)
             _exit(1);
         for (;;)
             mem_poll(c);
@@ -224,12 +224,12 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
     facts_of(&o, facts, "131072");
     o.far.self = FAR_ANY;
     h = stderr_capture_begin();
-    assert_int_equal(ofi_open_node(&o, &c, &e), ERR_REFUSED);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &c, &e), ERR_REFUSED);
     stderr_capture_end(&h, said, sizeof said);
     expect_says(e.text, "log_bytes is 262144 there and 131072 here");
     /* And with the same it is let in. */
     facts_of(&o, facts, "262144");
-    if (ofi_open_node(&o, &c, &e) < 0)
+    if (far_fixture_open_node(&fixture, &o, &c, &e) < 0)
         fail_msg("%s", e.text);
     mem_close(c);
     kill(kid, SIGKILL);
@@ -239,8 +239,8 @@ static void ofi__a_file_that_differs_is_refused_by_name(void **state)
 /* The others connect, and so do clients. */
 static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
 
     (void)state;
     char said[4096];
@@ -257,8 +257,8 @@ static void ofi__an_address_that_is_not_known_stops_nobody_else(void **state)
 
 static void ofi__another_cluster_is_refused(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
 
     (void)state;
     o.far.cluster = "tset";
@@ -268,8 +268,8 @@ static void ofi__another_cluster_is_refused(void **state)
 /* A client hears why nobody takes it. */
 static void ofi__a_client_is_told_why_it_is_refused(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *m;
     char said[4096];
@@ -286,7 +286,7 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
     }
     o.far.timeout_ns = 700000000;
     o.key = (const unsigned char *)"another key for tests, 32 bytes.";
-    assert_int_equal(ofi_open_node(&o, &m, &e), ERR_REFUSED);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), ERR_REFUSED);
     expect_says(e.text, "wrong cluster key");
     kill(host, SIGKILL);
     waitpid(host, &status, 0);
@@ -294,7 +294,7 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
     o.far.hosts_count = 3;
     hosts[0].port = fixture.port[2]; /* nobody is there */
     e.text[0] = 0;
-    assert_int_equal(ofi_open_node(&o, &m, &e), ERR_TIMEOUT);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), ERR_TIMEOUT);
     expect_says(e.text, "refused"); /* by the kernel */
     stderr_capture_end(&h, said, sizeof said);
 }
@@ -302,7 +302,7 @@ static void ofi__a_client_is_told_why_it_is_refused(void **state)
 enum { PAGE_WORDS = 40000 };
 
 static uint64_t page[2][PAGE_WORDS];
-static bool shown[OFI_FIXTURE_HOSTS];
+static bool shown[FAR_FIXTURE_HOSTS];
 
 static bool look_at_all(void *ctx, uint32_t host)
 {
@@ -323,8 +323,8 @@ static void on_shown(void *ctx, uint32_t host, const void *what, size_t bytes)
  * there. Who has another sees nothing. */
 static void ofi__who_has_the_key_may_look(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *m;
     char said[4096];
@@ -343,7 +343,7 @@ static void ofi__who_has_the_key_may_look(void **state)
             poll_all();
     }
     o.far.looks = true;
-    assert_int_equal(ofi_open_node(&o, &m, &e), 0);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), 0);
     for (uint64_t until = clock_now_ns() + 10000000000u;
          !(shown[0] && shown[1]) && clock_now_ns() < until;)
         far_look(m, 5000000000u, look_at_all, on_shown, NULL);
@@ -355,7 +355,7 @@ static void ofi__who_has_the_key_may_look(void **state)
     mem_close(m);
     o.key = (const unsigned char *)"another key for tests, 32 bytes.";
     memset(shown, 0, sizeof shown);
-    assert_int_equal(ofi_open_node(&o, &m, &e), 0);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), 0);
     far_look(m, 60000000000u, look_at_all, on_shown, NULL);
     assert_false(shown[0] || shown[1]);
     mem_close(m);
@@ -499,8 +499,8 @@ static void second_state_remove(const char *dir, const char *host)
  * start is right. */
 static void ofi__an_old_life_is_refused_and_learns(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96], path[160], text[64] = "";
 
     (void)state;
@@ -537,8 +537,8 @@ static void ofi__an_old_life_is_refused_and_learns(void **state)
 /* Two processes that both say that they are h1, in the same life. */
 static void ofi__a_twin_is_refused(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96];
 
     (void)state;
@@ -546,7 +546,7 @@ static void ofi__a_twin_is_refused(void **state)
     wait_connected(a, b);
     second_state(dir, sizeof dir, "h1", 0);
     o.far.state = dir;
-    hosts[1].port = ofi_fixture_port();
+    hosts[1].port = far_fixture_port();
     struct stderr_capture h = stderr_capture_begin();
     struct mem *twin = open_with(&o);
     WAIT_FOR(far_failure(twin));
@@ -560,25 +560,25 @@ static void ofi__a_twin_is_refused(void **state)
 
 static void ofi__one_process_per_host(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 0, hosts);
     struct err e = {""};
     struct mem *m;
 
     (void)state;
     open_node(0);
-    assert_int_equal(ofi_open_node(&o, &m, &e), ERR_EXISTS); /* the address */
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), ERR_EXISTS); /* the address */
     expect_says(e.text, "in use");
-    hosts[0].port = ofi_fixture_port();
-    assert_int_equal(ofi_open_node(&o, &m, &e), ERR_EXISTS); /* its lives */
+    hosts[0].port = far_fixture_port();
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &m, &e), ERR_EXISTS); /* its lives */
     expect_says(e.text, "already running");
 }
 
 /* A host that leaves when the other end of `go` is closed; exits with 0 if this is its first life. */
 static void leave_with_others(uint32_t self, int ready, int go)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, self, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, self, hosts);
     struct err e = {""};
     struct mem *m;
     bool told = false;
@@ -586,12 +586,12 @@ static void leave_with_others(uint32_t self, int ready, int go)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     o.far.linger_ns = 5000000000u;
-    if (ofi_open_node(&o, &m, &e) < 0)
+    if (far_fixture_open_node(&fixture, &o, &m, &e) < 0)
         _exit(2);
     while (read(go, &byte, 1) < 0) {
         bool all = true;
         mem_poll(m);
-        for (uint32_t k = 0; k < OFI_FIXTURE_HOSTS; k++)
+        for (uint32_t k = 0; k < FAR_FIXTURE_HOSTS; k++)
             all = all && far_connected(m, k);
         if (all && !told)
             told = write(ready, "r", 1) == 1;
@@ -610,20 +610,20 @@ static void ofi__who_leaves_last_begins_anew(void **state)
     (void)state;
     for (int life = 0; life < 2; life++) {
         int ready[2], go[2];
-        pid_t kid[OFI_FIXTURE_HOSTS];
+        pid_t kid[FAR_FIXTURE_HOSTS];
         assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
         assert_int_equal(pipe2(go, O_CLOEXEC | O_NONBLOCK), 0);
-        for (uint32_t i = 0; i < OFI_FIXTURE_HOSTS; i++) {
+        for (uint32_t i = 0; i < FAR_FIXTURE_HOSTS; i++) {
             kid[i] = fork();
             if (kid[i] == 0) {
                 close(go[1]);
                 leave_with_others(i, ready[1], go[0]);
             }
         }
-        for (uint32_t i = 0; i < OFI_FIXTURE_HOSTS; i++)
+        for (uint32_t i = 0; i < FAR_FIXTURE_HOSTS; i++)
             assert_int_equal(read(ready[0], &byte, 1), 1);
         close(go[1]);
-        for (uint32_t i = 0; i < OFI_FIXTURE_HOSTS; i++) {
+        for (uint32_t i = 0; i < FAR_FIXTURE_HOSTS; i++) {
             waitpid(kid[i], &status, 0);
             assert_int_equal(status, 0);
         }
@@ -660,7 +660,7 @@ static void ofi__a_killed_host_is_known_to_be_dead(void **state)
         struct err e;
         struct mem *m;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (ofi_fixture_open(&fixture, 1, &m, &e) < 0)
+        if (far_fixture_open(&fixture, 1, &m, &e) < 0)
             _exit(1);
         for (;;)
             mem_poll(m);
@@ -707,8 +707,8 @@ static void ofi__who_is_back_is_told_to_others(void **state)
 static void ofi__a_new_life_shuts_the_old_one_out(void **state)
 {
     static unsigned char before[RING], junk[RING / 2];
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 1, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
     char said[4096], dir[96];
     int late = 0;
 
@@ -722,7 +722,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         wait_connected(a, old);
         second_state(dir, sizeof dir, "h1", old->life + 1);
         o.far.state = dir;
-        hosts[1].port = ofi_fixture_port();
+        hosts[1].port = far_fixture_port();
         struct stderr_capture h = stderr_capture_begin();
         struct mem *young = open_with(&o);
         assert_int_equal(young->life, old->life + 1);
@@ -755,7 +755,7 @@ static void ofi__a_new_life_shuts_the_old_one_out(void **state)
         stderr_capture_end(&h, said, sizeof said);
         second_state_remove(dir, "h1");
         /* A host with two files is more than the next round could make sense of. */
-        ofi_fixture_forget(&fixture);
+        far_fixture_forget(&fixture);
     }
     assert_int_equal(late, 0);
 }
@@ -991,8 +991,8 @@ static uint64_t huge_pages_free(void)
 /* Where there are enough, lanes are in them; where not, the host has others and is told how many are missing. */
 static void ofi__too_few_huge_pages_are_named(void **state)
 {
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 0, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 0, hosts);
     struct err e = {""};
     struct mem_flow f;
 
@@ -1097,33 +1097,33 @@ static void hosts_stop(pid_t kid)
 
 static void ofi__clients_get_places_of_their_own(void **state)
 {
-    struct mem *m[OFI_FIXTURE_CLIENTS];
-    bool seen[OFI_FIXTURE_CLIENTS] = {false};
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, FAR_ANY, hosts);
+    struct mem *m[FAR_FIXTURE_CLIENTS];
+    bool seen[FAR_FIXTURE_CLIENTS] = {false};
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, FAR_ANY, hosts);
     struct err e = {""};
     struct mem *more;
 
     (void)state;
-    pid_t kid = hosts_start(OFI_FIXTURE_HOSTS);
-    for (int i = 0; i < OFI_FIXTURE_CLIENTS; i++) {
+    pid_t kid = hosts_start(FAR_FIXTURE_HOSTS);
+    for (int i = 0; i < FAR_FIXTURE_CLIENTS; i++) {
         m[i] = open_node(FAR_ANY);
-        uint32_t place = m[i]->self - OFI_FIXTURE_HOSTS;
-        assert_true(place < OFI_FIXTURE_CLIENTS && !seen[place]);
+        uint32_t place = m[i]->self - FAR_FIXTURE_HOSTS;
+        assert_true(place < FAR_FIXTURE_CLIENTS && !seen[place]);
         seen[place] = true;
     }
-    assert_int_equal(ofi_open_node(&o, &more, &e), ERR_EXISTS);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &more, &e), ERR_EXISTS);
     expect_says(e.text, "no place for a client is free");
     /* A place of one's choice, if nobody has it; each time it is another life. */
     o.far.self = m[3]->self;
-    assert_int_equal(ofi_open_node(&o, &more, &e), ERR_EXISTS);
+    assert_int_equal(far_fixture_open_node(&fixture, &o, &more, &e), ERR_EXISTS);
     uint32_t life = m[3]->life;
     close_now(m[3]);
     for (int i = 0; i < 5; i++) {
         int rc = ERR_EXISTS;
         for (uint64_t until = clock_now_ns() + 5000000000u;
              rc == ERR_EXISTS && clock_now_ns() < until;) /* its host has to hear that it is free */
-            rc = ofi_open_node(&o, &more, &e);
+            rc = far_fixture_open_node(&fixture, &o, &more, &e);
         assert_int_equal(rc, 0);
         assert_int_equal(more->self, o.far.self);
         assert_true(more->life > life);
@@ -1138,8 +1138,8 @@ static void ofi__clients_have_lanes_but_no_promises(void **state)
     struct mem_flow f, back;
     struct mem_op op;
     struct mem *client = NULL;
-    struct far_host hosts[OFI_FIXTURE_HOSTS];
-    struct ofi_options o = ofi_fixture_options(&fixture, 3, hosts);
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 3, hosts);
 
     (void)state;
     struct mem *a = open_node(0);
@@ -1151,7 +1151,7 @@ static void ofi__clients_have_lanes_but_no_promises(void **state)
     if (kid == 0) {
         struct err e = {""};
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (ofi_open_node(&o, &client, &e) < 0)
+        if (far_fixture_open_node(&fixture, &o, &client, &e) < 0)
             _exit(1);
         region(client);
         struct mem_lane *out = lane_of(client, 0, 3), *reply = lane_of(client, 3, 0);
@@ -1204,7 +1204,7 @@ static void ofi__a_place_that_was_taken_over_is_not_shared(void **state)
         struct err e = {""};
         struct mem *m;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (ofi_fixture_open(&fixture, 3, &m, &e) < 0 || m->life != 0)
+        if (far_fixture_open(&fixture, 3, &m, &e) < 0 || m->life != 0)
             _exit(1);
         for (uint64_t until = clock_now_ns() + 10000000000u;
              !far_failure(m) && clock_now_ns() < until;)
@@ -1236,7 +1236,7 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
         struct err e = {""};
         struct mem *m;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (ofi_fixture_open(&fixture, 3, &m, &e) < 0)
+        if (far_fixture_open(&fixture, 3, &m, &e) < 0)
             _exit(1);
         while (((struct far *)m)->first[1] == ROLL_NEVER) /* until the hosts have met */
             mem_poll(m);
@@ -1258,7 +1258,7 @@ static void ofi__a_client_from_before_is_refused_by_whom_it_never_met(void **sta
     WAIT_FOR(placed || (placed = read(ready[0], &byte, 1) == 1));
     close_now(b);
     close_now(a);
-    ofi_fixture_forget(&fixture);
+    far_fixture_forget(&fixture);
     b = open_node(1);
     region(b);
     lane_of(b, 1, 3);

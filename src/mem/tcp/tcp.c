@@ -1,0 +1,337 @@
+/* The table of mem.h, and what a node is beside what all that go over a network are. */
+#include "mem/tcp/tcp.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "mem/tcp/impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct tcp *node_of(struct mem *m)
+{
+    return tcp_of(far_of(m));
+}
+
+/* ---- polling ---- */
+
+/* A link that cannot go on. Who dialed and never heard a hello was not wanted: that is worth a word. */
+static void give_up(struct tcp_link *l)
+{
+    struct link *link = &l->link;
+    struct far *o = link->node;
+
+    if (link->dialed && !l->helloed && l->distrusted) {
+        o->refused = true;
+        far_peer_say(o, link->peer, true, "it refuses us: %s", link->fault);
+        link->peer->dial_wait_ns = DIAL_NS_MAX;
+        link->state = LINK_REFUSED;
+    } else if (!link->dialed && link->state != LINK_UP && !link->ended) {
+        far_stranger_say(o, (const struct sockaddr *)&l->address, link->fault);
+    }
+    link_close(link, link->ended, link->fault);
+}
+
+static void drain_wakes(const struct tcp *t)
+{
+    uint64_t count;
+
+    if (read(t->wake_fd, &count, sizeof count) < 0) {
+        /* Somebody else was faster; it is read by nobody but us. */
+    }
+}
+
+/* Takes what has come. Returns how much. */
+static int receive_all(struct tcp *t)
+{
+    struct epoll_event event[EVENTS];
+    int n = epoll_wait(t->epoll_fd, event, EVENTS, 0);
+
+    for (int i = 0; i < n; i++) {
+        struct tcp_link *l = event[i].data.ptr;
+        if (!l) {
+            drain_wakes(t);
+            continue;
+        }
+        if (l->link.state == LINK_CLOSED)
+            continue;
+        if (event[i].events & EPOLLOUT)
+            tcp_unblock(l);
+        if (event[i].events & ~(uint32_t)EPOLLOUT && !tcp_receive(l))
+            give_up(l);
+    }
+    return n > 0 ? n : 0;
+}
+
+static int tcp_poll(struct mem *m)
+{
+    struct tcp *t = node_of(m);
+    struct far *o = &t->far;
+
+    /* What is timed here takes milliseconds. */
+    if (t->dozing || o->polls++ % POLLS_PER_CLOCK == 0)
+        o->now_ns = clock_now_ns();
+    int changes = o->news + (o->dirty ? far_post_all(o) : 0);
+    o->news = 0;
+    if (o->grave)
+        far_links_free(o);
+    changes += receive_all(t);
+    tcp_arrivals_take(o);
+    if (o->own_marks)
+        changes += far_own_marks_judge(o);
+    if (o->now_ns >= o->chores_ns)
+        far_peers_look_after(o);
+    /* Answers to what has just come in. */
+    if (o->dirty)
+        changes += far_post_all(o);
+    return changes;
+}
+
+/* ---- waking, sleeping ---- */
+
+/* What comes in wakes by itself. */
+static void tcp_bell_later(struct mem *m, uint32_t node)
+{
+    (void)m;
+    (void)node;
+}
+
+static void tcp_bell(struct mem *m, uint32_t node)
+{
+    struct link *l = far_link_to(far_of(m), node);
+
+    if (l && l->dirty && !l->fault)
+        tcp_post(l);
+}
+
+static void tcp_doze(struct mem *m)
+{
+    node_of(m)->dozing = true;
+}
+
+static void tcp_rouse(struct mem *m)
+{
+    node_of(m)->dozing = false;
+}
+
+/* Until when at most: pulses must go out. */
+static uint64_t sleep_most(struct tcp *t)
+{
+    struct far *o = &t->far;
+
+    o->now_ns = clock_now_ns();
+    if (o->dirty)
+        o->news += far_post_all(o);
+    return o->now_ns + (o->dirty ? MS : o->silent_ns / 8);
+}
+
+static bool may_sleep(const struct tcp *t)
+{
+    return t->dozing && t->far.own_marks == 0 && t->far.news == 0;
+}
+
+static void tcp_sleep(struct mem *m, uint64_t until_ns)
+{
+    struct tcp *t = node_of(m);
+    uint64_t most = sleep_most(t), until = until_ns < most ? until_ns : most;
+    struct epoll_event event;
+
+    if (may_sleep(t)) {
+        uint64_t left = until > t->far.now_ns ? until - t->far.now_ns : 0;
+        struct timespec ts = {.tv_sec = (time_t)(left / 1000000000u),
+                              .tv_nsec = (long)(left % 1000000000u)};
+        /* It says that something is there, and poll takes it. */
+        epoll_pwait2(t->epoll_fd, &event, 1, &ts, NULL);
+    }
+    t->dozing = false;
+    t->far.chores_ns = 0;
+}
+
+static void tcp_wake(struct mem *m)
+{
+    const uint64_t one = 1;
+
+    if (write(node_of(m)->wake_fd, &one, sizeof one) < 0) {
+        /* The counter is full, so it is readable anyway. */
+    }
+}
+
+static int tcp_loop_open(struct mem *m, int epoll_fd, struct err *e)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, node_of(m)->epoll_fd, &event) < 0)
+        return err_sys(e, "wait for the connections of %s", far_of(m)->name);
+    return 0;
+}
+
+static void tcp_loop_disarm(struct mem *m)
+{
+    struct tcp *t = node_of(m);
+
+    t->dozing = false;
+    t->far.chores_ns = 0;
+}
+
+static bool tcp_loop_arm(struct mem *m, uint64_t *until_ns)
+{
+    struct tcp *t = node_of(m);
+    uint64_t most = sleep_most(t);
+
+    *until_ns = *until_ns < most ? *until_ns : most;
+    bool ready = may_sleep(t);
+    if (!ready)
+        tcp_loop_disarm(m);
+    return ready;
+}
+
+static const struct mem_ops tcp_ops = {
+    .region_open = far_region_open,
+    .region_grant = far_region_grant,
+    .promised = far_promised,
+    .lanes_open = far_lanes_open,
+    .flow_open = far_flow_open,
+    .flow_close = far_flow_close,
+    .put = far_put,
+    .set = far_set,
+    .mark = far_mark,
+    .raise = far_raise,
+    .peek = far_peek,
+    .read_ctl = far_read_ctl,
+    .read_ring = far_read_ring,
+    .poll = tcp_poll,
+    .dead = far_dead,
+    .offer = far_offer,
+    .bell = tcp_bell,
+    .bell_later = tcp_bell_later,
+    .doze = tcp_doze,
+    .rouse = tcp_rouse,
+    .sleep = tcp_sleep,
+    .wake = tcp_wake,
+    .loop_open = tcp_loop_open,
+    .loop_arm = tcp_loop_arm,
+    .loop_disarm = tcp_loop_disarm,
+    .close = far_close,
+    .flush = far_flush,
+    .lanes_end = far_lanes_end,
+    .region_end = far_region_end,
+    .put_kept = far_put_kept,
+    .drop = far_drop,
+    .lane_next = far_lane_next,
+};
+
+/* ---- the carrier ---- */
+
+/* Frames name a lane by our number for it; who may is looked up with each (frame.c). */
+static bool grant(struct link *l, struct lane *lane, bool writes, struct far_at *at)
+{
+    (void)l;
+    (void)writes;
+    at->key = lane->id;
+    return true;
+}
+
+static void raise_word(struct far *o, uint32_t region, uint64_t ballot, const struct answer *a)
+{
+    if (far_promised_at(o, region) < ballot)
+        far_promise_store(o, region, ballot);
+    far_answer(o, region, a);
+}
+
+static void tcp_closed(struct far *o)
+{
+    struct tcp *t = tcp_of(o);
+
+    door_close(t->door);
+    tls_drop(t->tls);
+    if (t->epoll_fd >= 0)
+        close(t->epoll_fd);
+    if (t->wake_fd >= 0)
+        close(t->wake_fd);
+}
+
+static const struct far_carrier carrier = {
+    .send = tcp_send,
+    .dial = tcp_dial,
+    .events = tcp_arrivals_take,
+    .post = tcp_post,
+    .stop = tcp_stop,
+    .freed = tcp_freed,
+    .room = tcp_room,
+    .sent = tcp_sent,
+    .grant = grant,
+    .promise = far_promise_store,
+    .raise = raise_word,
+    .flow_open = tcp_flow_open,
+    .flow_closed = tcp_flow_closed,
+    .put = tcp_put,
+    .set = tcp_set,
+    .mark = tcp_mark,
+    .read = tcp_read,
+    .peek = tcp_peek,
+    .close = tcp_closed,
+};
+
+/* ---- opening ---- */
+
+static int open_sockets(struct tcp *t, const struct tcp_options *p, struct err *e)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->epoll_fd < 0 || t->wake_fd < 0 ||
+        epoll_ctl(t->epoll_fd, EPOLL_CTL_ADD, t->wake_fd, &event) < 0)
+        return err_sys(e, "descriptors of %s", t->far.name);
+    const struct door_options o = {
+        .tls = p->tls,
+        .tls_again = p->tls_again,
+        .tls_again_ctx = p->tls_again_ctx,
+        .listen = t->far.host ? &p->far.hosts[p->far.self] : NULL,
+        .hosts_count = p->far.hosts_count,
+        .wake_fd = t->wake_fd,
+    };
+    return door_open(&o, &t->door, e);
+}
+
+int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
+{
+    int rc = far_check(&p->far, e);
+    if (rc < 0)
+        return rc;
+    struct tcp *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->far.cluster);
+    t->epoll_fd = t->wake_fd = -1;
+    t->tls = tls_share(p->tls);
+    t->cluster = hash_bytes(0, p->far.cluster, strlen(p->far.cluster));
+    rc = far_begin(&t->far, &p->far, &carrier, &tcp_ops, e);
+    /* The address first: who cannot have it must not count a life. */
+    if (rc == 0)
+        rc = open_sockets(t, p, e);
+    if (rc == 0)
+        rc = t->far.host    ? far_listening(&t->far, &p->far, e)
+             : t->far.looks ? 0
+                            : far_join(&t->far, &p->far, e);
+    if (rc < 0) {
+        far_free(&t->far);
+        return rc;
+    }
+    *out = &t->far.mem;
+    return 0;
+}
+
+struct tcp_counts tcp_counts(struct mem *m)
+{
+    const struct tcp *t = node_of(m);
+    struct tcp_counts c = door_counts(t->door);
+
+    c.malformed = t->malformed;
+    c.retired = t->retired;
+    return c;
+}
