@@ -55,16 +55,19 @@ struct bench_args {
     uint32_t serve_host;
     const char *serve_dir; /* over a network: where its key and ports are */
     bool serve_wire;       /* we are the other side of its wire */
+    bool clear;            /* tcp: not encrypted */
 };
 
 struct bench_figures {
     struct hist line, latency;
+    struct hist chain;               /* tcp: bare, of the same layout and security */
+    double chain_ratio[BENCH_TURNS]; /* of latency to it, sorted */
     struct hist turn[2];
     double ratio[BENCH_TURNS]; /* of their medians, sorted */
     uint64_t messages;         /* of the saturated part */
     double seconds;
     double batch;           /* messages in one, when saturated; 0: not known */
-    double wire_per_second; /* writes of the provider alone; 0: there is no network */
+    double wire_per_second; /* writes of the provider, or sends, alone; 0: there is no network */
 };
 
 /* One short look at a case: a point of the comparison (compare.h). What was not measured is 0. */

@@ -184,9 +184,17 @@ static int server_start(struct bench *b, uint32_t h, struct err *e)
                           a->address,
                           "--serve-dir",
                           b->nodes.dir,
-                          a->log_bytes ? "--log-bytes" : NULL,
-                          number[5],
+                          NULL,
+                          NULL,
+                          NULL,
                           NULL};
+    size_t more = sizeof(argv) / sizeof(argv[0]) - 4;
+    if (a->clear)
+        argv[more++] = "--clear";
+    if (a->log_bytes) {
+        argv[more++] = "--log-bytes";
+        argv[more] = number[5];
+    }
     return child_start(&b->server[h].child, argv, -1, e);
 }
 

@@ -3,7 +3,7 @@
 #ifndef BENCH_MCAST_IMPL_H
 #define BENCH_MCAST_IMPL_H
 
-#include "bench/transport.h"
+#include "bench/wire.h"
 #include "host/host.h"
 #include "mcast/caster.h"
 #include "mcast/replica.h"

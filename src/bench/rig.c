@@ -1,7 +1,7 @@
 #include "bench/bench.h"
 
 #include "base/clock.h"
-#include "bench/transport.h"
+#include "bench/wire.h"
 
 #include <sched.h>
 #include <string.h>
@@ -113,6 +113,24 @@ int rig_measure_line(struct bench_rig *r, struct hist *line)
     return 0;
 }
 
+static int rig_measure_chain(struct bench_rig *r, struct hist *chain)
+{
+    rig_enter(r, BENCH_LINE);
+    bool ok = wire_measure_chain(r->wire, chain);
+    rig_enter(r, BENCH_SERVE);
+    return ok ? 0 : ERR_TIMEOUT;
+}
+
+/* Of two medians, to the sorted ones before. */
+static void ratio_add(double *ratios, int count, const struct hist *a, const struct hist *b)
+{
+    double ratio = (double)hist_quantile(a, 0.5) / (double)hist_quantile(b, 0.5);
+    int k = count;
+    for (; k > 0 && ratios[k - 1] > ratio; k--)
+        ratios[k] = ratios[k - 1];
+    ratios[k] = ratio;
+}
+
 int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t turn_ns,
                       int (*latency)(void *ctx, struct hist *, uint64_t turn_ns), void *ctx)
 {
@@ -125,13 +143,17 @@ int rig_measure_turns(struct bench_rig *r, struct bench_figures *f, uint64_t tur
             rc = latency(ctx, one, turn_ns);
         if (rc != 0)
             return rc;
-        double ratio = (double)hist_quantile(one, 0.5) / (double)hist_quantile(line, 0.5);
-        int k = i;
-        for (; k > 0 && f->ratio[k - 1] > ratio; k--)
-            f->ratio[k] = f->ratio[k - 1];
-        f->ratio[k] = ratio;
+        ratio_add(f->ratio, i, one, line);
         hist_merge(&f->line, line);
         hist_merge(&f->latency, one);
+        if (r->wire == NULL || r->wire->chain == NULL)
+            continue;
+        hist_init(line);
+        rc = rig_measure_chain(r, line);
+        if (rc != 0)
+            return rc;
+        ratio_add(f->chain_ratio, i, one, line);
+        hist_merge(&f->chain, line);
     }
     return 0;
 }

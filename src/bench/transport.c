@@ -1,12 +1,12 @@
 #include "bench/transport.h"
 
 #include "base/clock.h"
-#include "mem/ofi/raw.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <sched.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,6 @@
 #include <unistd.h>
 
 enum {
-    TRIPS = 400,        /* of a turn: hosts are not polled meanwhile, and must not be missed */
-    WRITES = 4000,      /* likewise, in a row */
     PORT_FIRST = 20000, /* below those from which the kernel takes ports for connections */
     PORTS = 12000,
     PATH_BYTES = 96,
@@ -121,8 +119,10 @@ int nodes_open(struct bench_nodes *g, const struct bench_args *a, struct err *e)
 {
     char path[PATH_BYTES];
 
-    *g = (struct bench_nodes){
-        .transport = a->transport, .hosts = a->hosts, .clients = BENCH_CLIENTS_MAX};
+    *g = (struct bench_nodes){.transport = a->transport,
+                              .clear = a->clear,
+                              .hosts = a->hosts,
+                              .clients = BENCH_CLIENTS_MAX};
     if (a->serve)
         snprintf(g->cluster, sizeof(g->cluster), "%s", a->serve);
     else
@@ -169,26 +169,71 @@ static int shm_node_open(struct bench_nodes *g, struct shm_node self, struct mem
     return shm_open_node(&o, out, e);
 }
 
-static int ofi_node_open(struct bench_nodes *g, uint32_t self, struct mem **out, struct err *e)
+/* Each node has a key of its own, which follows from that of the run. */
+static void secret_of(const struct bench_nodes *g, const char *name,
+                      unsigned char secret[TLS_KEY_BYTES], unsigned char public_key[TLS_KEY_BYTES])
 {
+    unsigned char both[crypto_sign_SECRETKEYBYTES];
+    crypto_generichash(secret, TLS_KEY_BYTES, (const unsigned char *)name, strlen(name), g->key,
+                       sizeof(g->key));
+    crypto_sign_seed_keypair(public_key, both, secret);
+    sodium_memzero(both, sizeof(both));
+}
+
+int nodes_tls(const struct bench_nodes *g, uint32_t self, struct tls **out, struct err *e)
+{
+    struct tls_identity who[BENCH_HOSTS_MAX + 1];
+    unsigned char secret[TLS_KEY_BYTES], public_key[TLS_KEY_BYTES];
+    uint32_t mine = self < g->hosts ? self : g->hosts;
+    if (sodium_init() < 0)
+        return err_set(e, ERR_SYSTEM, "no source of random numbers");
+    for (uint32_t h = 0; h <= g->hosts; h++) {
+        who[h] = (struct tls_identity){.name = h < g->hosts ? g->names[h] : "client", .keys = 1};
+        secret_of(g, who[h].name, secret, who[h].key[0]);
+    }
+    secret_of(g, who[mine].name, secret, public_key);
+    struct tls_options o = {.secret = secret,
+                            .hosts = who,
+                            .hosts_count = g->hosts,
+                            .clients = &who[g->hosts],
+                            .clients_count = 1,
+                            .clear = g->clear};
+    int rc = tls_open(&o, out, e);
+    tls_key_wipe(secret);
+    return rc;
+}
+
+static int tcp_node_open(const struct bench_nodes *g, const struct far_options *far,
+                         struct mem **out, struct err *e)
+{
+    struct tcp_options o = {.far = *far};
+    int rc = nodes_tls(g, far->self, &o.tls, e);
+    if (rc == 0)
+        rc = tcp_open_node(&o, out, e);
+    tls_drop(o.tls);
+    return rc;
+}
+
+static int far_node_open(struct bench_nodes *g, uint32_t self, struct mem **out, struct err *e)
+{
+    struct far_options far = {.cluster = g->cluster,
+                              .hosts = g->far,
+                              .hosts_count = g->hosts,
+                              .clients = g->clients,
+                              .self = self,
+                              .state = g->dir,
+                              .linger_ns = LINGER_NS,
+                              .say = say_stderr(SAY_WARN)};
+    if (g->transport == BENCH_TCP)
+        return tcp_node_open(g, &far, out, e);
     struct ofi_options o = {
-        .far = {.cluster = g->cluster,
-                .hosts = g->far,
-                .hosts_count = g->hosts,
-                .clients = g->clients,
-                .self = self,
-                .state = g->dir,
-                .linger_ns = LINGER_NS,
-                .say = say_stderr(SAY_WARN)},
-        .provider = bench_transport_names[g->transport],
-        .key = g->key,
-    };
+        .far = far, .provider = bench_transport_names[g->transport], .key = g->key};
     return ofi_open_node(&o, out, e);
 }
 
 int nodes_host(struct bench_nodes *g, uint32_t host, struct mem **out, struct err *e)
 {
-    return networked(g) ? ofi_node_open(g, host, out, e) : shm_node_open(g, g->shm[host], out, e);
+    return networked(g) ? far_node_open(g, host, out, e) : shm_node_open(g, g->shm[host], out, e);
 }
 
 int nodes_client(struct bench_nodes *g, uint32_t place, struct mem **out, struct err *e)
@@ -196,7 +241,7 @@ int nodes_client(struct bench_nodes *g, uint32_t place, struct mem **out, struct
     char name[16];
     snprintf(name, sizeof(name), "c%u", place + 1);
     struct shm_node self = {.name = name, .node = g->hosts + place, .role = SHM_CLIENT};
-    return networked(g) ? ofi_node_open(g, g->hosts + place, out, e)
+    return networked(g) ? far_node_open(g, g->hosts + place, out, e)
                         : shm_node_open(g, self, out, e);
 }
 
@@ -240,101 +285,4 @@ void child_stop(struct bench_child *c)
     while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     c->pid = 0;
-}
-
-/* ---- the wire ---- */
-
-static int raw_open(const struct bench_nodes *g, const struct bench_args *a, bool listens,
-                    struct ofi_raw **out, struct err *e)
-{
-    struct ofi_raw_options o = {
-        .provider = bench_transport_names[g->transport],
-        .address = a->address,
-        .port = g->wire_port,
-        .listens = listens,
-        .bytes = a->payload < 8 ? 8 : (a->payload + 7) & ~7u,
-    };
-    return ofi_raw_open(&o, out, e);
-}
-
-int wire_open(struct bench_wire *w, const struct bench_nodes *g, const struct bench_args *a,
-              int core, struct err *e)
-{
-    char payload[16], hosts[16];
-    snprintf(payload, sizeof(payload), "%u", a->payload);
-    snprintf(hosts, sizeof(hosts), "%u", a->hosts);
-    const char *const argv[] = {"tram",
-                                "bench",
-                                "--serve-wire",
-                                "--transport",
-                                bench_transport_names[g->transport],
-                                "--address",
-                                a->address,
-                                "--serve-dir",
-                                g->dir,
-                                "--hosts",
-                                hosts,
-                                "--payload",
-                                payload,
-                                NULL};
-    *w = (struct bench_wire){0};
-    int rc = child_start(&w->child, argv, core, e);
-    return rc == 0 ? raw_open(g, a, true, &w->raw, e) : rc;
-}
-
-void wire_close(struct bench_wire *w)
-{
-    child_stop(&w->child);
-    ofi_raw_close(w->raw);
-    w->raw = NULL;
-}
-
-static bool trip(struct bench_wire *w)
-{
-    return ofi_raw_write(w->raw, ++w->value) && ofi_raw_await(w->raw, w->value);
-}
-
-bool wire_measure(struct bench_wire *w, struct hist *trips)
-{
-    char go = 1;
-    if (write(w->child.stop, &go, 1) != 1 || !trip(w)) /* the first one wakes the other side */
-        return false;
-    for (int i = 0; i < TRIPS; i++) {
-        uint64_t start = clock_now_ns();
-        if (!trip(w))
-            return false;
-        hist_add(trips, clock_now_ns() - start);
-    }
-    uint64_t start = clock_now_ns();
-    for (int i = 0; i < WRITES; i++)
-        if (!ofi_raw_write(w->raw, ++w->value))
-            return false;
-    if (!ofi_raw_await(w->raw, w->value))
-        return false;
-    w->writes += WRITES;
-    w->writes_ns += clock_now_ns() - start;
-    return true;
-}
-
-int wire_serve(const struct bench_args *a, struct err *e)
-{
-    struct bench_nodes g;
-    struct ofi_raw *raw = NULL;
-    uint64_t value = 0;
-    char go;
-
-    int rc = nodes_open(&g, a, e);
-    if (rc == 0)
-        rc = raw_open(&g, a, false, &raw, e);
-    while (rc == 0 && read(STDIN_FILENO, &go, 1) == 1) {
-        bool ok = true;
-        for (int i = 0; ok && i <= TRIPS; i++)
-            ok = ofi_raw_await(raw, ++value) && ofi_raw_write(raw, value);
-        value += WRITES;
-        ok = ok && ofi_raw_await(raw, value) && ofi_raw_write(raw, value) && ofi_raw_settle(raw);
-        if (!ok)
-            rc = err_set(e, ERR_TIMEOUT, "the other side of the wire is gone");
-    }
-    ofi_raw_close(raw);
-    return rc;
 }

@@ -1,18 +1,17 @@
-/* What the nodes of a measurement stand on: shared memory, or a network on one address of this machine.
- *
- * Beside a network there is a *wire*: a process of its own with which the caller exchanges bare writes
- * of the provider, between measurements, to know what the network can do at best. */
+/* What the nodes of a measurement stand on: shared memory, or a network on one address of this machine. */
 #ifndef BENCH_TRANSPORT_H
 #define BENCH_TRANSPORT_H
 
 #include "bench/bench.h"
 #include "mem/ofi/ofi.h"
 #include "mem/shm/shm.h"
+#include "mem/tcp/tcp.h"
 
 #include <sys/types.h>
 
 struct bench_nodes {
     enum bench_transport transport;
+    bool clear; /* tcp: not encrypted */
     uint32_t hosts, clients;
     bool made; /* the directory is ours */
     char cluster[64];
@@ -37,6 +36,9 @@ int nodes_host(struct bench_nodes *, uint32_t host, struct mem **, struct err *)
 /* Over a network the hosts must be polled meanwhile. */
 int nodes_client(struct bench_nodes *, uint32_t place, struct mem **, struct err *);
 
+/* Over tcp: who node `self` is, and whom it knows. */
+int nodes_tls(const struct bench_nodes *, uint32_t self, struct tls **, struct err *);
+
 /* A process of this program. It ends when the descriptor is closed, which is its standard input. */
 struct bench_child {
     pid_t pid;
@@ -46,22 +48,5 @@ struct bench_child {
 /* `core`: it runs there alone; -1: anywhere. */
 int child_start(struct bench_child *, const char *const argv[], int core, struct err *);
 void child_stop(struct bench_child *);
-
-struct bench_wire {
-    struct bench_child child;
-    struct ofi_raw *raw;
-    uint64_t value; /* last written */
-    uint64_t writes, writes_ns;
-};
-
-int wire_open(struct bench_wire *, const struct bench_nodes *, const struct bench_args *, int core,
-              struct err *);
-void wire_close(struct bench_wire *);
-
-/* Some round trips into the histogram, and some writes in a row. False: the connection has failed. */
-bool wire_measure(struct bench_wire *, struct hist *trips);
-
-/* The other side, in the child: until its standard input is closed. */
-int wire_serve(const struct bench_args *, struct err *);
 
 #endif

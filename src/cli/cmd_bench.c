@@ -5,7 +5,7 @@
 #include "agree/entry.h"
 #include "agree/log.h"
 #include "bench/model_bench.h"
-#include "bench/transport.h"
+#include "bench/wire.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
 
@@ -105,10 +105,18 @@ static void print_json(const struct options *o, const struct bench_figures *f)
     print_json_case(o);
     if (a->mcast)
         printf("\"hosts\":%u,\"layout\":\"%s\",", a->hosts, layout_names[a->layout]);
-    print_json_hist(networked(a) ? "write_round_trip_ns" : "line_round_trip_ns", &f->line);
+    print_json_hist(a->transport == BENCH_TCP ? "raw_round_trip_ns"
+                    : networked(a)            ? "write_round_trip_ns"
+                                              : "line_round_trip_ns",
+                    &f->line);
     putchar(',');
     if (networked(a))
         printf("\"writes_per_second\":%.0f,", f->wire_per_second);
+    if (hist_count(&f->chain) > 0) {
+        printf("\"encrypted\":%s,", a->clear ? "false" : "true");
+        print_json_hist("chain_ns", &f->chain);
+        printf(",\"latency_in_chains\":%.2f,", f->chain_ratio[BENCH_TURNS / 2]);
+    }
     print_json_hist("latency_ns", &f->latency);
     printf(",\"latency_in_round_trips\":%.2f,\"messages\":%llu,\"seconds\":%.3f,"
            "\"messages_per_second\":%.0f",
@@ -126,9 +134,16 @@ static void print_where(const struct options *o)
     if (simulated(o))
         printf("a model, preset %s", o->model.preset->name);
     else
-        printf("%s%s%u hosts %s", networked(a) ? bench_transport_names[a->transport] : "",
-               networked(a) ? ", " : "", a->hosts,
+        printf("%s%s%s%u hosts %s", networked(a) ? bench_transport_names[a->transport] : "",
+               a->clear ? " in clear text" : "", networked(a) ? ", " : "", a->hosts,
                a->layout == BENCH_PROCS ? "as processes" : "in one thread");
+}
+
+static const char *line_name(const struct bench_args *a)
+{
+    return a->transport == BENCH_TCP ? "raw TCP round trip"
+           : networked(a)            ? "fi_write round trip"
+                                     : "cache line round trip";
 }
 
 static void print(const struct options *o, const struct bench_figures *f)
@@ -147,15 +162,19 @@ static void print(const struct options *o, const struct bench_figures *f)
                a->replicas, a->payload);
     }
     if (hist_count(&f->line) > 0)
-        print_hist(networked(a) ? "fi_write round trip" : "cache line round trip", &f->line);
+        print_hist(line_name(a), &f->line);
+    if (hist_count(&f->chain) > 0)
+        print_hist("bare chain of the same layout", &f->chain);
     print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
                &f->latency);
     if (hist_count(&f->line) > 0)
-        printf("%-34s %.2f\n",
-               networked(a) ? "  in fi_write round trips" : "  in cache line round trips",
+        printf("  in %ss %*s %.2f\n", line_name(a), (int)(28 - strlen(line_name(a))), "",
                f->ratio[BENCH_TURNS / 2]);
+    if (hist_count(&f->chain) > 0)
+        printf("%-34s %.2f\n", "  in bare chains", f->chain_ratio[BENCH_TURNS / 2]);
     if (networked(a))
-        printf("%-34s %.*f million a second\n", "fi_write in a row",
+        printf("%-34s %.*f million a second\n",
+               a->transport == BENCH_TCP ? "sends in a row" : "fi_write in a row",
                f->wire_per_second < 1e5 ? 4 : 2, f->wire_per_second / 1e6);
     printf("%-34s %.*f million messages/s", "saturated", rate < 1e5 ? 4 : 2, rate / 1e6);
     if (a->mcast)
@@ -176,6 +195,8 @@ static int check_transport(struct options *o)
         return args_bad("bench", o->network, "goes with --transport tcp or verbs");
     if (!simulated(o) && o->simulated)
         return args_bad("bench", o->simulated, "goes with --transport sim");
+    if (a->clear && a->transport != BENCH_TCP)
+        return args_bad("bench", "--clear", "goes with --transport tcp");
     if (networked(a) && (o->compare || a->layout == BENCH_SINGLE))
         return args_bad("bench", o->compare ? "--compare" : "--layout",
                         o->compare ? "goes with --transport shm or sim"
@@ -458,8 +479,10 @@ int cmd_bench(int argc, char **argv)
          .text = &o.report, .needs = "a directory"},
         {.help = "Elsewhere than on shared memory:"},
         {"--transport", "NAME",
-         "shm: shared memory (default); tcp, verbs: over libfabric, on this machine, beside bare "
-         "fi_writes between two processes: 1 group and 8, to 1 and 8 of them, in either layout, or "
+         "shm: shared memory (default); tcp: over sockets, beside bare round trips between two "
+         "processes and a bare chain client, leader, follower, leader, client; verbs: over "
+         "libfabric, beside bare fi_writes; both on this machine: 1 group and 8, to 1 and 8 of "
+         "them, in either layout, or "
          "with --protocol, --groups or --dst that one case; sim: a model, in which the protocols "
          "run "
          "with what everything costs. Of it: the comparison, table 1 of the TRAM paper and figure "
@@ -468,6 +491,7 @@ int cmd_bench(int argc, char **argv)
          .choice = &transport, .choices = bench_transport_names, .needs = "the transports are"},
         {"--address", "A", "of this machine, for tcp and verbs (default 127.0.0.1)",
          .text = &a->address, .needs = "an address", .given = &address_given},
+        {"--clear", NULL, "tcp: not encrypted; else as clusters are", .flag = &a->clear},
         {.help = "In virtual time, on a cluster that is not there:"},
         {"--preset", "NAME",
          "the network: fdr (TRAM's cluster), cx4 (RamCast's), shm (two cores of this machine); "
