@@ -106,6 +106,8 @@ int tram_cluster_parse(const char *text, const char *name, struct tram_cluster *
     struct cluster *conf = NULL;
     const char *file = name ? name : "cluster";
     int rc = cluster_parse(text, strlen(text), file, &conf, &e);
+    if (rc == 0)
+        rc = cluster_read_any(conf, file, &e);
     return finish(rc, conf, file, out, &e, error);
 }
 

@@ -71,6 +71,7 @@ struct cluster *cluster_blank(void)
     /* In the order of the list: what follows from others stands after them. */
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         *setting_at(c, s) = setting_standard(c, s);
+    c->encrypt = true;
     return c;
 }
 
@@ -95,6 +96,14 @@ int cluster_group(const struct cluster *c, const char *name)
     return CLUSTER_NONE;
 }
 
+int cluster_client(const struct cluster *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->client_keys; i++)
+        if (strcmp(c->client_key[i].name, name) == 0)
+            return (int)i;
+    return CLUSTER_NONE;
+}
+
 static const char *host_name(const void *of, uint32_t i)
 {
     return ((const struct cluster *)of)->host[i].name;
@@ -105,6 +114,11 @@ static const char *group_name(const void *of, uint32_t i)
     return ((const struct cluster *)of)->group[i].name;
 }
 
+static const char *client_name(const void *of, uint32_t i)
+{
+    return ((const struct cluster *)of)->client_key[i].name;
+}
+
 struct nearest_text cluster_hosts_near(const struct cluster *c, const char *name)
 {
     return nearest_text(name, (struct nearest_names){host_name, c, c->hosts}, NAMES_SHOWN);
@@ -113,6 +127,11 @@ struct nearest_text cluster_hosts_near(const struct cluster *c, const char *name
 struct nearest_text cluster_groups_near(const struct cluster *c, const char *name)
 {
     return nearest_text(name, (struct nearest_names){group_name, c, c->groups}, NAMES_SHOWN);
+}
+
+struct nearest_text cluster_clients_near(const struct cluster *c, const char *name)
+{
+    return nearest_text(name, (struct nearest_names){client_name, c, c->client_keys}, NAMES_SHOWN);
 }
 
 bool word_index(const char *const *list, const char *word, unsigned *index)
@@ -151,24 +170,6 @@ void cluster_name_from_file(const char *file, char out[CLUSTER_NAME_BYTES])
         snprintf(out, CLUSTER_NAME_BYTES, "cluster");
 }
 
-int cluster_key_path(const struct cluster *c, const char *file, char *out, size_t bytes,
-                     struct err *e)
-{
-    const char *slash = strrchr(file, '/');
-    const char *base = slash != NULL ? slash + 1 : file;
-    const char *dot = strrchr(base, '.');
-    bool yaml = dot != NULL && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
-    int dir = c->key[0] == '/' ? 0 : (int)(base - file);
-    int stem = yaml ? (int)(dot - base) : (int)strlen(base);
-    int n = c->key[0] != '\0' ? snprintf(out, bytes, "%.*s%s", dir, file, c->key)
-                              : snprintf(out, bytes, "%.*s%.*s.key", dir, file, stem, base);
-
-    if (n >= 0 && (size_t)n < bytes)
-        return 0;
-    return err_set(e, ERR_TOOBIG, "the path of the key of cluster %s is longer than %zu bytes",
-                   c->name, bytes - 1);
-}
-
 void cluster_warn(struct cluster *c, const struct doc *d, uint32_t line, const char *fmt, ...)
 {
     char text[ERR_TEXT_BYTES - DOC_FILE_BYTES - 32]; /* so that the whole fits */
@@ -185,8 +186,8 @@ void cluster_warn(struct cluster *c, const struct doc *d, uint32_t line, const c
 
 /* ---- files ---- */
 
-int cluster_parse(const char *text, size_t bytes, const char *file, struct cluster **out,
-                  struct err *e)
+static int parse(const char *text, size_t bytes, const char *file, bool lax, struct cluster **out,
+                 struct err *e)
 {
     struct doc d;
 
@@ -200,7 +201,7 @@ int cluster_parse(const char *text, size_t bytes, const char *file, struct clust
     if (rc < 0)
         return rc;
     struct cluster *c = cluster_blank();
-    rc = c ? cluster_read(c, &d, file, e)
+    rc = c ? cluster_read(c, &d, file, lax, e)
            : err_set(e, ERR_NOMEM, "%s: no memory to read it", d.file);
     doc_fini(&d);
     if (rc < 0)
@@ -208,6 +209,18 @@ int cluster_parse(const char *text, size_t bytes, const char *file, struct clust
     else
         *out = c;
     return rc;
+}
+
+int cluster_parse(const char *text, size_t bytes, const char *file, struct cluster **out,
+                  struct err *e)
+{
+    return parse(text, bytes, file, false, out, e);
+}
+
+int cluster_parse_lax(const char *text, size_t bytes, const char *file, struct cluster **out,
+                      struct err *e)
+{
+    return parse(text, bytes, file, true, out, e);
 }
 
 /* Reads at most one byte more than is allowed, which tells that there is too much; regular or not. */
@@ -228,32 +241,73 @@ static int read_all(int fd, const char *shown, char *text, size_t room, size_t *
     return 0;
 }
 
-int cluster_load(const char *path, struct cluster **out, struct err *e)
+int cluster_file_text(int fd, const char *path, char **out, size_t *bytes, struct err *e)
 {
-    size_t room = CLUSTER_FILE_BYTES_MAX + 1, bytes = 0;
+    size_t room = CLUSTER_FILE_BYTES_MAX + 1;
     char shown[DOC_FILE_BYTES];
     struct stat st;
-    char *text = NULL;
 
     *out = NULL;
+    *bytes = 0;
+    doc_show_file(path, shown);
+    if (fstat(fd, &st) < 0)
+        return err_sys(e, "%s: cannot be looked at", shown);
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, ERR_INVALID, "%s: is a directory; name the cluster file in it", shown);
+    char *text = malloc(room); /* the kernel gives only the pages that are filled */
+    if (text == NULL)
+        return err_set(e, ERR_NOMEM, "%s: no memory to read it", shown);
+    int rc = read_all(fd, shown, text, room, bytes, e);
+    if (rc == 0)
+        *out = text;
+    else
+        free(text);
+    return rc;
+}
+
+int cluster_file_open(const char *path, struct err *e)
+{
+    char shown[DOC_FILE_BYTES];
+
     doc_show_file(path, shown);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return err_set(e, ERR_NOTFOUND, "%s: there is no such file; `tram init` writes one", shown);
+    return fd < 0 ? err_sys(e, "%s: cannot be opened", shown) : fd;
+}
+
+static int load(const char *path, bool lax, struct cluster **out, struct err *e)
+{
+    size_t bytes = 0;
+    char *text = NULL;
+
+    *out = NULL;
+    int fd = cluster_file_open(path, e);
     if (fd < 0)
-        return err_sys(e, "%s: cannot be opened", shown);
-    int rc = fstat(fd, &st) < 0 ? err_sys(e, "%s: cannot be looked at", shown) : 0;
-    if (rc == 0 && S_ISDIR(st.st_mode))
-        rc = err_set(e, ERR_INVALID, "%s: is a directory; name the cluster file in it", shown);
-    if (rc < 0)
-        goto out;
-    text = malloc(room); /* the kernel gives only the pages that are filled */
-    rc = text ? read_all(fd, shown, text, room, &bytes, e)
-              : err_set(e, ERR_NOMEM, "%s: no memory to read it", shown);
-    if (rc == 0)
-        rc = cluster_parse(text, bytes, path, out, e);
-out:
-    free(text);
+        return fd;
+    int rc = cluster_file_text(fd, path, &text, &bytes, e);
     close(fd);
-    return rc;
+    if (rc == 0)
+        rc = parse(text, bytes, path, lax, out, e);
+    free(text);
+    if (rc == 0)
+        rc = cluster_read_any(*out, path, e);
+    if (rc == ERR_NOTFOUND && lax)
+        rc = 0;
+    if (rc < 0) {
+        cluster_free(*out);
+        *out = NULL;
+    }
+    /* There is a cluster file, and it is wrong about another one. */
+    return rc == ERR_NOTFOUND ? ERR_INVALID : rc;
+}
+
+int cluster_load(const char *path, struct cluster **out, struct err *e)
+{
+    return load(path, false, out, e);
+}
+
+int cluster_load_lax(const char *path, struct cluster **out, struct err *e)
+{
+    return load(path, true, out, e);
 }

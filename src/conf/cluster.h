@@ -22,21 +22,39 @@ enum {
     CLUSTER_REPLICAS_MAX = 9, /* of one group */
     CLUSTER_NAME_BYTES = 32,  /* of any name: 30 characters and the final 0, to a multiple of 8 */
     CLUSTER_ADDRESS_BYTES = 256, /* DNS allows 253 characters */
-    CLUSTER_DIR_BYTES = 200,     /* of runtime_dir and key */
+    CLUSTER_DIR_BYTES = 200,     /* of runtime_dir, key and every other path */
     CLUSTER_FILE_BYTES_MAX = 4 << 20,
-    CLUSTER_WARNINGS_MAX = 16, /* those after them are only counted */
-    CLUSTER_NONE = -1,         /* no such group or host; the parent of a root */
+    CLUSTER_WARNINGS_MAX = 16,     /* those after them are only counted */
+    CLUSTER_NONE = -1,             /* no such group or host; the parent of a root */
+    CLUSTER_CLIENT_KEYS_MAX = 256, /* names of clients; several processes may share one */
+    CLUSTER_PUBLIC_BYTES = 32,     /* of an Ed25519 public key */
+    CLUSTER_PUBLIC_TEXT = 53,      /* of one as text: `ed25519:`, 44 characters of base64, 0 */
+    CLUSTER_KEYS_EACH = 2,         /* of one name: one may be replaced while the other is in use */
 };
 
 enum cluster_transport { CLUSTER_SHM, CLUSTER_TCP, CLUSTER_VERBS };
 enum cluster_protocol { CLUSTER_TREE, CLUSTER_GENUINE };
 enum cluster_wait { CLUSTER_WAIT_AUTO, CLUSTER_WAIT_SPIN, CLUSTER_WAIT_SLEEP };
 
+/* The public keys of a name. Under tcp each host has one or two; without keys nobody has the name. */
+struct cluster_keys {
+    uint32_t count;
+    unsigned char key[CLUSTER_KEYS_EACH][CLUSTER_PUBLIC_BYTES];
+};
+
 struct cluster_host {
     char name[CLUSTER_NAME_BYTES];
     char address[CLUSTER_ADDRESS_BYTES]; /* IPv6 without brackets; "" if none, which shm allows */
     uint16_t port;                       /* 0 if there is no address */
     uint32_t line;                       /* where the file has it; 0 if made without one */
+    struct cluster_keys keys;            /* none but under tcp without tls */
+};
+
+struct cluster_client {
+    char name
+        [CLUSTER_NAME_BYTES]; /* unlike those of all hosts: the files of their keys would meet */
+    uint32_t line;
+    struct cluster_keys keys;
 };
 
 struct cluster_group {
@@ -57,9 +75,22 @@ struct cluster {
     bool durable;                        /* false until there is a log on disk */
     bool huge_pages;                     /* for what others write at a host; not on shm */
     char runtime_dir[CLUSTER_DIR_BYTES]; /* "": left to the transport */
-    char key
-        [CLUSTER_DIR_BYTES]; /* file of the cluster's key, from where the cluster file is; "": the
-                                  * cluster file's name with .key. shm needs none */
+    /* File of the cluster's key, from where the cluster file is; "": the cluster file's name with .key. For verbs:
+     * shm needs none, and under tcp everybody has a key of their own. */
+    char key[CLUSTER_DIR_BYTES];
+
+    /* Under tcp alone. Paths are from where the cluster file is (cluster_path). */
+    bool encrypt; /* false: clear text, which never leaves this machine */
+    char keys_dir
+        [CLUSTER_DIR_BYTES]; /* where secret keys are; "": the cluster file's name with .keys */
+    char tls_ca[CLUSTER_DIR_BYTES]; /* with an authority all three, and nobody has keys; else "" */
+    char tls_cert[CLUSTER_DIR_BYTES]; /* %h: the name of the host or client */
+    char tls_key[CLUSTER_DIR_BYTES];
+    char any_file
+        [CLUSTER_DIR_BYTES]; /* whoever has the key in this file is the client `any`; else "" */
+    uint32_t any_line;       /* where the file says so */
+    uint32_t client_keys;    /* clients that have a name; 1 with any_file */
+    struct cluster_client client_key[CLUSTER_CLIENT_KEYS_MAX];
 
     uint32_t clients;      /* that may be open at the same time */
     uint32_t payload_max;  /* bytes of a message */
@@ -88,9 +119,23 @@ struct cluster {
  * CLUSTER_FILE_BYTES_MAX; ERR_INVALID: it has a mistake. */
 int cluster_load(const char *path, struct cluster **, struct err *);
 
-/* The same from memory; `file` is the name that errors show and the cluster's name derives from. */
+/* The same from memory; `file` is the name that errors show and the cluster's name derives from. No other file is
+ * read: with any_file the client `any` has no keys until cluster_read_any. */
 int cluster_parse(const char *text, size_t bytes, const char *file, struct cluster **,
                   struct err *);
+
+/* Both for who is going to add keys: those that a tcp cluster must have may be missing. */
+int cluster_load_lax(const char *path, struct cluster **, struct err *);
+int cluster_parse_lax(const char *text, size_t bytes, const char *file, struct cluster **,
+                      struct err *);
+
+/* Reads any_file, if there is one; `file` is the cluster file. ERR_NOTFOUND: there is no such file. */
+int cluster_read_any(struct cluster *, const char *file, struct err *);
+
+/* Opens the file (a descriptor, or as cluster_load), and reads all of it; the caller frees the text. For who changes it
+ * (conf/cluster_edit.h). */
+int cluster_file_open(const char *path, struct err *);
+int cluster_file_text(int fd, const char *path, char **text, size_t *bytes, struct err *);
 
 void cluster_free(struct cluster *);
 
@@ -98,16 +143,23 @@ void cluster_free(struct cluster *);
 int cluster_host(const struct cluster *, const char *name);
 int cluster_group(const struct cluster *, const char *name);
 
+int cluster_client(const struct cluster *, const char *name); /* index in client_key */
+
 /* For who named one that does not exist: which there are, and the nearest (base/nearest.h). */
 struct nearest_text cluster_hosts_near(const struct cluster *, const char *name);
 struct nearest_text cluster_groups_near(const struct cluster *, const char *name);
+struct nearest_text cluster_clients_near(const struct cluster *, const char *name);
+
+/* The same cluster: everything equal but lines and warnings. */
+bool cluster_equal(const struct cluster *, const struct cluster *);
 
 /* Writes a commented file that loads back equal. ERR_SYSTEM if the stream fails. */
 int cluster_write(FILE *, const struct cluster *, struct err *);
 
 /* What has to be the same for all processes of a cluster, as texts to compare and to show: the key, and the value (as
  * much of it as there is room for; the last one sums up all that has none). Not what may differ from machine to
- * machine: addresses, directories, how a host waits, huge pages. The same number of the same keys for files with as
+ * machine: addresses, directories, how a host waits, huge pages; nor keys, of which old and new ones are in use while
+ * they are replaced. The same number of the same keys for files with as
  * many groups. */
 enum { CLUSTER_FACTS_MAX = 60, CLUSTER_KEY_BYTES = 20, CLUSTER_FACT_BYTES = 44 };
 
@@ -149,6 +201,31 @@ uint64_t cluster_memory_client(const struct cluster *);
 /* The path of the key of a cluster that was read from `file`. ERR_TOOBIG if it does not fit. */
 int cluster_key_path(const struct cluster *, const char *file, char *out, size_t bytes,
                      struct err *);
+
+/* The path of what else the cluster file names, from where it is; CLUSTER_PATH_CERT and CLUSTER_PATH_KEY with `name` for
+ * each %h. ERR_TOOBIG as above. */
+enum cluster_path {
+    CLUSTER_PATH_KEYS_DIR,
+    CLUSTER_PATH_ANY,
+    CLUSTER_PATH_CA,
+    CLUSTER_PATH_CERT,
+    CLUSTER_PATH_KEY
+};
+int cluster_path(const struct cluster *, const char *file, enum cluster_path, const char *name,
+                 char *out, size_t bytes, struct err *);
+
+/* The path of a name's secret key: NAME.key in keys_dir; of the client `any` that of any_file, with .key for .pub.
+ * `next`: with .new behind it, the one that is going to replace it. */
+int cluster_secret_path(const struct cluster *, const char *file, const char *name, bool next,
+                        char *out, size_t bytes, struct err *);
+
+/* A public key from its text: NULL, or what is wrong with it ("has ..."). And back. */
+const char *cluster_public_parse(const char *text, unsigned char key[CLUSTER_PUBLIC_BYTES]);
+void cluster_public_text(const unsigned char key[CLUSTER_PUBLIC_BYTES],
+                         char out[CLUSTER_PUBLIC_TEXT]);
+
+/* Which of the name's keys it is; CLUSTER_NONE if it is none. */
+int cluster_keys_find(const struct cluster_keys *, const unsigned char key[CLUSTER_PUBLIC_BYTES]);
 
 /* The name that a cluster gets from its file: the last part of the path without .yaml, with '-' for
  * what a name may not have. */

@@ -68,6 +68,8 @@ uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_
         snprintf(text, sizeof text, "%u", setting_get(c, s));
         n = add(out, n, setting_info[s].key, text);
     }
+    n = add(out, n, "encrypt", c->encrypt ? "true" : "false");
+    n = add(out, n, "tls", c->tls_ca[0] != '\0' ? "by an authority" : "by keys");
     n = add_hosts(c, out, n);
     return add_groups(c, out, n);
 }

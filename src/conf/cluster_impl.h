@@ -14,6 +14,10 @@ enum {
     PORT_DEFAULT = 7101,
 };
 
+#define CLIENT_ANY "any" /* the name of whoever has the key in a file */
+#define ANY_WORD "any-with-key"
+#define PUBLIC_PREFIX "ed25519:"
+
 #define REPLY_ROOM(c) ((c)->reply_max + 64u) /* of a ring of replies, for the largest */
 
 enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is a size, too */
@@ -79,7 +83,27 @@ void cluster_warn(struct cluster *, const struct doc *, uint32_t line, const cha
     __attribute__((format(printf, 4, 5)));
 
 /* Fills a blank cluster from the file's tree of nodes. */
-int cluster_read(struct cluster *, const struct doc *, const char *file, struct err *);
+int cluster_read(struct cluster *, const struct doc *, const char *file, bool lax, struct err *);
+
+/* The values that say who is who; NULL where the file has none. */
+struct identity_nodes {
+    const struct node *key, *clients, *client_keys, *keys_dir, *tls, *encrypt;
+};
+
+struct reader;
+
+/* `clients: any-with-key FILE` is no number: takes the value away, and returns it. */
+const struct node *identity_take_any(struct reader *, const struct node **clients);
+
+/* In this order: what holds for all, each host, the clients, and whether anybody lacks a key. */
+int identity_read(struct reader *, const struct identity_nodes *);
+int identity_read_host(struct reader *, const struct node *key, struct cluster_host *);
+int identity_read_clients(struct reader *, const struct identity_nodes *);
+int identity_check(struct reader *, const struct identity_nodes *);
+
+/* Who has the key already: its name, or NULL. `*line` is where. */
+const char *cluster_key_owner(const struct cluster *, const unsigned char key[CLUSTER_PUBLIC_BYTES],
+                              uint32_t *line);
 
 /* Checks the parents: no cycle, and under the tree protocol one root. */
 int cluster_check_tree(const struct cluster *, const struct doc *, struct err *);

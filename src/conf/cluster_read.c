@@ -1,5 +1,4 @@
-#include "base/nearest.h"
-#include "conf/cluster_impl.h"
+#include "conf/take.h"
 #include "conf/value.h"
 
 #include <string.h>
@@ -15,134 +14,31 @@ enum top_key {
     TOP_HUGE_PAGES,
     TOP_RUNTIME_DIR,
     TOP_KEY,
+    TOP_ENCRYPT,
+    TOP_KEYS_DIR,
+    TOP_TLS,
     TOP_HOSTS,
+    TOP_CLIENT_KEYS,
     TOP_GROUPS,
     TOP_SETTINGS,
     TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
 };
-enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEYS };
+enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",
-                                       "transport",
-                                       "protocol",
-                                       "wait",
-                                       "durable",
-                                       "huge_pages",
-                                       "runtime_dir",
-                                       "key",
-                                       "hosts",
-                                       "groups",
-                                       SETTING_LIST(SETTING_KEY_) NULL};
-static const char *const host_keys[] = {"name", "address", NULL};
+static const char *const top_keys[] = {
+    "name",       "transport",   "protocol",    "wait",    "durable",
+    "huge_pages", "runtime_dir", "key",         "encrypt", "keys_dir",
+    "tls",        "hosts",       "client_keys", "groups",  SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const host_keys[] = {"name", "address", "key", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
 _Static_assert(sizeof top_keys / sizeof top_keys[0] == TOP_COUNT + 1, "every top key has a name");
 _Static_assert((int)CLUSTER_NAME_BYTES > (int)NAME_CHARS_MAX, "a name fits with its 0");
 _Static_assert(CLUSTER_HOSTS_MAX <= UINT8_MAX + 1, "replicas are host numbers in bytes");
 
-/* What reading one file shares. */
-struct reader {
-    const struct doc *d;
-    struct cluster *c;
-    struct err *e;
-};
-
-/* ---- keys and plain values ---- */
-
-/* "a, b, c" of a list of words, for the end of a sentence. */
-static void join(const char *const *list, char *out, size_t bytes)
-{
-    size_t used = 0;
-
-    out[0] = '\0';
-    for (unsigned i = 0; list[i] != NULL && used < bytes; i++)
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
-}
-
-/* Sorts the values of a map by its known keys; NULL where a key is not given. `of` begins the sentence
- * about an unknown one. */
-static int take_keys(struct reader *r, const struct node *map, const char *of,
-                     const char *const *keys, const struct node **value)
-{
-    uint32_t at = map->first;
-
-    for (uint32_t i = 0; i < map->count; i += 2) {
-        const struct node *key = doc_node(r->d, at);
-        const char *word = doc_text(r->d, key);
-        unsigned index;
-
-        if (!word_index(keys, word, &index)) {
-            const char *near = nearest_name(word, nearest_array(keys));
-            char known[ERR_TEXT_BYTES];
-
-            join(keys, known, sizeof known);
-            return doc_bad(r->d, key->line, r->e, "%s has no key '%s'; %s %s%s", of,
-                           doc_shown(word).s, near ? "did you mean" : "the keys are",
-                           near ? near : known, near ? "? tram-cluster(5) has them all" : "");
-        }
-        value[index] = doc_node(r->d, key->next);
-        at = value[index]->next;
-    }
-    return 0;
-}
-
-/* The text of the value, if it is one. */
-static int take_text(struct reader *r, const struct node *n, const char *what, const char *right,
-                     const char **out)
-{
-    if (n->kind != NODE_TEXT || *doc_text(r->d, n) == '\0')
-        return doc_bad(r->d, n->line, r->e, "%s must be %s, not %s", what, right,
-                       doc_what(r->d, n).s);
-    *out = doc_text(r->d, n);
-    return 0;
-}
-
-static int take_name(struct reader *r, const struct node *n, const char *what, char *out)
-{
-    const char *text = NULL;
-
-    int rc = take_text(r, n, what, "a word", &text);
-    if (rc < 0)
-        return rc;
-    if (!name_ok(text))
-        return doc_bad(r->d, n->line, r->e,
-                       "%s '%s' is no name; use letters, digits, - _ and . in it, at most %d, and"
-                       " a letter, digit or _ first",
-                       what, doc_shown(text).s, NAME_CHARS_MAX);
-    memcpy(out, text, strlen(text) + 1);
-    return 0;
-}
-
-/* One word of a list; leaves *out as it is if there is no node. */
-static int take_word(struct reader *r, const struct node *n, const char *what,
-                     const char *const *list, unsigned *out)
-{
-    char right[64];
-    const char *text = NULL;
-
-    if (n == NULL)
-        return 0;
-    join(list, right, sizeof right);
-    int rc = take_text(r, n, what, right, &text);
-    if (rc < 0)
-        return rc;
-    if (!word_index(list, text, out))
-        return doc_bad(r->d, n->line, r->e, "%s is '%s'; it must be one of %s", what,
-                       doc_shown(text).s, right);
-    return 0;
-}
-
-static int take_bool(struct reader *r, const struct node *n, const char *what, bool *out)
-{
-    static const char *const bools[] = {"false", "true", NULL};
-    unsigned value = 0;
-
-    int rc = take_word(r, n, what, bools, &value);
-    *out = value;
-    return rc;
-}
+/* ---- plain values ---- */
 
 static int take_huge_pages(struct reader *r, const struct node *n)
 {
@@ -156,7 +52,7 @@ static int take_huge_pages(struct reader *r, const struct node *n)
 
 static int take_durable(struct reader *r, const struct node *n)
 {
-    bool durable;
+    bool durable = false;
 
     int rc = take_bool(r, n, "durable", &durable);
     if (rc < 0 || !durable)
@@ -164,27 +60,6 @@ static int take_durable(struct reader *r, const struct node *n)
     return doc_bad(r->d, n->line, r->e,
                    "durable: true is not available yet, messages are kept in memory only; write"
                    " `durable: false` or leave the line out");
-}
-
-/* A path, in the room for one. */
-static int take_path(struct reader *r, const struct node *n, const char *what, const char *right,
-                     char *out)
-{
-    const char *text = NULL;
-
-    int rc = take_text(r, n, what, right, &text);
-    if (rc < 0)
-        return rc;
-    size_t bytes = strlen(text);
-    if (bytes >= CLUSTER_DIR_BYTES)
-        return doc_bad(r->d, n->line, r->e, "%s has %zu bytes; it may have %d", what, bytes,
-                       CLUSTER_DIR_BYTES - 1);
-    for (size_t i = 0; i < bytes; i++)
-        if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return doc_bad(r->d, n->line, r->e, "%s '%s' has a control character; leave it out",
-                           what, doc_shown(text).s);
-    memcpy(out, text, bytes + 1);
-    return 0;
 }
 
 static int take_runtime_dir(struct reader *r, const struct node *n)
@@ -382,6 +257,8 @@ static int take_host(struct reader *r, const struct node *n)
                        h->name, c->host[old].line);
     h->line = n->line;
     rc = take_address(r, value[HOST_ADDRESS], h);
+    if (rc == 0)
+        rc = identity_read_host(r, value[HOST_KEY], h);
     if (rc == 0)
         c->hosts++;
     return rc;
@@ -588,14 +465,25 @@ static int take_file(struct reader *r, const char *file)
     rc = rc < 0 ? rc : take_durable(r, value[TOP_DURABLE]);
     rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);
     rc = rc < 0 ? rc : take_key(r, value[TOP_KEY]);
+    struct identity_nodes who = {
+        .key = value[TOP_KEY],
+        .clients = identity_take_any(r, &value[TOP_SETTINGS + SETTING_clients]),
+        .client_keys = value[TOP_CLIENT_KEYS],
+        .keys_dir = value[TOP_KEYS_DIR],
+        .tls = value[TOP_TLS],
+        .encrypt = value[TOP_ENCRYPT],
+    };
     rc = rc < 0 ? rc : take_settings(r, value);
     c->transport = (enum cluster_transport)transport;
     c->protocol = (enum cluster_protocol)protocol;
     c->wait = (enum cluster_wait)wait;
     rc = rc < 0 ? rc : take_huge_pages(r, value[TOP_HUGE_PAGES]);
+    rc = rc < 0 ? rc : identity_read(r, &who);
     if (rc == 0)
         rc = check_list(r, root, value[TOP_HOSTS], "hosts", "{name: h1, address: 127.0.0.1:7101}");
     rc = rc < 0 ? rc : take_hosts(r, value[TOP_HOSTS]);
+    rc = rc < 0 ? rc : identity_read_clients(r, &who);
+    rc = rc < 0 ? rc : identity_check(r, &who);
     if (rc == 0)
         rc = check_list(r, root, value[TOP_GROUPS], "groups", "{name: g1, replicas: [h1, h2, h3]}");
     rc = rc < 0 ? rc : take_groups(r, value[TOP_GROUPS]);
@@ -604,9 +492,9 @@ static int take_file(struct reader *r, const char *file)
     return rc;
 }
 
-int cluster_read(struct cluster *c, const struct doc *d, const char *file, struct err *e)
+int cluster_read(struct cluster *c, const struct doc *d, const char *file, bool lax, struct err *e)
 {
-    struct reader r = {.d = d, .c = c, .e = e};
+    struct reader r = {.d = d, .c = c, .e = e, .lax = lax};
 
     return take_file(&r, file);
 }

@@ -47,22 +47,23 @@ static void write_quoted(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void write_runtime_dir(FILE *f, const struct cluster *c)
+/* A path that the file names, or else its default as a comment. */
+static void write_path(FILE *f, const char *key, const char *path, const char *standard,
+                       const char *comment)
 {
-    if (c->runtime_dir[0] == '\0') {
-        write_line(f, "runtime_dir", "/run/tram", true,
-                   "where hosts and clients meet; default $XDG_RUNTIME_DIR, or /dev/shm");
+    if (path[0] == '\0') {
+        write_line(f, key, standard, true, comment);
         return;
     }
-    fputs("runtime_dir: ", f);
-    write_quoted(f, c->runtime_dir);
+    fprintf(f, "%s: ", key);
+    write_quoted(f, path);
     fputc('\n', f);
 }
 
 static void write_key(FILE *f, const struct cluster *c)
 {
     if (c->key[0] == '\0') {
-        if (c->transport != CLUSTER_SHM)
+        if (c->transport == CLUSTER_VERBS)
             write_line(f, "key", "cluster.key", true,
                        "shared by all machines; default: this file's name with .key");
         return;
@@ -70,6 +71,66 @@ static void write_key(FILE *f, const struct cluster *c)
     fputs("key: ", f);
     write_quoted(f, c->key);
     fputs("  # a file of mode 0600, the same on every machine\n", f);
+}
+
+static void write_tls(FILE *f, const struct cluster *c)
+{
+    if (c->tls_ca[0] == '\0')
+        return;
+    fputs("tls: {ca: ", f);
+    write_quoted(f, c->tls_ca);
+    fputs(", cert: ", f);
+    write_quoted(f, c->tls_cert);
+    fputs(", key: ", f);
+    write_quoted(f, c->tls_key);
+    fputs("}  # %h is the name of the host or client\n", f);
+}
+
+static void write_identity(FILE *f, const struct cluster *c)
+{
+    if (c->transport != CLUSTER_TCP)
+        return;
+    write_line(f, "encrypt", c->encrypt ? "true" : "false", c->encrypt,
+               "false: clear text, if all hosts are on the loopback");
+    if (c->tls_ca[0] == '\0')
+        write_path(f, "keys_dir", c->keys_dir, "cluster.keys",
+                   "where secret keys are, NAME.key; default: this file's name with .keys");
+    write_tls(f, c);
+}
+
+/* A key, or a list of them. */
+static void write_keys(FILE *f, const struct cluster_keys *k)
+{
+    char text[CLUSTER_PUBLIC_TEXT];
+
+    fputs(k->count == 1 ? "" : "[", f);
+    for (uint32_t i = 0; i < k->count; i++) {
+        cluster_public_text(k->key[i], text);
+        fprintf(f, "%s%s", i > 0 ? ", " : "", text);
+    }
+    fputs(k->count == 1 ? "" : "]", f);
+}
+
+static void write_client_keys(FILE *f, const struct cluster *c)
+{
+    if (c->any_file[0] != '\0') {
+        char any[sizeof ANY_WORD + CLUSTER_DIR_BYTES];
+
+        snprintf(any, sizeof any, ANY_WORD " %s", c->any_file);
+        fputs("\n# Whoever has the secret key of this file is a client.\nclient_keys: ", f);
+        write_quoted(f, any);
+        fputc('\n', f);
+        return;
+    }
+    if (c->client_keys == 0)
+        return;
+    fputs("\n# Programs that are clients; several may share a name and its key.\nclient_keys:\n",
+          f);
+    for (uint32_t i = 0; i < c->client_keys; i++) {
+        fprintf(f, "  - {name: %s, key: ", c->client_key[i].name);
+        write_keys(f, &c->client_key[i].keys);
+        fputs("}\n", f);
+    }
 }
 
 static void write_hosts(FILE *f, const struct cluster *c)
@@ -83,6 +144,10 @@ static void write_hosts(FILE *f, const struct cluster *c)
         fprintf(f, "  - {name: %s", h->name);
         if (h->port != 0)
             fprintf(f, quoted ? ", address: \"[%s]:%u\"" : ", address: %s:%u", h->address, h->port);
+        if (h->keys.count > 0) {
+            fputs(", key: ", f);
+            write_keys(f, &h->keys);
+        }
         fputs("}\n", f);
     }
 }
@@ -121,9 +186,12 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
                "tree: along the parents below; genuine: destinations only");
     fputc('\n', f);
     write_settings(f, c);
-    write_runtime_dir(f, c);
+    write_path(f, "runtime_dir", c->runtime_dir, "/run/tram",
+               "where hosts and clients meet; default $XDG_RUNTIME_DIR, or /dev/shm");
     write_key(f, c);
+    write_identity(f, c);
     write_hosts(f, c);
+    write_client_keys(f, c);
     write_groups(f, c);
     if (fflush(f) != 0 || ferror(f))
         return err_sys(e, "write a cluster file");

@@ -159,3 +159,15 @@ const char *value_address(const char *text, char *host, size_t host_bytes, uint1
     *port = (uint16_t)number;
     return check_host(host, bracketed);
 }
+
+bool value_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcasecmp(host, "localhost") == 0;
+}

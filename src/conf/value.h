@@ -35,4 +35,7 @@ uint64_t value_power_from(uint64_t v);
 /* Splits "HOST:PORT" or "[IPV6]:PORT". NULL, or what is wrong with it. */
 const char *value_address(const char *text, char *host, size_t host_bytes, uint16_t *port);
 
+/* Is a host of that address, as value_address gives it, on this machine whoever looks? */
+bool value_loopback(const char *host);
+
 #endif

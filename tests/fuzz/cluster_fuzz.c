@@ -1,6 +1,5 @@
 /* Whatever the bytes of a cluster file are: it is read, and what is written of it loads back equal, or it
  * is refused with a text that names the file and, if its content is wrong, the line. */
-#include "../cluster_equal.h"
 #include "conf/cluster.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 #include "../skip.h"
 
-#include "../cluster_equal.h"
 #include "base/clock.h"
 #include "conf/cluster.h"
 #include "conf/value.h"
