@@ -19,6 +19,7 @@ int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_host(int argc, char **argv);
 int cmd_init(int argc, char **argv);
+int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_sim(int argc, char **argv);

@@ -1,4 +1,5 @@
 /* tram init: writes a cluster file to begin with. */
+#include "api/secret.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/conf.h"
@@ -81,27 +82,27 @@ static void choose_sizes(struct cluster *c)
         c->batch_bytes = 4 << 10; /* the least that the file may have */
 }
 
+/* ---- keys ---- */
+
 /* Written into the file, so that who reads it knows that there is one to copy. */
 static void name_key(const struct init_args *a, struct cluster *c)
 {
     struct err e = {0};
     char path[CLUSTER_DIR_BYTES];
 
-    if (c->transport == CLUSTER_SHM || cluster_key_path(c, a->file, path, sizeof path, &e) < 0)
+    if (c->transport != CLUSTER_VERBS || cluster_key_path(c, a->file, path, sizeof path, &e) < 0)
         return;
     const char *slash = strrchr(path, '/');
     snprintf(c->key, sizeof c->key, "%s", slash != NULL ? slash + 1 : path);
 }
 
-/* Machines of a network prove to each other that they have the same key. One that is there is kept: other
- * machines may have it. */
-static int make_key(const struct init_args *a, const struct cluster *c)
+/* Under verbs machines prove to each other that they have the same key. One that is there is kept: other machines may
+ * have it. */
+static int make_shared_key(const struct init_args *a, const struct cluster *c)
 {
     struct err e = {0};
     char path[512];
 
-    if (c->transport == CLUSTER_SHM)
-        return CMD_DONE;
     int rc = cluster_key_path(c, a->file, path, sizeof path, &e);
     if (rc == 0)
         rc = ofi_key_make(path, &e);
@@ -109,12 +110,50 @@ static int make_key(const struct init_args *a, const struct cluster *c)
         fprintf(stderr, "tram init: %s\n", e.text);
         return CMD_FAILED;
     }
+    /* TEMPORARY: under tcp it is made besides, because src/api/join.c still reads it there. With the transport of
+     * our own this goes, and make_key calls it for verbs alone. */
+    if (c->transport == CLUSTER_TCP)
+        return CMD_DONE;
     printf(
         "%s the cluster's key, %s: every machine of the cluster needs a copy that only its owner "
         "can read\n",
         rc == 0 ? "made" : "kept", path);
     return CMD_DONE;
 }
+
+/* Under tcp everybody has a key: all secret ones are made here, and go to their machines from here. */
+static int make_keys(const struct init_args *a, struct cluster *c)
+{
+    struct err e = {0};
+    char dir[512];
+
+    int made = api_keys_make(c, a->file, &e);
+    int rc = cluster_path(c, a->file, CLUSTER_PATH_KEYS_DIR, NULL, dir, sizeof dir, &e);
+    if (made < 0 || rc < 0) {
+        fprintf(stderr, "tram init: %s\n", e.text);
+        return CMD_FAILED;
+    }
+    printf(
+        "%s the secret keys of %u host%s and of client '%s' in %s: a machine needs %s and only the"
+        " keys of what runs there, like %s/%s.key for host %s and %s/%s.key for clients\n",
+        made > 0 ? "made" : "kept", c->hosts, c->hosts > 1 ? "s" : "", c->client_key[0].name, dir,
+        a->file, dir, c->host[0].name, c->host[0].name, dir, c->client_key[0].name);
+    return CMD_DONE;
+}
+
+/* What there has to be before the file is written, which names the public keys. */
+static int make_key(const struct init_args *a, struct cluster *c)
+{
+    if (c->transport == CLUSTER_SHM)
+        return CMD_DONE;
+    if (!a->force && access(a->file, F_OK) == 0)
+        return CMD_DONE; /* it is not going to be written, and writing says so */
+    name_key(a, c);
+    int code = make_shared_key(a, c);
+    return code == CMD_DONE && c->transport == CLUSTER_TCP ? make_keys(a, c) : code;
+}
+
+/* ---- the whole ---- */
 
 /* Loads what was written as any other command will: it prints the warnings with their lines. */
 static int read_back(const struct init_args *a)
@@ -159,11 +198,12 @@ static int init(struct init_args *a)
         return rc == ERR_INVALID ? CMD_USAGE : CMD_FAILED;
     }
     choose_sizes(c);
-    if (!to_stdout)
-        name_key(a, c);
-    int code = to_stdout ? write_to_stream(stdout, "standard output", c) : write_to_file(a, c);
-    if (code == CMD_DONE && !to_stdout)
-        code = make_key(a, c);
+    int code = to_stdout ? CMD_DONE : make_key(a, c);
+    if (code == CMD_DONE)
+        code = to_stdout ? write_to_stream(stdout, "standard output", c) : write_to_file(a, c);
+    if (code == CMD_DONE && to_stdout && c->transport == CLUSTER_TCP)
+        fprintf(stderr,
+                "tram init: the file has no keys yet; `tram key new FILE --all` makes them\n");
     cluster_free(c);
     return code == CMD_DONE && !to_stdout ? read_back(a) : code;
 }

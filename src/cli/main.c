@@ -20,6 +20,7 @@ static int help(int argc, char **argv);
 static const struct command commands[] = {
     {"demo", cmd_demo, "see 8 groups order messages while a host is killed"},
     {"init", cmd_init, "write a cluster file to begin with"},
+    {"key", cmd_key, "make and change the keys of hosts and clients"},
     {"up", cmd_up, "start all hosts of a cluster file on this machine, and look after them"},
     {"host", cmd_host, "run one host in the foreground"},
     {"send", cmd_send, "multicast a message, or the lines of standard input"},

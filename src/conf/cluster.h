@@ -129,7 +129,8 @@ int cluster_load_lax(const char *path, struct cluster **, struct err *);
 int cluster_parse_lax(const char *text, size_t bytes, const char *file, struct cluster **,
                       struct err *);
 
-/* Reads any_file, if there is one; `file` is the cluster file. ERR_NOTFOUND: there is no such file. */
+/* Reads any_file, if there is one; `file` is the cluster file. ERR_NOTFOUND: there is no such file, or no key
+ * in it. */
 int cluster_read_any(struct cluster *, const char *file, struct err *);
 
 /* Opens the file (a descriptor, or as cluster_load), and reads all of it; the caller frees the text. For who changes it

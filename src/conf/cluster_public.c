@@ -94,7 +94,7 @@ static const char *take_lines(const struct cluster *c, char *text, struct cluste
         if (wrong != NULL)
             return wrong;
     }
-    return keys->count == 0 ? "has no key; `tram key new` with --client any makes one" : NULL;
+    return NULL;
 }
 
 /* The file's text, with a 0 behind it. It must be small and plain: something else may never end. */
@@ -146,6 +146,10 @@ int cluster_read_any(struct cluster *c, const char *file, struct err *e)
     const char *wrong = take_lines(c, text, &keys);
     if (wrong != NULL)
         return err_set(e, ERR_INVALID, "%s:%u: %s %s", in, c->any_line, shown, wrong);
+    if (keys.count == 0)
+        return err_set(e, ERR_NOTFOUND,
+                       "%s:%u: %s has no key; `tram key new %s --client " CLIENT_ANY "` makes one",
+                       in, c->any_line, shown, in);
     c->client_key[0].keys = keys;
     return 0;
 }

@@ -63,6 +63,30 @@ int doc_bad(const struct doc *d, uint32_t line, struct err *e, const char *fmt, 
     return err_set(e, ERR_INVALID, "%s:%u: %s", d->file, line, text);
 }
 
+const struct node *doc_child(const struct doc *d, const struct node *n, uint32_t number)
+{
+    uint32_t at = n->first;
+
+    CHECK(n->kind != NODE_TEXT && number < n->count);
+    for (uint32_t i = 0; i < number; i++)
+        at = doc_node(d, at)->next;
+    return doc_node(d, at);
+}
+
+const struct node *doc_value(const struct doc *d, const struct node *map, const char *key)
+{
+    uint32_t at = map->first;
+
+    CHECK(map->kind == NODE_MAP);
+    for (uint32_t i = 0; i < map->count; i += 2) {
+        const struct node *k = doc_node(d, at);
+        if (strcmp(doc_text(d, k), key) == 0)
+            return doc_node(d, k->next);
+        at = doc_node(d, k->next)->next;
+    }
+    return NULL;
+}
+
 /* ---- building the tree ---- */
 
 struct open_node {
@@ -219,7 +243,10 @@ static int take_scalar(struct builder *b, const yaml_event_t *ev, struct node n)
 
 static int take_event(struct builder *b, const yaml_event_t *ev)
 {
-    struct node n = {.line = (uint32_t)ev->start_mark.line + 1};
+    struct node n = {.line = (uint32_t)ev->start_mark.line + 1,
+                     .from = (uint32_t)ev->start_mark.index,
+                     .to = (uint32_t)ev->end_mark.index,
+                     .column = (uint32_t)ev->start_mark.column};
     int rc = 0;
 
     switch (ev->type) {
@@ -236,15 +263,19 @@ static int take_event(struct builder *b, const yaml_event_t *ev)
                      doc_shown((const char *)ev->data.alias.anchor).s);
         break;
     case YAML_SCALAR_EVENT:
+        n.block_text = ev->data.scalar.style == YAML_LITERAL_SCALAR_STYLE ||
+                       ev->data.scalar.style == YAML_FOLDED_SCALAR_STYLE;
         rc = take_scalar(b, ev, n);
         break;
     case YAML_SEQUENCE_START_EVENT:
         n.kind = NODE_LIST;
+        n.flow = ev->data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE;
         rc = check_plain(b, n.line, ev->data.sequence_start.anchor, ev->data.sequence_start.tag);
         rc = rc < 0 ? rc : open_node(b, n);
         break;
     case YAML_MAPPING_START_EVENT:
         n.kind = NODE_MAP;
+        n.flow = ev->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE;
         rc = check_plain(b, n.line, ev->data.mapping_start.anchor, ev->data.mapping_start.tag);
         rc = rc < 0 ? rc : open_node(b, n);
         break;
@@ -252,6 +283,7 @@ static int take_event(struct builder *b, const yaml_event_t *ev)
     case YAML_MAPPING_END_EVENT:
         CHECK(b->depth > 0);
         b->depth--;
+        b->d->node[b->open[b->depth].index].to = n.to;
         break;
     default:
         break;

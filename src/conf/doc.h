@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,12 @@ struct node {
     uint32_t first; /* the first child; 0, the root, is nobody's child and means none */
     uint32_t next;  /* the next child of the same parent, or 0 */
     uint32_t text;  /* where its text begins in doc.texts */
+    /* Where it stands, for who changes the text, in characters of it (not bytes) from 0. */
+    uint32_t from,
+        to; /* `to` is behind it; a list or map in lines of its own ends where its last child does */
+    uint32_t column; /* of `from` in its line */
+    bool flow;       /* a list or map in brackets */
+    bool block_text; /* a text behind | or >, which ends nobody knows where */
 };
 
 struct doc {
@@ -57,6 +64,12 @@ static inline const char *doc_text(const struct doc *d, const struct node *n)
     CHECK(n->kind == NODE_TEXT);
     return d->texts + n->text;
 }
+
+/* The value of a key, or NULL if the map does not have it. */
+const struct node *doc_value(const struct doc *, const struct node *map, const char *key);
+
+/* The child of that number, which there must be; of a map they alternate. */
+const struct node *doc_child(const struct doc *, const struct node *, uint32_t number);
 
 /* Says "FILE:LINE: ..." and returns ERR_INVALID. */
 int doc_bad(const struct doc *, uint32_t line, struct err *, const char *fmt, ...)
