@@ -1,6 +1,7 @@
 /* Descriptors for event loops (tram_host_fd, tram_client_fd) and wake-ups from other threads: three hosts in one
  * epoll loop, clients in other threads, over shared memory, where a thread of the library waits in the loop's stead,
  * or, as "tcp", over a network. */
+#include "../cluster_fixture.h"
 #include "../far_fixture.h"
 #include "base/clock.h"
 #include "tram.h"
@@ -208,22 +209,22 @@ static void make_cluster(const char *dir, bool tcp)
 {
     struct tram_error e = {""};
     struct err err = {""};
-    char path[64], key[64], address[HOSTS][48] = {"", "", ""};
+    struct cluster *c = NULL;
+    char path[64], text[512], address[HOSTS][48] = {"", "", ""};
     snprintf(path, sizeof(path), "%s/c.yaml", dir);
-    snprintf(key, sizeof(key), "%s/c.key", dir);
     for (int h = 0; tcp && h < HOSTS; h++)
         snprintf(address[h], sizeof(address[h]), ", address: 127.0.0.1:%u", far_fixture_port());
-    FILE *f = fopen(path, "w");
-    fprintf(f,
-            "name: event-loop\ntransport: %s\nruntime_dir: %s\nsuspect_ms: 2000\n"
-            "hosts: [{name: h1%s}, {name: h2%s}, {name: h3%s}]\n"
-            "groups: [{name: g1, replicas: [h1, h2, h3]}]\n",
-            tcp ? "tcp" : "shm", dir, address[0], address[1], address[2]);
-    if (tcp)
-        fprintf(f, "key: %s\n", key);
-    fclose(f);
-    if (tcp && ofi_key_make(key, &err) != 0)
+    snprintf(text, sizeof(text),
+             "name: event-loop\ntransport: %s\nruntime_dir: %s\nsuspect_ms: 2000\n"
+             "hosts: [{name: h1%s}, {name: h2%s}, {name: h3%s}]\n"
+             "groups: [{name: g1, replicas: [h1, h2, h3]}]\n",
+             tcp ? "tcp" : "shm", dir, address[0], address[1], address[2]);
+    if (cluster_parse_lax(text, strlen(text), path, &c, &err) != 0 ||
+        !cluster_fixture_write(c, path, &err)) {
+        fprintf(stderr, "cluster: %s\n", err.text);
         exit(1);
+    }
+    cluster_free(c);
     must(tram_cluster_load(path, &cluster, &e), "cluster", &e);
     unlink(path);
 }

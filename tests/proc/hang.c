@@ -7,6 +7,7 @@
  * The rate of calls is compared inside one run, and the best second of the hang counts, of three hangs if need be: a
  * machine that is busy with something else is slow for a while, a hang that is waited for again and again costs
  * every second of it. */
+#include "../cluster_fixture.h"
 #include "../far_fixture.h"
 #include "base/rng.h"
 #include "conf/cluster.h"
@@ -46,7 +47,6 @@ static bool cluster_begin(struct world *w)
     struct err e = {""};
     struct tram_error error = {""};
     struct cluster *c;
-    char key[128];
     snprintf(w->dir, sizeof(w->dir), "/dev/shm/tram-hang-XXXXXX");
     if (mkdtemp(w->dir) == NULL)
         return false;
@@ -69,12 +69,7 @@ static bool cluster_begin(struct world *w)
     }
     for (uint32_t h = 0; w->of->transport != CLUSTER_SHM && h < c->hosts; h++)
         c->host[h].port = far_fixture_port();
-    FILE *f = fopen(w->file, "w");
-    bool good = f && cluster_write(f, c, &e) == 0;
-    good = f && fclose(f) == 0 && good;
-    if (good && c->transport != CLUSTER_SHM)
-        good =
-            cluster_key_path(c, w->file, key, sizeof(key), &e) == 0 && ofi_key_make(key, &e) == 0;
+    bool good = cluster_fixture_write(c, w->file, &e);
     cluster_free(c);
     good = good && tram_cluster_load(w->file, &w->cluster, &error) == 0;
     if (!good)

@@ -1,3 +1,4 @@
+#include "../cluster_fixture.h"
 #include "../far_fixture.h"
 #include "api/api.h"
 #include "base/clock.h"
@@ -377,18 +378,6 @@ static void print_within(const struct rig *t)
            (unsigned long long)(HAND_OVER_NS / MS), t->within, faults, t->disturbed);
 }
 
-static bool write_cluster(const struct rig *t, const struct cluster *c, struct err *e)
-{
-    char key[128];
-    FILE *f = fopen(t->file, "w");
-    bool good = f && cluster_write(f, c, e) == 0;
-    if (f)
-        good &= fclose(f) == 0;
-    if (c->transport == CLUSTER_SHM || !good)
-        return good;
-    return cluster_key_path(c, t->file, key, sizeof(key), e) == 0 && ofi_key_make(key, e) == 0;
-}
-
 static bool make_cluster(struct rig *t)
 {
     struct err e = {""};
@@ -420,7 +409,7 @@ static bool make_cluster(struct rig *t)
             snprintf(c->host[h].address, sizeof(c->host[h].address), "%s", t->opt.address[h]);
         else if (t->opt.transport != CLUSTER_SHM)
             c->host[h].port = far_fixture_port();
-    bool good = write_cluster(t, c, &e);
+    bool good = cluster_fixture_write(c, t->file, &e);
     cluster_free(c);
     if (!good || tram_cluster_load(t->file, &t->cluster, &error) != 0) {
         printf("# cluster: %s%s\n", e.text, error.text);

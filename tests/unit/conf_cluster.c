@@ -1,84 +1,10 @@
+#include "../conf_fixture.h"
 #include "../skip.h"
-
 #include "base/clock.h"
-#include "conf/cluster.h"
 #include "conf/value.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define HOSTS                                                                                      \
-    "hosts:\n"                                                                                     \
-    "  - {name: h1, address: 127.0.0.1:7101}\n"                                                    \
-    "  - {name: h2, address: 127.0.0.1:7102}\n"                                                    \
-    "  - {name: h3, address: 127.0.0.1:7103}\n"
-#define GROUPS                                                                                     \
-    "groups:\n"                                                                                    \
-    "  - {name: g1, replicas: [h1, h2, h3]}\n"                                                     \
-    "  - {name: g2, parent: g1, replicas: [h2, h3, h1]}\n"
-
-/* The text must be refused at that line of x.yaml, with all these words in what is said. */
-static void refused(const char *text, unsigned line, const char *word, ...)
-{
-    struct cluster *c = NULL;
-    struct err e = {0};
-    char where[32];
-    va_list ap;
-
-    int rc = cluster_parse(text, strlen(text), "x.yaml", &c, &e);
-    if (rc == 0) {
-        cluster_free(c);
-        fail_msg("accepted:\n%s", text);
-    }
-    assert_null(c);
-    assert_int_equal(rc, ERR_INVALID);
-    snprintf(where, sizeof where, "x.yaml:%u: ", line);
-    if (strncmp(e.text, where, strlen(where)) != 0)
-        fail_msg("not %s but: %s", where, e.text);
-    /* What would be right comes after what is wrong; some say both in one breath with "not". */
-    if (strchr(e.text, ';') == NULL && strstr(e.text, ", not ") == NULL)
-        fail_msg("no advice: %s", e.text);
-    va_start(ap, word);
-    for (; word != NULL; word = va_arg(ap, const char *))
-        if (strstr(e.text, word) == NULL)
-            fail_msg("no '%s' in: %s", word, e.text);
-    va_end(ap);
-}
-
-static struct cluster *accepted(const char *text)
-{
-    struct cluster *c = NULL;
-    struct err e = {0};
-
-    if (cluster_parse(text, strlen(text), "dir/x.yaml", &c, &e) < 0)
-        fail_msg("refused: %s", e.text);
-    return c;
-}
-
-static void writes_back_equal(const struct cluster *c)
-{
-    struct cluster *again = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    struct err e = {0};
-
-    FILE *f = open_memstream(&text, &bytes);
-    assert_int_equal(cluster_write(f, c, &e), 0);
-    fclose(f);
-    if (cluster_parse(text, bytes, "other.yaml", &again, &e) < 0)
-        fail_msg("written, then refused: %s\n%s", e.text, text);
-    assert_true(cluster_equal(c, again));
-    assert_int_equal(c->warnings, again->warnings);
-    cluster_free(again);
-    free(text);
-}
 
 /* ---- what is right ---- */
 
@@ -286,7 +212,7 @@ static void cluster__written_file_loads_back_equal(void **state)
         "name: n\ntransport: tcp\nprotocol: genuine\nwait: spin\nclients: 4096\npayload_max: 1M\n"
         "log_bytes: 32M\nsource_bytes: 8M\nreply_max: 0\nheartbeat_ms: 1\nsuspect_ms: 2\n"
         "detach_ms: 60000\nruntime_dir: '/a \"b\\c # \xc3\xa9: {'\nkey: 'k \"y\\'\n"
-        "huge_pages: true\n" HOSTS GROUPS,
+        "huge_pages: true\n" TCP_HOSTS GROUPS,
         "wait: sleep\npayload_max: 100\nlog_bytes: 16k\nsource_bytes: 4k\n" HOSTS GROUPS,
         HOSTS "groups: [{name: g1, replicas: [h1, h2]}]\n",
     };
@@ -303,7 +229,7 @@ static void cluster__equal_sees_every_difference(void **state)
     (void)state;
     static const char *const others[] = {
         "name: y\n" HOSTS GROUPS,
-        "transport: tcp\n" HOSTS GROUPS,
+        "transport: verbs\n" HOSTS GROUPS,
         "protocol: genuine\n" HOSTS GROUPS,
         "wait: spin\n" HOSTS GROUPS,
         "runtime_dir: /x\n" HOSTS GROUPS,
@@ -508,7 +434,7 @@ static void cluster__huge_pages_are_for_networks(void **state)
     (void)state;
     refused("huge_pages: true\n" HOSTS GROUPS, 1,
             "huge_pages: true is for transport: tcp and verbs", NULL);
-    struct cluster *c = accepted("huge_pages: true\ntransport: tcp\n" HOSTS GROUPS);
+    struct cluster *c = accepted("huge_pages: true\ntransport: tcp\n" TCP_HOSTS GROUPS);
     assert_true(c->huge_pages);
     cluster_free(c);
     c = accepted("huge_pages: false\n" HOSTS GROUPS);
