@@ -15,9 +15,8 @@ static inline bool cluster_fixture_write(struct cluster *c, const char *file, st
     bool good = f && cluster_write(f, c, e) == 0;
     if (f)
         good &= fclose(f) == 0;
-    if (c->transport == CLUSTER_SHM || !good)
+    if (c->transport != CLUSTER_VERBS || !good)
         return good;
-    /* Under tcp as long as that runs on libfabric. */
     return cluster_key_path(c, file, key, sizeof(key), e) == 0 && ofi_key_make(key, e) == 0;
 }
 

@@ -20,7 +20,8 @@ struct tram_cluster {
     struct overlay *overlay;
     struct mcast_group group[CLUSTER_GROUPS_MAX];
     struct mcast_sizes sizes;
-    char key_path[512]; /* of the cluster's key; shm needs none */
+    char file[512];     /* where it was read from, or what stands for that */
+    char key_path[512]; /* of the cluster's key; verbs alone needs it */
     struct tram_log log;
 };
 

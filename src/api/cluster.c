@@ -80,6 +80,7 @@ static int finish(int rc, struct cluster *conf, const char *file, struct tram_cl
         return api_error(error, rc ? rc : ERR_NOMEM, e);
     }
     c->conf = conf;
+    snprintf(c->file, sizeof(c->file), "%s", file);
     rc = cluster_key_path(conf, file, c->key_path, sizeof(c->key_path), e);
     if (rc == 0)
         rc = settle(c, e);

@@ -1,6 +1,7 @@
 /* Joining the cluster's memory, whatever it is made of. Only this file knows which backends there are. */
 #include "api/api.h"
 
+#include "api/keys.h"
 #include "base/clock.h"
 #include "base/say.h"
 #include "mem/ofi/ofi.h"
@@ -103,11 +104,36 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
 
 /* ---- a network ---- */
 
-static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
-                    const struct say *say, struct mem **out, struct err *e)
+static int verbs_join(const struct tram_cluster *c, const struct far_options *far, struct mem **out,
+                      struct err *e)
+{
+    unsigned char key[OFI_KEY_BYTES];
+    int rc = ofi_key_read(c->key_path, key, e);
+    if (rc != 0)
+        return rc;
+    struct ofi_options o = {
+        .far = *far, .provider = cluster_transport_names[c->conf->transport], .key = key};
+    rc = ofi_open_node(&o, out, e);
+    explicit_bzero(key, sizeof(key));
+    return rc;
+}
+
+static int tcp_join(const struct tram_cluster *c, const struct far_options *far, struct mem **out,
+                    struct err *e)
+{
+    struct tcp_options o = {.far = *far};
+    int rc = api_keys_open(c->conf, c->file, far->self == FAR_ANY ? CLUSTER_NONE : (int)far->self,
+                           &o, e);
+    if (rc == 0)
+        rc = tcp_open_node(&o, out, e);
+    api_keys_drop(&o);
+    return rc;
+}
+
+static int far_join_node(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
+                         const struct say *say, struct mem **out, struct err *e)
 {
     struct far_host hosts[CLUSTER_HOSTS_MAX];
-    unsigned char key[OFI_KEY_BYTES];
     for (uint32_t h = 0; h < c->conf->hosts; h++)
         hosts[h] = (struct far_host){.name = c->conf->host[h].name,
                                      .address = c->conf->host[h].address,
@@ -121,28 +147,21 @@ static int ofi_join(const struct tram_cluster *c, uint32_t self, const char *sta
         snprintf(same[i].key, sizeof(same[i].key), "%s", facts[i].key);
         snprintf(same[i].value, sizeof(same[i].value), "%s", facts[i].value);
     }
-    int rc = ofi_key_read(c->key_path, key, e);
-    if (rc != 0)
-        return rc;
-    struct ofi_options o = {
-        .far = {.cluster = c->conf->name,
-                .hosts = hosts,
-                .hosts_count = c->conf->hosts,
-                .clients = c->sizes.clients,
-                .lives_max = CASTER_LIVES_MAX,
-                .facts = same,
-                .facts_count = count,
-                .self = self,
-                .state = state,
-                .looks = looks,
-                .huge_pages = c->conf->huge_pages,
-                .say = *say},
-        .provider = cluster_transport_names[c->conf->transport],
-        .key = key,
+    struct far_options o = {
+        .cluster = c->conf->name,
+        .hosts = hosts,
+        .hosts_count = c->conf->hosts,
+        .clients = c->sizes.clients,
+        .lives_max = CASTER_LIVES_MAX,
+        .facts = same,
+        .facts_count = count,
+        .self = self,
+        .state = state,
+        .looks = looks,
+        .huge_pages = c->conf->huge_pages,
+        .say = *say,
     };
-    rc = ofi_open_node(&o, out, e);
-    explicit_bzero(key, sizeof(key));
-    return rc;
+    return c->conf->transport == CLUSTER_TCP ? tcp_join(c, &o, out, e) : verbs_join(c, &o, out, e);
 }
 
 /* Opens the directory, makes it if it is not there, and locks it for a moment. */
@@ -196,7 +215,7 @@ static int home_lock(struct api_home *h, const char *host, struct err *e)
     return err_sys(e, "lock %s/%s", h->dir, h->lock);
 }
 
-static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
+static int far_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
                          const struct say *say, struct mem **out, struct err *e)
 {
     int rc = home_open(h, e);
@@ -205,7 +224,8 @@ static int ofi_join_host(const struct tram_cluster *c, uint32_t host, struct api
     if (h->dir_fd >= 0)
         flock(h->dir_fd, LOCK_UN);
     /* Lives are counted where the user wants all files, or where they outlive the machine's restart. */
-    return rc ? rc : ofi_join(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, say, out, e);
+    return rc ? rc
+              : far_join_node(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, say, out, e);
 }
 
 /* ---- either ---- */
@@ -217,7 +237,7 @@ int api_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *
     if (rc != 0)
         return rc;
     if (c->conf->transport != CLUSTER_SHM)
-        return ofi_join_host(c, host, h, say, out, e);
+        return far_join_host(c, host, h, say, out, e);
     return shm_join(
         c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST}, say,
         out, e);
@@ -240,7 +260,7 @@ int api_join_client(const struct tram_cluster *c, const struct say *say, struct 
                     struct err *e)
 {
     return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, say, out, e)
-                                             : ofi_join(c, FAR_ANY, NULL, false, say, out, e);
+                                             : far_join_node(c, FAR_ANY, NULL, false, say, out, e);
 }
 
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
@@ -257,7 +277,7 @@ void api_mem_show(const struct tram_cluster *c, struct mem *m, const void *page,
 int api_look_open(const struct tram_cluster *c, const struct say *say, struct mem **out,
                   struct err *e)
 {
-    return ofi_join(c, FAR_ANY, NULL, true, say, out, e);
+    return far_join_node(c, FAR_ANY, NULL, true, say, out, e);
 }
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)

@@ -110,10 +110,6 @@ static int make_shared_key(const struct init_args *a, const struct cluster *c)
         fprintf(stderr, "tram init: %s\n", e.text);
         return CMD_FAILED;
     }
-    /* TEMPORARY: under tcp it is made besides, because src/api/join.c still reads it there. With the transport of
-     * our own this goes, and make_key calls it for verbs alone. */
-    if (c->transport == CLUSTER_TCP)
-        return CMD_DONE;
     printf(
         "%s the cluster's key, %s: every machine of the cluster needs a copy that only its owner "
         "can read\n",
@@ -149,8 +145,7 @@ static int make_key(const struct init_args *a, struct cluster *c)
     if (!a->force && access(a->file, F_OK) == 0)
         return CMD_DONE; /* it is not going to be written, and writing says so */
     name_key(a, c);
-    int code = make_shared_key(a, c);
-    return code == CMD_DONE && c->transport == CLUSTER_TCP ? make_keys(a, c) : code;
+    return c->transport == CLUSTER_TCP ? make_keys(a, c) : make_shared_key(a, c);
 }
 
 /* ---- the whole ---- */

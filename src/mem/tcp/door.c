@@ -68,8 +68,8 @@ enum count {
 
 struct door {
     struct tls *tls; /* of the thread */
-    struct tls *(*tls_again)(void *ctx);
-    void *tls_again_ctx;
+    const struct tcp_keys *keys;
+    void *keys_ctx;
     int wake_fd; /* of who takes */
     uint32_t reserved;
     uint64_t descriptors;
@@ -543,17 +543,21 @@ static void dial_all(struct door *d)
 
 static void keys_look(struct door *d, uint64_t now)
 {
-    if (!d->tls_again || now < d->keys_ns)
+    struct err e = {""};
+
+    if (!d->keys || now < d->keys_ns)
         return;
     d->keys_ns = now + DOOR_KEYS_NS;
-    struct tls *again = d->tls_again(d->tls_again_ctx);
-    struct arrival *a = again ? arrival_of(DOOR_KEYS, NULL, NULL) : NULL;
+    struct tls *again = d->keys->again(d->keys_ctx, &e);
+    struct arrival *a = again || e.text[0] ? arrival_of(DOOR_KEYS, NULL, e.text) : NULL;
     if (!a) {
         tls_drop(again);
         return;
     }
-    tls_drop(d->tls);
-    d->tls = tls_share(again);
+    if (again) {
+        tls_drop(d->tls);
+        d->tls = tls_share(again);
+    }
     a->tls = again;
     hand_over(d, a);
 }
@@ -566,7 +570,7 @@ static int wait_ms(const struct door *d)
         until = d->first->until_ns;
     if (d->rest_until_ns && d->rest_until_ns < until)
         until = d->rest_until_ns;
-    if (!d->tls_again && !d->first && !d->rest_until_ns)
+    if (!d->keys && !d->first && !d->rest_until_ns)
         return -1;
     return until > now ? (int)((until - now) / 1000000 + 1) : 0;
 }
@@ -670,8 +674,8 @@ int door_open(const struct door_options *o, struct door **out, struct err *e)
     if (!d)
         return err_set(e, ERR_NOMEM, "no memory for connections");
     d->tls = tls_share(o->tls);
-    d->tls_again = o->tls_again;
-    d->tls_again_ctx = o->tls_again_ctx;
+    d->keys = o->keys;
+    d->keys_ctx = o->keys_ctx;
     d->wake_fd = o->wake_fd;
     d->reserved = o->hosts_count + DOOR_RESERVED;
     getrlimit(RLIMIT_NOFILE, &limit);

@@ -24,12 +24,11 @@ enum {
 #define DOOR_KEYS_NS UINT64_C(500000000) /* between two questions whether keys have changed */
 
 struct door_options {
-    struct tls *tls; /* shared */
-    struct tls *(*tls_again)(void *ctx);
-    void *tls_again_ctx;
+    struct tls *tls;             /* shared */
+    const struct tcp_keys *keys; /* NULL: they do not change */
+    void *keys_ctx;
     const struct far_host *listen; /* NULL: nobody comes */
     uint32_t hosts_count;
-    bool clear;  /* only between two ends of this machine */
     int wake_fd; /* an eventfd to write when something is to be taken */
 };
 
@@ -45,7 +44,7 @@ enum door_kind {
     DOOR_CAME, /* a connection */
     DOOR_NOT,  /* dialed: nobody is there, or he is not who he should be */
     DOOR_STRANGER,
-    DOOR_KEYS, /* tls: whom we know from now on */
+    DOOR_KEYS, /* tls: whom we know from now on; NULL: that could not be read */
 };
 
 struct arrival {

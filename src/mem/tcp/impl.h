@@ -82,6 +82,8 @@ struct tcp {
     struct far far; /* first */
     struct door *door;
     struct tls *tls;
+    const struct tcp_keys *keys;
+    void *keys_ctx;
     uint64_t cluster; /* hash of the name */
     int epoll_fd;
     int wake_fd;

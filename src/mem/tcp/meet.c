@@ -135,6 +135,11 @@ static void did_not_come(struct far *o, const struct arrival *a)
 /* Who is connected with a key that is not known any more has to come again with another. */
 static void keys_changed(struct tcp *t, struct arrival *a)
 {
+    if (!a->tls) {
+        say_warn(&t->far.say, "%s: keys stay as they were: %s", t->far.name, a->why);
+        return;
+    }
+    say_info(&t->far.say, "%s: the cluster file was read again for its keys", t->far.name);
     tls_drop(t->tls);
     t->tls = a->tls;
     a->tls = NULL;

@@ -248,6 +248,8 @@ static void tcp_closed(struct far *o)
     struct tcp *t = tcp_of(o);
 
     door_close(t->door);
+    if (t->keys)
+        t->keys->close(t->keys_ctx);
     tls_drop(t->tls);
     if (t->epoll_fd >= 0)
         close(t->epoll_fd);
@@ -290,8 +292,8 @@ static int open_sockets(struct tcp *t, const struct tcp_options *p, struct err *
         return err_sys(e, "descriptors of %s", t->far.name);
     const struct door_options o = {
         .tls = p->tls,
-        .tls_again = p->tls_again,
-        .tls_again_ctx = p->tls_again_ctx,
+        .keys = p->keys,
+        .keys_ctx = p->keys_ctx,
         .listen = t->far.host ? &p->far.hosts[p->far.self] : NULL,
         .hosts_count = p->far.hosts_count,
         .wake_fd = t->wake_fd,
@@ -302,13 +304,16 @@ static int open_sockets(struct tcp *t, const struct tcp_options *p, struct err *
 int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
 {
     int rc = far_check(&p->far, e);
-    if (rc < 0)
-        return rc;
-    struct tcp *t = calloc(1, sizeof *t);
-    if (!t)
-        return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->far.cluster);
+    struct tcp *t = rc == 0 ? calloc(1, sizeof *t) : NULL;
+    if (!t) {
+        if (p->keys)
+            p->keys->close(p->keys_ctx);
+        return rc ? rc : err_set(e, ERR_NOMEM, "cluster %s: no memory", p->far.cluster);
+    }
     t->epoll_fd = t->wake_fd = -1;
     t->tls = tls_share(p->tls);
+    t->keys = p->keys;
+    t->keys_ctx = p->keys_ctx;
     t->cluster = hash_bytes(0, p->far.cluster, strlen(p->far.cluster));
     rc = far_begin(&t->far, &p->far, &carrier, &tcp_ops, e);
     /* The address first: who cannot have it must not count a life. */

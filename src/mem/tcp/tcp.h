@@ -17,10 +17,14 @@ struct tcp_options {
     struct far_options far;
     struct tls *tls; /* who we are, and whom we know; shared */
 
-    /* Asked now and then, from another thread: another one if keys have changed (which then is ours), else NULL.
-     * Connections of whom that one does not know any more end. NULL: they do not change. */
-    struct tls *(*tls_again)(void *ctx);
-    void *tls_again_ctx;
+    /* Whether keys have changed. `again` is asked now and then, from another thread: another struct tls if so, which then
+     * is ours; else NULL, with a text if they have and cannot be read. Connections of whom the other one does not know
+     * any more end. `close` is called when nobody asks any more, also if opening fails. NULL: they do not change. */
+    const struct tcp_keys {
+        struct tls *(*again)(void *ctx, struct err *);
+        void (*close)(void *ctx);
+    } * keys;
+    void *keys_ctx;
 };
 
 /* Clear text is refused between machines: ERR_REFUSED. */
