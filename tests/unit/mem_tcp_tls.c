@@ -2,6 +2,7 @@
  * can do, and what goes through. */
 #include "../tls_fixture.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -764,7 +765,47 @@ static void tls__keys_are_replaced(void **state)
     free(data);
 }
 
-/* ---- main ---- */
+/* ---- several threads ---- */
+
+enum { THREADS = 3, TIMES = 10 };
+
+/* Ends of its own, of what all share. */
+static void *connect_often(void *arg)
+{
+    bool *good = arg;
+
+    *good = true;
+    for (unsigned i = 0; i < TIMES; i++) {
+        struct tls *t_a = tls_share(of_a), *t_b = tls_share(of_b);
+        struct tls_end *x = tls_end_new(t_a, false), *y = tls_end_new(t_b, true);
+        enum tls_step step_x, step_y;
+        char got[8];
+        tls_drop(t_a);
+        tls_drop(t_b);
+        tls_fixture_shake(x, y, WHOLE, &step_x, &step_y);
+        *good = *good && step_x == TLS_READY && step_y == TLS_READY && tls_write(x, "hi", 2) == 2 &&
+                tls_fixture_carry(x, y, WHOLE) > 0 && tls_read(y, got, sizeof got) == 2;
+        tls_end_free(x);
+        tls_end_free(y);
+    }
+    return NULL;
+}
+
+static void tls__threads_share_what_a_node_is(void **state)
+{
+    pthread_t threads[THREADS];
+    bool good[THREADS];
+
+    (void)state;
+    of_a = tls_fixture_open(&book, 0, false);
+    of_b = tls_fixture_open(&book, 1, false);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, connect_often, &good[i]), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(good[i]);
+    }
+}
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
@@ -801,6 +842,7 @@ int main(void)
         CASE(tls__takes_what_there_is_room_for),
         CASE(tls__cuts_no_crumbs),
         CASE(tls__keys_are_replaced),
+        CASE(tls__threads_share_what_a_node_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
  * connections keep the one that they began with. It may be used by several threads. Either every node has an Ed25519
  * key and knows the public keys of all others (their certificates are made here, say nothing, and are not looked at but
  * for the key), or all have certificates of an authority (`ca`): then a host is who has its name in its certificate,
- * and a client is everybody else.
+ * and a client is everybody else. A certificate with the names of two hosts is refused.
  *
  * A `struct tls_end` is one end of one connection. It has no socket: what has come is put into it, and what it has to say
  * is taken from it. One thread at a time uses it.
@@ -60,7 +60,8 @@ struct tls_peer {
     unsigned char key[TLS_KEY_BYTES]; /* pinned: the one that was used; with an authority: zeros */
 };
 
-/* Is that still so for another struct tls? With an authority always: what it takes back is beyond us. */
+/* Is that still so for another struct tls? With an authority always: what it takes back is beyond us. Who was proven
+ * by a key is not known to one with an authority, nor the other way round. */
 bool tls_knows(const struct tls *, const struct tls_peer *);
 
 struct tls_end;
@@ -69,7 +70,8 @@ struct tls_end;
 struct tls_end *tls_end_new(struct tls *, bool accepts);
 void tls_end_free(struct tls_end *); /* NULL is allowed */
 
-/* What has come: room for it (never none while the end waits for something), and how much of that was filled. */
+/* What has come: room for it (never none while the end waits for something: it may be none after tls_read filled all
+ * the room that it was given), and how much of that was filled. */
 unsigned char *tls_in(struct tls_end *, size_t *room);
 void tls_in_add(struct tls_end *, size_t bytes);
 
@@ -83,7 +85,8 @@ enum tls_step {
     TLS_FAILED, /* tls_why says why; what there is to send tells the other side */
 };
 
-/* Goes on with the handshake. */
+/* Goes on with the handshake. The side that connects is ready before the other has judged it, and learns from
+ * tls_read that it was refused; with `clear` it is not, and waits for the other's word. */
 enum tls_step tls_handshake(struct tls_end *);
 const char *tls_why(const struct tls_end *);
 
@@ -92,10 +95,11 @@ struct tls_peer tls_end_peer(const struct tls_end *);
 bool tls_end_clear(const struct tls_end *);
 const struct tls *tls_end_of(const struct tls_end *);
 
-/* Takes as much as there is room for among what has to go out, 0 if there is little. */
+/* Takes as much as there is room for among what has to go out, 0 if there is little, or after a failure. */
 size_t tls_write(struct tls_end *, const void *, size_t bytes);
 
-/* What has come and is the other side's: how much, 0 if none is whole yet, -1 if it was tampered with or ended (tls_why). */
+/* What has come and is the other side's: how much, 0 if none is whole yet, -1 if it was tampered with or ended (tls_why).
+ * If that is all the room there was there may be more, though nothing comes. */
 long tls_read(struct tls_end *, void *out, size_t room);
 
 /* ---- keys in files ---- */
