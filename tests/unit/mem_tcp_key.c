@@ -73,20 +73,33 @@ static size_t read_text(char text[TEXT_BYTES + 1])
     return got;
 }
 
+/* Whatever the umask is. */
+static void key__the_mode_is_0600(void **state)
+{
+    static const mode_t masks[] = {0, 0077, 0777};
+    unsigned char public_key[TLS_KEY_BYTES];
+    struct stat st;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof masks / sizeof masks[0]; i++) {
+        mode_t before = umask(masks[i]);
+        make(public_key);
+        umask(before);
+        assert_int_equal(stat(key, &st), 0);
+        assert_int_equal(st.st_mode, S_IFREG | 0600);
+        unlink(key);
+    }
+}
+
 static void key__what_is_made_is_read(void **state)
 {
     unsigned char made[TLS_KEY_BYTES], secret[TLS_KEY_BYTES], got[TLS_KEY_BYTES];
     unsigned char expected[crypto_sign_PUBLICKEYBYTES], both[crypto_sign_SECRETKEYBYTES];
     char text[TEXT_BYTES + 1];
     struct err e = {""};
-    struct stat st;
 
     (void)state;
-    mode_t before = umask(0);
     make(made);
-    umask(before);
-    assert_int_equal(stat(key, &st), 0);
-    assert_int_equal(st.st_mode, S_IFREG | 0600);
     assert_int_equal(read_text(text), TEXT_BYTES);
     assert_memory_equal(text, "ed25519-secret:", 15);
     assert_int_equal(text[TEXT_BYTES - 1], '\n');
@@ -223,15 +236,11 @@ static void key__anything_else_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(key__what_is_made_is_read),
-        CASE(key__is_an_ed25519_key),
-        CASE(key__no_two_are_the_same),
-        CASE(key__one_that_exists_is_kept),
-        CASE(key__no_folder_no_key),
-        CASE(key__others_may_not_use_it),
-        CASE(key__it_is_ours),
-        CASE(key__it_is_a_plain_file),
-        CASE(key__anything_else_is_refused),
+        CASE(key__the_mode_is_0600),        CASE(key__what_is_made_is_read),
+        CASE(key__is_an_ed25519_key),       CASE(key__no_two_are_the_same),
+        CASE(key__one_that_exists_is_kept), CASE(key__no_folder_no_key),
+        CASE(key__others_may_not_use_it),   CASE(key__it_is_ours),
+        CASE(key__it_is_a_plain_file),      CASE(key__anything_else_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

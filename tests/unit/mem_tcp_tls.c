@@ -752,10 +752,12 @@ static void tls__keys_are_replaced(void **state)
     say(b, a, data, BIG);
     /* With as many new keys as there is room for. */
     of_a->rekey_records = 1;
-    size_t sent = 0, n;
+    size_t sent = 0, bytes, n;
     while ((n = tls_write(a, data, 1)) > 0)
         sent += n;
     assert_true(sent > 1000);
+    tls_out(a, &bytes);
+    assert_true(bytes <= TLS_BUFFER_BYTES - TLS_RESERVE_BYTES);
     while (sent > 0) {
         tls_fixture_carry(a, b, WHOLE);
         long got = tls_read(b, data, BIG);
