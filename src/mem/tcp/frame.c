@@ -202,6 +202,9 @@ static const char *on_message(struct tcp_link *l, const struct tcp_frame *f, con
 
     if (!h)
         return "it sent a message that is none";
+    /* Whom we dialed may refuse us for what our hello says. */
+    if (!l->helloed && !(l->link.dialed && h->kind == FAR_REFUSE))
+        return "it did not begin with a hello";
     return far_message_take(&l->link, h) ? NULL : "it sent what no one of us sends";
 }
 
@@ -209,10 +212,10 @@ const char *tcp_frame_take(struct tcp_link *l, const struct tcp_frame *f, const 
 {
     if (f->kind == TCP_HELLO)
         return tcp_on_hello(l, (const void *)words, 8ul * f->words);
-    if (!l->helloed)
-        return "it did not begin with a hello";
     if (f->kind == TCP_MESSAGE)
         return on_message(l, f, words);
+    if (!l->helloed)
+        return "it did not begin with a hello";
     if (l->link.state == LINK_REFUSED)
         return NULL; /* it has not heard yet */
     if (l->link.state != LINK_UP)
