@@ -26,16 +26,16 @@ int key_file_check(const struct cluster *c, const char *file, struct err *e)
 /* Opens it with the lock on the file that has the name now: who had the lock may have put another one there. */
 static int open_locked(struct key_file *f, struct err *e)
 {
-    struct stat here, there;
+    struct stat there;
 
     for (int tries = 0; tries < LOCK_TRIES; tries++) {
         f->fd = cluster_file_open(f->path, e);
         if (f->fd < 0)
             return f->fd;
-        if (flock(f->fd, LOCK_EX) < 0 || fstat(f->fd, &here) < 0)
+        if (flock(f->fd, LOCK_EX) < 0 || fstat(f->fd, &f->old) < 0)
             return err_sys(e, "lock %s", f->file);
-        if (stat(f->path, &there) == 0 && here.st_dev == there.st_dev &&
-            here.st_ino == there.st_ino)
+        if (stat(f->path, &there) == 0 && f->old.st_dev == there.st_dev &&
+            f->old.st_ino == there.st_ino)
             return 0;
         close(f->fd);
         f->fd = -1;
@@ -166,16 +166,17 @@ static int replace(const char *path, const char *text, size_t bytes, const struc
 
 static int save_text(struct key_file *f, struct err *e)
 {
-    struct stat old, now;
+    const struct stat *old = &f->old;
+    struct stat now;
 
     /* An editor knows nothing of our lock. */
-    if (fstat(f->fd, &old) < 0 || stat(f->path, &now) < 0)
+    if (stat(f->path, &now) < 0)
         return err_sys(e, "look at %s", f->file);
-    bool same = old.st_ino == now.st_ino && old.st_dev == now.st_dev;
-    if (!same || old.st_size != now.st_size)
+    if (old->st_ino != now.st_ino || old->st_dev != now.st_dev || old->st_size != now.st_size ||
+        old->st_mtim.tv_sec != now.st_mtim.tv_sec || old->st_mtim.tv_nsec != now.st_mtim.tv_nsec)
         return err_set(e, ERR_AGAIN, "%s was changed by somebody else just now; try again",
                        f->file);
-    return replace(f->path, f->text, f->bytes, &old, e);
+    return replace(f->path, f->text, f->bytes, old, e);
 }
 
 static int save_any(struct key_file *f, struct err *e)

@@ -6,11 +6,13 @@
 #include "conf/cluster_edit.h"
 
 #include <limits.h>
+#include <sys/stat.h>
 
 struct key_file {
     const char *file;    /* as it was named: keys are beside that */
     char path[PATH_MAX]; /* where it is, if that is a link */
     int fd;              /* holds the lock against others who change it */
+    struct stat old;     /* of the file, before it was read */
     char *text;
     size_t bytes;
     struct cluster *c; /* what the text says; keys may be missing */
