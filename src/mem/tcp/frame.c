@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_HELLO "it did not begin with a hello"
+
 /* ---- flows of the other side ---- */
 
 static const char *on_open(struct tcp_link *l, const struct tcp_frame *f, const uint64_t *words)
@@ -202,9 +204,9 @@ static const char *on_message(struct tcp_link *l, const struct tcp_frame *f, con
 
     if (!h)
         return "it sent a message that is none";
-    /* Whom we dialed may refuse us for what our hello says. */
+    /* Whom we have dialed may answer our hello by saying why it does not want us. */
     if (!l->helloed && !(l->link.dialed && h->kind == FAR_REFUSE))
-        return "it did not begin with a hello";
+        return NO_HELLO;
     return far_message_take(&l->link, h) ? NULL : "it sent what no one of us sends";
 }
 
@@ -215,7 +217,7 @@ const char *tcp_frame_take(struct tcp_link *l, const struct tcp_frame *f, const 
     if (f->kind == TCP_MESSAGE)
         return on_message(l, f, words);
     if (!l->helloed)
-        return "it did not begin with a hello";
+        return NO_HELLO;
     if (l->link.state == LINK_REFUSED)
         return NULL; /* it has not heard yet */
     if (l->link.state != LINK_UP)
