@@ -24,6 +24,8 @@ bool tcp_flow_open(struct link *link, struct mem_flow *f)
     struct tcp_link *l = tcp_link(link);
     uint32_t number = l->out_flow_free;
 
+    if (f->ballot && !tcp_promises(l))
+        return false;
     if (number == UINT32_MAX) {
         if (l->out_flows == l->out_flows_room && !flows_grow(l))
             return false;
@@ -187,6 +189,8 @@ bool tcp_peek(struct link *link, struct mem_op *op, uint32_t region)
     struct ask a = {
         .op = op, .out = &op->value, .lane = region, .words = 1, .kind = TCP_PEEK, .last = true};
 
+    if (!tcp_promises(l))
+        return false;
     if (!ask_add(l, &a) || !asks_send(l))
         link_fault(link, TAKES_NOTHING);
     return true;

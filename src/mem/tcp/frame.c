@@ -10,7 +10,8 @@
 
 static const char *on_open(struct tcp_link *l, const struct tcp_frame *f, const uint64_t *words)
 {
-    if (f->words != 2 || f->flow >= TCP_FLOWS_MAX || f->flow > l->in_flows)
+    if (f->words != 2 || f->flow >= TCP_FLOWS_MAX || f->flow > l->in_flows ||
+        (words[0] != 0 && !tcp_promises(l)))
         return "it opened a flow that it cannot have";
     if (f->flow == l->in_flows) {
         if ((l->in_flows & (l->in_flows - 1)) == 0) {
@@ -188,8 +189,8 @@ static const char *on_peek(struct tcp_link *l, const struct tcp_frame *f)
     struct far *o = l->link.node;
     const struct region *r = far_region_find(o, f->lane);
 
-    if (f->words != 0)
-        return "it asked for a promise in a way that nobody does";
+    if (f->words != 0 || !tcp_promises(l))
+        return "it asked for a promise that it does not get";
     if (!r)
         return data(l, MEM_LOST, NULL, 0);
     const uint64_t word = far_promised_at(o, far_region_index(o, r));

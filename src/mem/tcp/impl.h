@@ -106,6 +106,12 @@ static inline struct tcp *tcp_node(const struct tcp_link *l)
     return tcp_of(l->link.node);
 }
 
+/* Promises are between hosts: clients neither make them nor get them. */
+static inline bool tcp_promises(const struct tcp_link *l)
+{
+    return l->link.peer->host && l->link.node->host;
+}
+
 /* link.c: bytes */
 struct tcp_link *tcp_link_new(struct tcp *, struct arrival *); /* NULL: no memory */
 bool tcp_frame_add(struct tcp_link *, struct tcp_frame, const void *words);
