@@ -107,19 +107,21 @@ static inline struct ofi_options far_fixture_options(const struct far_fixture *f
                                         .say = say_stderr(SAY_WARN)}};
 }
 
-/* The key of a host, or of the clients, who share one. It is what the fixture's key makes it. */
-static inline void far_fixture_secret(const struct far_fixture *f, uint32_t node,
+/* The key of a host, or of the clients, who share one. It is what the key that all share on libfabric makes it. */
+static inline void far_fixture_secret(const unsigned char *key, uint32_t node,
                                       unsigned char secret[TLS_KEY_BYTES],
                                       unsigned char public_key[TLS_KEY_BYTES])
 {
     unsigned char both[crypto_sign_SECRETKEYBYTES];
 
-    memcpy(secret, f->key, TLS_KEY_BYTES);
+    memcpy(secret, key, TLS_KEY_BYTES);
     secret[0] = (unsigned char)(node < FAR_FIXTURE_HOSTS ? node : FAR_FIXTURE_HOSTS);
     crypto_sign_seed_keypair(public_key, both, secret);
 }
 
-static inline struct tls *far_fixture_tls(const struct far_fixture *f, uint32_t self)
+/* Who has the secret of a node that `key` makes, and knows the fixture's nodes. */
+static inline struct tls *far_fixture_tls(const struct far_fixture *f, uint32_t self,
+                                          const unsigned char *key)
 {
     static const char *const names[] = {"h0", "h1", "h2", "client"};
     struct tls_identity who[FAR_FIXTURE_HOSTS + 1];
@@ -131,9 +133,9 @@ static inline struct tls *far_fixture_tls(const struct far_fixture *f, uint32_t 
         abort();
     for (uint32_t i = 0; i <= FAR_FIXTURE_HOSTS; i++) {
         who[i] = (struct tls_identity){.name = names[i], .keys = 1};
-        far_fixture_secret(f, i, secret, who[i].key[0]);
+        far_fixture_secret(f->key, i, secret, who[i].key[0]);
     }
-    far_fixture_secret(f, self, secret, public_key);
+    far_fixture_secret(key, self, secret, public_key);
     struct tls_options o = {.secret = secret,
                             .hosts = who,
                             .hosts_count = FAR_FIXTURE_HOSTS,
@@ -145,13 +147,13 @@ static inline struct tls *far_fixture_tls(const struct far_fixture *f, uint32_t 
     return t;
 }
 
-/* Opens a node on whatever carries the fixture's bytes. */
+/* Opens a node on whatever carries the fixture's bytes; with another key than the fixture's it is a stranger. */
 static inline int far_fixture_open_node(const struct far_fixture *f, const struct ofi_options *o,
                                         struct mem **out, struct err *e)
 {
     if (f->carrier == FAR_FIXTURE_OFI)
         return ofi_open_node(o, out, e);
-    struct tcp_options t = {.far = o->far, .tls = far_fixture_tls(f, o->far.self)};
+    struct tcp_options t = {.far = o->far, .tls = far_fixture_tls(f, o->far.self, o->key)};
     int rc = tcp_open_node(&t, out, e);
     tls_drop(t.tls);
     return rc;
