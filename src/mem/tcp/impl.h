@@ -18,7 +18,9 @@ enum {
     STAGE_FIRST = 64 << 10,       /* grows from here */
     READ_WORDS = TCP_FRAME_WORDS, /* of one frame */
     READS_WINDOW = 32,            /* parts of reads that are asked for at a time */
-    EVENTS = 64,                  /* of a poll */
+    /* Of the stage, for answers and messages: writes that fill the rest must not end the connection. */
+    STAGE_RESERVE = READS_WINDOW * (16 + 8 * READ_WORDS) + (64 << 10),
+    EVENTS = 64, /* of a poll */
 };
 
 /* A flow of ours. */

@@ -114,8 +114,6 @@ static bool stage_make_room(struct tcp_link *l, size_t bytes)
     /* Moving is to cost no more than what was sent since it was last done. */
     bool crowded = l->stage_tail < used && l->stage_room < l->stage_most;
 
-    if (used + bytes > l->stage_most)
-        return false;
     if (used + bytes > l->stage_room || crowded) {
         if (!stage_grow(l, used, bytes))
             return false;
@@ -127,11 +125,19 @@ static bool stage_make_room(struct tcp_link *l, size_t bytes)
     return true;
 }
 
+/* What is written to the other side's memory, and may be lost for want of room without ending the link. */
+static bool is_write(const struct tcp_frame *f)
+{
+    return f->kind == TCP_OPEN || f->kind == TCP_PUT || f->kind == TCP_SET || f->kind == TCP_MARK;
+}
+
 /* Where a frame with so many words may be written. NULL: there is no room. */
 static void *stage_take(struct tcp_link *l, struct tcp_frame f)
 {
-    size_t bytes = tcp_frame_bytes(&f);
+    size_t bytes = tcp_frame_bytes(&f), used = l->stage_head - l->stage_tail;
 
+    if (used + bytes > l->stage_most + (is_write(&f) ? 0 : STAGE_RESERVE))
+        return NULL;
     if (l->stage_head + bytes > l->stage_room && !stage_make_room(l, bytes))
         return NULL;
     unsigned char *at = l->stage + l->stage_head;
