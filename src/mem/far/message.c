@@ -133,6 +133,9 @@ bool link_up(struct link *l)
     l->state = LINK_UP;
     l->up_ns = l->node->now_ns;
     l->node->links_pending--;
+    /* A client that had no place when it came: only now it is known which rings we write there. */
+    if (!l->node->carrier->room(l, far_lanes_stage_bytes(l->node, p->node)))
+        link_fault(l, "a ring is larger than it has room for");
     say_info(&l->node->say, "%s: %s: connected%s, life %u", l->node->name, p->name,
              back ? " again" : "", l->life);
     if (p->host && l->node->host) {
