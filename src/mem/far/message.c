@@ -14,6 +14,7 @@ bool link_refuse(struct link *l, enum far_reason reason, uint32_t life)
     if (l->peer)
         far_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
                      far_reason_text(reason), l->life, life);
+    l->node->links_pending += l->state == LINK_UP; /* it was none, and is one that is to go */
     l->state = LINK_REFUSED;
     return link_send(l, FAR_REFUSE, &r.head + 1, 1);
 }
