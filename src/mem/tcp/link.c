@@ -238,16 +238,14 @@ static bool frames_take(struct tcp_link *l)
 
     while (l->in_bytes - at >= sizeof(struct tcp_frame)) {
         struct tcp_frame f;
+        const char *why = "it sent a frame that is too long";
         memcpy(&f, l->in + at, sizeof f);
-        if (f.words > TCP_FRAME_WORDS) {
-            l->link.fault = "it sent a frame that is too long";
-            break;
-        }
         size_t bytes = tcp_frame_bytes(&f);
-        if (l->in_bytes - at < bytes)
-            break;
-        const char *why =
-            tcp_frame_take(l, &f, (const uint64_t *)(const void *)(l->in + at + sizeof f));
+        if (f.words <= TCP_FRAME_WORDS) {
+            if (l->in_bytes - at < bytes)
+                break;
+            why = tcp_frame_take(l, &f, (const uint64_t *)(const void *)(l->in + at + sizeof f));
+        }
         if (l->link.state == LINK_CLOSED)
             return true;
         if (why) {
