@@ -179,8 +179,12 @@ static void unlist(struct door *d, struct pending *p)
 /* It is over; whatever still refers to it in this turn sees that. */
 static void pending_end(struct door *d, struct pending *p)
 {
-    if (p->watch.fd >= 0)
+    if (p->watch.fd >= 0) {
+        /* Not by closing it alone: a child of this process may have it too, and its events would come to nobody. */
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, p->watch.fd, NULL);
+        shutdown(p->watch.fd, SHUT_RDWR);
         close(p->watch.fd);
+    }
     p->watch.fd = -1;
     tls_end_free(p->end);
     p->end = NULL;

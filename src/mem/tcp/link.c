@@ -51,6 +51,10 @@ void tcp_stop(struct link *link)
     /* A last word, if there is room for it: why it was refused, or that we leave. */
     if (!link->fault || link->state == LINK_REFUSED)
         tcp_push(l);
+    /* A child of this process may have the socket too, between its fork and its exec at least: closing it alone would
+     * neither end the connection nor keep what comes over it from us. */
+    epoll_ctl(tcp_node(l)->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
+    shutdown(l->fd, SHUT_RDWR);
     close(l->fd);
     l->fd = -1;
 }
