@@ -7,7 +7,9 @@
 #include "mem/far/impl.h"
 #include "stderr_capture.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -19,18 +21,47 @@ enum { REGION = 7, WORDS = 16, RING = 65536, NODES_OPEN_MAX = 32 };
 static struct far_fixture fixture;
 static struct mem *open_nodes[NODES_OPEN_MAX];
 static unsigned opened;
+static void (*poll_also)(void); /* what else goes on when all are polled; NULL: nothing */
 
 static inline int nodes_setup(enum far_fixture_carrier carrier)
 {
     opened = 0;
+    poll_also = NULL;
     far_fixture_begin(&fixture);
     fixture.carrier = carrier;
     return 0;
 }
 
+/* Log lines that a case expects are kept, and shown if it fails. */
+static struct {
+    struct stderr_capture capture;
+    bool on;
+} quiet;
+
+static inline void quiet_begin(void)
+{
+    quiet.capture = stderr_capture_begin();
+    quiet.on = true;
+}
+
+static inline void quiet_end(void)
+{
+    static char said[65536];
+
+    quiet.on = false;
+    stderr_capture_end(&quiet.capture, said, sizeof said);
+}
+
 static inline int nodes_teardown(void **state)
 {
+    static char said[65536];
+
     (void)state;
+    if (quiet.on) {
+        quiet.on = false;
+        stderr_capture_end(&quiet.capture, said, sizeof said);
+        fputs(said, stderr);
+    }
     while (opened > 0)
         if (open_nodes[--opened])
             mem_close(open_nodes[opened]);
@@ -87,6 +118,8 @@ static inline struct mem *open_node(uint32_t self)
 
 static inline void poll_all(void)
 {
+    if (poll_also)
+        poll_also();
     for (unsigned i = 0; i < opened; i++)
         if (open_nodes[i])
             mem_poll(open_nodes[i]);
@@ -120,6 +153,35 @@ static inline int wait_for_end(pid_t kid)
     for (pid_t gone = 0; gone == 0; gone = waitpid(kid, &status, WNOHANG))
         poll_all();
     return status;
+}
+
+/* ---- clients in this process ---- */
+
+static atomic_bool client_is_open;
+
+static inline void *poll_until_open(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&client_is_open))
+        poll_all();
+    return NULL;
+}
+
+/* Opening a client waits for a host: another thread polls the hosts of this one meanwhile. */
+static inline struct mem *open_client(uint32_t self)
+{
+    struct err e = {""};
+    struct mem *m = NULL;
+    pthread_t thread;
+
+    atomic_store(&client_is_open, false);
+    assert_int_equal(pthread_create(&thread, NULL, poll_until_open, NULL), 0);
+    int rc = far_fixture_open(&fixture, self, &m, &e);
+    atomic_store(&client_is_open, true);
+    pthread_join(thread, NULL);
+    if (rc < 0)
+        fail_msg("open client %u: %s", self, e.text);
+    return keep(m);
 }
 
 /* ---- processes ---- */
