@@ -33,7 +33,8 @@ void recover_begin(struct log *l)
         l->peer[q].beat_before = table_get(l->rows, q, ROW_BEAT);
     }
     log_move(l, UNIT_CANDIDATE);
-    for (uint32_t q = 0; q < l->n; q++)
+    /* Memory that answers at once may deny it at once, and end the candidacy. */
+    for (uint32_t q = 0; q < l->n && l->state == UNIT_CANDIDATE; q++)
         peer_step(l, q);
 }
 

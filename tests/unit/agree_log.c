@@ -677,9 +677,47 @@ static void log__what_a_slow_follower_lacks_is_found_at_it(void **state)
     assert_clean(g);
 }
 
+static uint32_t denials;
+
+static void deny_at_once(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                         uint64_t ballot)
+{
+    (void)m;
+    (void)owner;
+    (void)region;
+    denials++;
+    op->value = ballot + 30;
+    op->status = MEM_DENIED;
+}
+
+/* Shared memory answers a raise at once: the first replica that is asked may end the candidacy, and the others are not
+ * asked any more. */
+static void log__a_candidacy_that_is_denied_at_once_is_over(void **state)
+{
+    (void)state;
+    struct group *g = group_open(&(struct group_options){.replicas = 3, .seed = 1});
+    GROUP_WAIT(g, group_leader(g) < 3, 2 * GROUP_ELECT_NS);
+    uint32_t leader = group_leader(g), next = (leader + 1) % 3;
+    struct mem *m = g->replica[next].mem;
+    const struct mem_ops *before = m->ops;
+    struct mem_ops denies = *before;
+    denies.raise = deny_at_once;
+    denials = 0;
+    m->ops = &denies;
+    group_crash(g, leader, true);
+    GROUP_WAIT(g, denials > 0, GROUP_ELECT_NS);
+    GROUP_MUST(g, "one denial ends a candidacy",
+               denials == group_stats(g, next).count.candidacies &&
+                   group_stats(g, next).role == UNIT_FOLLOWER);
+    m->ops = before;
+    GROUP_WAIT(g, group_leader(g) < 3, 4 * GROUP_ELECT_NS);
+    assert_clean(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(log__a_candidacy_that_is_denied_at_once_is_over),
         cmocka_unit_test(log__refuses_bad_options),
         cmocka_unit_test(log__opens_with_defaults),
         cmocka_unit_test(log__all_sizes_commit),
