@@ -423,6 +423,8 @@ static bool on_raised(struct link *l, const struct far_raise *item, uint32_t cou
 {
     for (uint32_t i = 0; i < count; i++) {
         struct mem_op *op = far_op_find(l, item[i].id);
+        if (l->node->leaving)
+            continue; /* it is nobody's any more */
         if (!op || item[i].status == MEM_PENDING || item[i].status > MEM_LOST)
             return false;
         op->value = item[i].ballot;

@@ -212,7 +212,10 @@ void far_leave(struct far *o)
     uint64_t close_ns = UINT64_MAX; /* all have left, and close soon */
     bool all = false;
 
-    o->flows_room = o->flows = o->own_marks = 0; /* their memory may be gone */
+    /* The memory of flows and ops may be gone. Answers may still come: carriers look for `leaving`. */
+    o->flows_room = o->flows = o->own_marks = 0;
+    for (struct link *l = o->links; l; l = l->next)
+        l->ops = NULL;
     o->leaving = true;
     if (o->host && o->link_ids == 0 && o->hosts_count > 1) {
         life_take_back(&o->life, o->mem.life);

@@ -717,6 +717,8 @@ static int slot_done(struct slot *s, size_t bytes)
         changes = ofi_marks_judge(l, s->marks_end, s->from ? s : NULL);
         break;
     case SLOT_READ:
+        if (l->link.node->leaving)
+            break; /* whose it was may be gone */
         memcpy(s->out, s->from, s->bytes);
         if (s->last)
             far_op_finish(&l->link, s->op, MEM_DONE);

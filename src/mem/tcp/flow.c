@@ -108,8 +108,8 @@ bool tcp_on_answer(struct tcp_link *l, const struct tcp_frame *a, const uint64_t
 
     if (a->words != 2 || a->flow >= l->out_flows || a->at > MEM_LOST || a->at == MEM_PENDING)
         return false;
-    if (!f || flow_impl(f)->gen != words[0])
-        return true; /* of one that is closed since */
+    if (!f || !far_flow_known(l->link.node, f, words[0]))
+        return true; /* of one that is closed since, or whose memory is gone */
     if (a->at != MEM_DONE) {
         far_flow_fail(l->link.node, f, (enum mem_status)a->at);
         return true;
@@ -214,6 +214,8 @@ bool tcp_on_data(struct tcp_link *l, const struct tcp_frame *f, const uint64_t *
     bool done = f->at == MEM_DONE;
     if ((f->at != MEM_DONE && f->at != MEM_LOST) || f->words != (done ? a.words : 0))
         return false;
+    if (l->link.node->leaving)
+        a.op = NULL; /* whose it was may be gone */
     if (a.op && done)
         memcpy(a.out, words, 8ul * a.words);
     if (a.op && (a.last || !done)) {
