@@ -184,6 +184,21 @@ static inline struct mem *open_client(uint32_t self)
     return keep(m);
 }
 
+/* Closes one while another thread polls the rest, to which it may have something to say, and they to it. */
+static inline void close_polled(struct mem *m)
+{
+    pthread_t thread;
+
+    for (unsigned i = 0; i < opened; i++)
+        if (open_nodes[i] == m)
+            open_nodes[i] = NULL;
+    atomic_store(&client_is_open, false);
+    assert_int_equal(pthread_create(&thread, NULL, poll_until_open, NULL), 0);
+    mem_close(m);
+    atomic_store(&client_is_open, true);
+    pthread_join(thread, NULL);
+}
+
 /* ---- processes ---- */
 
 /* Hosts in a process of their own, until the test ends. Before this one has any: who forks has no threads. */

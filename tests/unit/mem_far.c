@@ -312,6 +312,40 @@ static bool nothing_under_way(const struct link *l)
     return on_tcp() ? tcp_sent(l) : ofi_link(l)->slot_tail == ofi_link(l)->slot_head;
 }
 
+/* Flows and ops are their user's, who may give their memory back before it closes the node, with answers under way. */
+static void who_closes_touches_no_flow_and_no_op(void)
+{
+    static struct {
+        struct mem_flow flow;
+        struct mem_op read, raise, peek;
+        unsigned char out[RING];
+    } user, after;
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, 1, hosts);
+
+    struct mem *a = open_node(0);
+    region(a);
+    struct mem_lane *own = lane_of(a, 0, 1);
+    o.far.linger_ns = 100000000; /* time for answers to come */
+    struct mem *b = open_with(&o);
+    struct mem_lane *out = lane_of(b, 0, 1);
+    wait_connected(a, b);
+    memset(own->ring, 1, RING);
+    mem_flow_open(b, &user.flow, 0, REGION, 0);
+    mem_set1(b, &user.flow, out, 0, 7);
+    mem_mark(b, &user.flow, 1);
+    mem_raise(b, &user.raise, 0, REGION, 3);
+    mem_peek(b, &user.peek, 0, REGION);
+    mem_read_ring(b, &user.read, out, 0, user.out, RING);
+    mem_flush(b);
+    memset(&user, 0xa5, sizeof user);
+    memset(&after, 0xa5, sizeof after);
+    close_polled(b);
+    assert_memory_equal(&user, &after, sizeof user);
+    assert_int_equal(mem_word(own, 0), 7);
+    assert_true(mem_dead(a, 1));
+}
+
 static struct mem_lane *lane_of_kind(struct mem *m, uint32_t kind)
 {
     struct mem_lane_spec s = {.owner = 0,
@@ -499,10 +533,11 @@ static void sizes_that_differ_are_told_on_both_sides(void)
 #define CASES(X)                                                                                   \
     X(another_key_is_refused)                                                                      \
     X(a_file_that_differs_is_refused_by_name)                                                      \
-    X(an_address_that_is_not_known_stops_nobody_else) X(another_cluster_is_refused)                \
-        X(a_client_is_told_why_it_is_refused) X(who_has_the_key_may_look)                          \
-            X(a_host_listens_on_its_address_alone) X(who_has_nothing_to_do_sleeps)                 \
-                X(strangers_do_no_harm) X(too_few_huge_pages_are_named)                            \
+    X(an_address_that_is_not_known_stops_nobody_else)                                              \
+    X(another_cluster_is_refused) X(a_client_is_told_why_it_is_refused)                            \
+        X(who_has_the_key_may_look) X(a_host_listens_on_its_address_alone)                         \
+            X(who_has_nothing_to_do_sleeps) X(strangers_do_no_harm)                                \
+                X(too_few_huge_pages_are_named) X(who_closes_touches_no_flow_and_no_op)            \
                     X(too_much_at_once_is_lost) X(more_lanes_need_no_other_connection)             \
                         X(sizes_that_differ_are_told_on_both_sides)
 ON_BOTH(CASES)
