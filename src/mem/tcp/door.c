@@ -320,6 +320,8 @@ static const char *unwelcome(struct door *d, const struct pending *p, struct tls
 {
     struct sockaddr_storage here, there;
 
+    if (!tls_knows(d->tls, &who)) /* that has changed since the handshake began */
+        return "its key is not in the cluster file any more";
     if (p->dialed && (!who.host || who.index != p->host))
         return "who listens there has the key of another";
     if (tls_end_clear(p->end) &&
