@@ -629,11 +629,20 @@ static void *run(void *of)
 
 /* ---- opening ---- */
 
+static int not_ours(struct err *e, const char *where)
+{
+    return err_set(e, ERR_NOTFOUND,
+                   "%s: this machine does not have the address; `ip address` shows what it has",
+                   where);
+}
+
 static int listen_on(struct door *d, const struct addrinfo *a, const char *where, struct err *e)
 {
     int on = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct watch *w = &d->listener[d->listeners];
 
+    if (fd < 0 && errno == EAFNOSUPPORT)
+        return not_ours(e, where);
     if (fd < 0)
         return err_sys(e, "%s: a socket", where);
     *w = (struct watch){.kind = WATCH_LISTENER, .fd = fd};
@@ -644,12 +653,11 @@ static int listen_on(struct door *d, const struct addrinfo *a, const char *where
     if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
         if (errno == EADDRINUSE)
             return err_set(e, ERR_EXISTS, "%s: another process listens there", where);
-        if (errno == EADDRNOTAVAIL)
-            return err_set(e, ERR_NOTFOUND,
-                           "%s: this machine does not have the address; `ip address` shows what it "
-                           "has",
-                           where);
-        return err_sys(e, "%s: listen", where);
+        if (errno != EADDRNOTAVAIL)
+            return err_sys(e, "%s: listen", where);
+        close(fd);
+        d->listeners--;
+        return not_ours(e, where);
     }
     return watch_for(d, w, EPOLL_CTL_ADD, EPOLLIN) ? 0 : err_sys(e, "%s: wait", where);
 }
@@ -664,12 +672,13 @@ static int listen_open(struct door *d, const struct far_host *h, struct err *e)
     int rc = getaddrinfo(h->address, port, &hints, &found);
     if (rc != 0)
         return err_set(e, ERR_NOTFOUND, "%s: %s", where, gai_strerror(rc));
-    rc = 0;
-    for (const struct addrinfo *a = found; rc == 0 && a && d->listeners < LISTENERS_MAX;
-         a = a->ai_next)
+    rc = ERR_NOTFOUND;
+    /* A name may have an address that is not to be had: localhost has one of IPv6 where that is off. */
+    for (const struct addrinfo *a = found;
+         (rc == 0 || rc == ERR_NOTFOUND) && a && d->listeners < LISTENERS_MAX; a = a->ai_next)
         rc = listen_on(d, a, where, e);
     freeaddrinfo(found);
-    return rc;
+    return rc == ERR_NOTFOUND && d->listeners > 0 ? 0 : rc;
 }
 
 int door_open(const struct door_options *o, struct door **out, struct err *e)
