@@ -251,7 +251,7 @@ static struct pending *pending_new(struct door *d, int fd, bool dialed)
 
 /* ---- addresses ---- */
 
-static bool on_loopback(const struct sockaddr_storage *a)
+bool door_on_loopback(const struct sockaddr_storage *a)
 {
     const struct sockaddr_in *v4 = (const void *)a;
     const struct sockaddr_in6 *v6 = (const void *)a;
@@ -324,8 +324,8 @@ static const char *unwelcome(struct door *d, const struct pending *p, struct tls
         return "its key is not in the cluster file any more";
     if (p->dialed && (!who.host || who.index != p->host))
         return "who listens there has the key of another";
-    if (tls_end_clear(p->end) &&
-        (!ends_of(p->watch.fd, &here, &there) || !on_loopback(&here) || !on_loopback(&there)))
+    if (tls_end_clear(p->end) && (!ends_of(p->watch.fd, &here, &there) ||
+                                  !door_on_loopback(&here) || !door_on_loopback(&there)))
         return "clear text is for the loopback alone";
     if (!p->dialed && !who.host && (uint64_t)p->watch.fd + d->reserved >= d->descriptors) {
         count(d, COUNT_NO_ROOM);

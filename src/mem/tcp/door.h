@@ -67,4 +67,6 @@ void arrival_free(struct arrival *); /* with what is in it */
 
 struct tcp_counts door_counts(const struct door *);
 
+bool door_on_loopback(const struct sockaddr_storage *);
+
 #endif

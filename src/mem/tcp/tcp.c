@@ -301,6 +301,21 @@ static int open_sockets(struct tcp *t, const struct tcp_options *p, struct err *
     return door_open(&o, &t->door, e);
 }
 
+/* Where all hosts are here, as far as their addresses are known; the door looks at each connection too. */
+static int check_clear(const struct tcp *t, struct err *e)
+{
+    for (uint32_t i = 0; tls_clear(t->tls) && i < t->far.hosts_count; i++) {
+        const struct peer *p = t->far.peers[i];
+        if (p->address_bytes > 0 && !door_on_loopback(&p->address))
+            return err_set(
+                e, ERR_REFUSED,
+                "cluster %s: host %s at %s is not on the loopback, and clear text is for "
+                "that alone",
+                t->far.cluster, p->name, p->where);
+    }
+    return 0;
+}
+
 int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
 {
     int rc = far_check(&p->far, e);
@@ -316,6 +331,8 @@ int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
     t->keys_ctx = p->keys_ctx;
     t->cluster = hash_bytes(0, p->far.cluster, strlen(p->far.cluster));
     rc = far_begin(&t->far, &p->far, &carrier, &tcp_ops, e);
+    if (rc == 0)
+        rc = check_clear(t, e);
     /* The address first: who cannot have it must not count a life. */
     if (rc == 0)
         rc = open_sockets(t, p, e);

@@ -312,6 +312,11 @@ int tls_open(const struct tls_options *o, struct tls **out, struct err *e)
     return rc;
 }
 
+bool tls_clear(const struct tls *t)
+{
+    return t->clear;
+}
+
 struct tls *tls_share(struct tls *t)
 {
     atomic_fetch_add_explicit(&t->users, 1, memory_order_relaxed);

@@ -53,6 +53,8 @@ int tls_open(const struct tls_options *, struct tls **, struct err *);
 struct tls *tls_share(struct tls *); /* one user more, */
 void tls_drop(struct tls *);         /* and one less: the last one frees it; NULL is allowed */
 
+bool tls_clear(const struct tls *);
+
 /* Who the other side has proven to be. */
 struct tls_peer {
     bool host;
