@@ -202,6 +202,7 @@ static void pending_fail(struct door *d, struct pending *p, bool refused, const 
         a = arrival_of(DOOR_STRANGER, p, why);
     if (a) {
         a->refused = refused;
+        a->by_other = p->end && tls_told(p->end);
         if (a->kind == DOOR_STRANGER)
             atomic_fetch_add_explicit(&d->strangers, 1, memory_order_relaxed);
         hand_over(d, a);

@@ -51,7 +51,8 @@ struct arrival {
     struct arrival *next;
     enum door_kind kind;
     bool dialed;
-    bool refused;  /* DOOR_NOT: somebody is there, and one of us does not want the other */
+    bool refused;  /* DOOR_NOT: somebody is there, and one of us does not want the other: */
+    bool by_other; /* he does not want us */
     uint32_t host; /* dialed */
     int fd;
     struct tls_end *end;

@@ -56,9 +56,8 @@ struct tcp_link {
     struct link link; /* first */
     int fd;
     bool clear;
-    bool blocked;    /* the socket takes nothing: it says when */
-    bool helloed;    /* the other side's hello was here */
-    bool distrusted; /* what came was not from whom we have met, or is over */
+    bool blocked; /* the socket takes nothing: it says when */
+    bool helloed; /* the other side's hello was here */
     struct tls_end *end;
     struct tls_peer who;
     struct sockaddr_storage address;

@@ -292,7 +292,6 @@ static bool decrypt(struct tcp_link *l)
     for (;;) {
         long n = tls_read(l->end, l->in + l->in_bytes, IN_BYTES - l->in_bytes);
         if (n < 0) {
-            l->distrusted = true;
             l->link.fault = tls_why(l->end);
             return false;
         }

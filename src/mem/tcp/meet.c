@@ -126,7 +126,7 @@ static void did_not_come(struct far *o, const struct arrival *a)
 
     if (a->refused) {
         o->refused = true;
-        far_peer_say(o, p, true, "%s", a->why);
+        far_peer_say(o, p, true, "%s%s", a->by_other ? "it refuses us: " : "", a->why);
         p->dial_wait_ns = DIAL_NS_MAX;
     }
     far_peer_dial_failed(o, p, a->refused ? NULL : a->why);

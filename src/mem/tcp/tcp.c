@@ -20,20 +20,13 @@ static struct tcp *node_of(struct mem *m)
 
 /* ---- polling ---- */
 
-/* A link that cannot go on. Who dialed and never heard a hello was not wanted: that is worth a word. */
+/* A link that cannot go on. Of who has not become one of us there is somebody to be told. */
 static void give_up(struct tcp_link *l)
 {
     struct link *link = &l->link;
-    struct far *o = link->node;
 
-    if (link->dialed && !l->helloed && l->distrusted) {
-        o->refused = true;
-        far_peer_say(o, link->peer, true, "it refuses us: %s", link->fault);
-        link->peer->dial_wait_ns = DIAL_NS_MAX;
-        link->state = LINK_REFUSED;
-    } else if (!link->dialed && link->state != LINK_UP && !link->ended) {
-        far_stranger_say(o, (const struct sockaddr *)&l->address, link->fault);
-    }
+    if (!link->dialed && link->state != LINK_UP && !link->ended)
+        far_stranger_say(link->node, (const struct sockaddr *)&l->address, link->fault);
     link_close(link, link->ended, link->fault);
 }
 

@@ -1,5 +1,5 @@
-/* Who is at the other end of a connection, and that nobody between reads or changes what is said: TLS 1.3, with a
- * certificate on both sides.
+/* Who is at the other end of a connection, and that nobody between reads or changes what is said: a handshake of TLS 1.3,
+ * with a certificate on both sides, and then records under the keys that it gives (mem/tcp/seal.h).
  *
  * A `struct tls` is what a node is and whom it knows. It does not change; when keys change another one is made, and
  * connections keep the one that they began with. It may be used by several threads. Either every node has an Ed25519
@@ -25,7 +25,7 @@ enum {
     TLS_KEY_BYTES = 32,       /* of a public key, and of a secret one (RFC 8032) */
     TLS_KEYS_EACH = 2,        /* of one name: one may be replaced while the other is in use */
     TLS_RECORD_BYTES = 16384, /* most that one record carries */
-    TLS_RECORD_MORE = 22,     /* and what it adds to that: head, content type, tag */
+    TLS_RECORD_MORE = 20,     /* and what it adds to that: head and tag */
 };
 
 /* A name, and the public keys that go with it. */
@@ -87,10 +87,10 @@ enum tls_step {
     TLS_FAILED, /* tls_why says why; what there is to send tells the other side */
 };
 
-/* Goes on with the handshake. The side that connects is ready before the other has judged it, and learns from
- * tls_read that it was refused; with `clear` it is not, and waits for the other's word. */
+/* Goes on with the handshake. Who is ready has been judged by the other side, too. */
 enum tls_step tls_handshake(struct tls_end *);
 const char *tls_why(const struct tls_end *);
+bool tls_told(const struct tls_end *); /* the other side has said so, and does not want us */
 
 /* After TLS_READY. */
 struct tls_peer tls_end_peer(const struct tls_end *);

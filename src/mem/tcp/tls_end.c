@@ -1,16 +1,21 @@
-/* One end of a connection: two buffers, and OpenSSL between them and what is said.
+/* One end of a connection: two buffers, and between them and what is said first OpenSSL, for the handshake, and then the
+ * two seals (mem/tcp/seal.h) of which it has given the keys.
  *
- *     tls_in -> in -> OpenSSL -> tls_read
- *     tls_write -> OpenSSL -> out -> tls_out
+ *     tls_in -> in -> OpenSSL, then seal -> tls_read
+ *     tls_write -> OpenSSL, then seal -> out -> tls_out
  *
- * OpenSSL takes all that it is given and keeps what is not a whole record yet, so `in` is empty whenever it waits for
- * more. It never waits for room in `out`: tls_write leaves some, and during the handshake all there is to say fits. */
+ * OpenSSL takes what it needs of a record and no more, so what stands behind the handshake in `in` is for the seal. It
+ * never waits for room in `out`: all there is to say fits. */
+#include "mem/tcp/seal.h"
 #include "mem/tcp/tls_impl.h"
 
+#include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CHANGED "what came was changed on the way"
 
 /* data[start..end) is used. */
 struct buffer {
@@ -20,19 +25,21 @@ struct buffer {
 
 enum state {
     SHAKING,    /* hands */
-    CONFIRMING, /* clear text alone: the side that connects waits for the other's word */
+    CONFIRMING, /* the side that connects waits for the other's word */
     READY,
     FAILED,
 };
 
 struct tls_end {
     struct tls *tls;
-    SSL *ssl; /* NULL: clear text from here on */
+    SSL *ssl; /* NULL: the handshake is over */
     struct buffer in, out;
-    uint64_t records; /* sent with these keys */
+    struct seal sent, heard; /* not with clear text */
+    size_t opened; /* of what is in `in`: opened where it stood, and more than there was room for */
     enum state state;
     bool accepts;
     bool found; /* peer is who the other side is, if the handshake goes well */
+    bool told;  /* why is what the other side says */
     struct tls_peer peer;
     char why[TLS_WHY_BYTES]; /* empty: nothing failed */
 };
@@ -111,7 +118,7 @@ static int bio_read(BIO *bio, char *out, size_t room, size_t *got)
     return -1;
 }
 
-/* Without room it fails for good: that takes another side which asks for new keys again and again, and reads none. */
+/* Without room it fails for good. */
 static int bio_write(BIO *bio, const char *data, size_t bytes, size_t *put)
 {
     struct tls_end *e = BIO_get_data(bio);
@@ -184,6 +191,8 @@ void tls_end_free(struct tls_end *e)
     if (!e)
         return;
     SSL_free(e->ssl);
+    seal_end(&e->sent);
+    seal_end(&e->heard);
     free(e->in.data);
     free(e->out.data);
     tls_drop(e->tls);
@@ -215,6 +224,16 @@ void tls_end_because(struct tls_end *e, const char *fmt, ...)
 const char *tls_why(const struct tls_end *e)
 {
     return e->why;
+}
+
+void tls_end_told(struct tls_end *e)
+{
+    e->told = true;
+}
+
+bool tls_told(const struct tls_end *e)
+{
+    return e->told;
 }
 
 struct tls_peer tls_end_peer(const struct tls_end *e)
@@ -303,8 +322,23 @@ static enum tls_step shake(struct tls_end *e)
     return TLS_READY;
 }
 
-/* The side that connects is done before the other has judged it. Where what follows is clear text, an alert of the
- * other side would be taken for that; so it first says one word under the keys, when it is done. */
+/* Each way has a secret of its own. */
+static bool seals_begin(struct tls_end *e)
+{
+    static const char label[] = "EXPERIMENTAL tramway records 1";
+    unsigned char secret[2][SEAL_SECRET_BYTES]; /* of who connects, of who accepts */
+    uint64_t most = e->tls->rekey_records;
+
+    bool ok = SSL_export_keying_material(e->ssl, secret[0], sizeof secret, label, sizeof label - 1,
+                                         NULL, 0, 0) == 1 &&
+              seal_begin(&e->sent, true, secret[e->accepts], most) &&
+              seal_begin(&e->heard, false, secret[!e->accepts], most);
+    OPENSSL_cleanse(secret, sizeof secret);
+    return ok;
+}
+
+/* OpenSSL's side that connects is done before the other has judged it. An alert of the other side would be taken for
+ * what follows; so it first says one word under the keys, when it is done. */
 static enum tls_step confirm(struct tls_end *e)
 {
     unsigned char word = 1;
@@ -316,6 +350,8 @@ static enum tls_step confirm(struct tls_end *e)
         return must_wait(e, rc) ? TLS_AGAIN : TLS_FAILED;
     if (word != 1 || SSL_pending(e->ssl) > 0)
         return fail(e, "it does not speak our protocol");
+    if (!e->tls->clear && !seals_begin(e))
+        return fail(e, "no memory");
     SSL_free(e->ssl);
     e->ssl = NULL;
     return TLS_READY;
@@ -338,55 +374,37 @@ enum tls_step tls_handshake(struct tls_end *e)
     forget_errors();
     if (e->state == SHAKING)
         step = shake(e);
-    if (step == TLS_READY && e->tls->clear)
+    if (step == TLS_READY)
         step = confirm(e);
     return step == TLS_READY ? get_ready(e) : step;
 }
 
 /* ---- what is said ---- */
 
-static bool keys_are_old(const struct tls_end *e)
-{
-    return e->records >= e->tls->rekey_records;
-}
-
 /* How much of that the next record takes, 0 if there is no room for one that is worth it. */
 static size_t record_bytes(const struct tls_end *e, size_t bytes)
 {
-    size_t besides = TLS_RESERVE_BYTES + TLS_RECORD_MORE;
     size_t room = buffer_room(&e->out);
 
-    if (keys_are_old(e))
-        besides += TLS_KEY_UPDATE_BYTES;
-    if (room <= besides)
+    if (room <= SEAL_MORE)
         return 0;
     if (bytes > TLS_RECORD_BYTES)
         bytes = TLS_RECORD_BYTES;
-    if (bytes <= room - besides)
+    if (bytes <= room - SEAL_MORE)
         return bytes;
-    return room - besides < TLS_SHORT_BYTES ? 0 : room - besides;
+    return room - SEAL_MORE < TLS_SHORT_BYTES ? 0 : room - SEAL_MORE;
 }
 
 static bool write_record(struct tls_end *e, const unsigned char *data, size_t bytes)
 {
-    size_t done = 0;
-    int rc = 1;
-
-    forget_errors();
-    if (keys_are_old(e)) {
-        rc = SSL_key_update(e->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
-        rc = rc == 1 ? SSL_do_handshake(e->ssl) : rc;
-        e->records = 0;
+    if (e->out.bytes_max - e->out.end < bytes + SEAL_MORE)
+        buffer_compact(&e->out);
+    if (!seal_write(&e->sent, data, (uint32_t)bytes, e->out.data + e->out.end)) {
+        fail(e, "it cannot be encrypted");
+        return false;
     }
-    if (rc == 1)
-        rc = SSL_write_ex(e->ssl, data, bytes, &done);
-    if (rc == 1 && done == bytes) {
-        e->records++;
-        return true;
-    }
-    tls_explain(e, e->tls, SSL_get_error(e->ssl, rc));
-    e->state = FAILED;
-    return false;
+    e->out.end += bytes + SEAL_MORE;
+    return true;
 }
 
 static size_t write_clear(struct tls_end *e, const void *data, size_t bytes)
@@ -405,7 +423,7 @@ size_t tls_write(struct tls_end *e, const void *data, size_t bytes)
     CHECK(e->state >= READY);
     if (e->state == FAILED)
         return 0;
-    if (!e->ssl)
+    if (e->tls->clear)
         return write_clear(e, data, bytes);
     while (taken < bytes) {
         size_t n = record_bytes(e, bytes - taken);
@@ -416,26 +434,65 @@ size_t tls_write(struct tls_end *e, const void *data, size_t bytes)
     return taken;
 }
 
+/* Gives out of a record that was opened where it stood. */
+static size_t take_opened(struct tls_end *e, void *out, size_t room)
+{
+    size_t n = e->opened < room ? e->opened : room;
+
+    memcpy(out, e->in.data + e->in.start, n);
+    e->opened -= n;
+    buffer_drop(&e->in, n + (e->opened == 0 ? SEAL_TAG_BYTES : 0));
+    return n;
+}
+
+/* Opens the next record, if it is whole: into `out` if it fits. What is 0 was said of an empty one, too. */
+static long read_record(struct tls_end *e, unsigned char *out, size_t room)
+{
+    unsigned char *record = e->in.data + e->in.start;
+    size_t came = buffer_used(&e->in);
+    uint32_t bytes = came < SEAL_HEAD_BYTES ? 0 : seal_inside(record);
+
+    if (bytes > TLS_RECORD_BYTES || (came >= SEAL_HEAD_BYTES && bytes == 0)) {
+        fail(e, CHANGED);
+        return -1;
+    }
+    if (came < SEAL_HEAD_BYTES || came < bytes + SEAL_MORE)
+        return 0;
+    bool fits = bytes <= room;
+    if (!seal_read(&e->heard, record, fits ? out : record + SEAL_HEAD_BYTES)) {
+        forget_errors();
+        fail(e, CHANGED);
+        return -1;
+    }
+    if (fits) {
+        buffer_drop(&e->in, bytes + SEAL_MORE);
+        return bytes;
+    }
+    buffer_drop(&e->in, SEAL_HEAD_BYTES);
+    e->opened = bytes;
+    return (long)take_opened(e, out, room);
+}
+
 /* What came before a record that is not good is given out first. */
 long tls_read(struct tls_end *e, void *out, size_t room)
 {
     unsigned char *to = out;
-    size_t got = 0, n;
+    size_t got = 0;
 
     CHECK(e->state >= READY);
     if (e->state == FAILED)
         return -1;
-    if (!e->ssl)
+    if (e->tls->clear)
         return (long)buffer_take(&e->in, out, room);
-    while (got < room) {
-        forget_errors();
-        int rc = SSL_read_ex(e->ssl, to + got, room - got, &n);
-        if (rc == 1)
-            got += n;
-        else if (must_wait(e, rc))
-            break;
-        else
+    if (e->opened > 0)
+        got = take_opened(e, out, room);
+    while (got < room && e->opened == 0) {
+        long n = read_record(e, to + got, room - got);
+        if (n < 0)
             return got > 0 ? (long)got : -1;
+        if (n == 0)
+            break;
+        got += (size_t)n;
     }
     return (long)got;
 }

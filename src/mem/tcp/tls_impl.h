@@ -1,7 +1,7 @@
 /* What the files of TLS share.
  *
  * tls.c makes what all connections of a node share, tls_peer.c judges who the other side is, tls_end.c is one end of a
- * connection, tls_why.c finds words for what failed. */
+ * connection, seal.c its records after the handshake, tls_why.c finds words for what failed. */
 #ifndef MEM_TCP_TLS_IMPL_H
 #define MEM_TCP_TLS_IMPL_H
 
@@ -16,10 +16,7 @@ enum {
     /* What one end may have to say and to hear at once while they shake hands: a chain, and some more. */
     TLS_HANDSHAKE_BYTES = TLS_CHAIN_BYTES_MAX + 4096,
     TLS_BUFFER_BYTES = 65536 + TLS_RECORD_BYTES + TLS_RECORD_MORE, /* and later */
-    /* Of what goes out, never filled by tls_write: alerts, and new keys that the other side asks for. */
-    TLS_RESERVE_BYTES = 256,
     TLS_SHORT_BYTES = 1024,     /* no record is cut shorter to fit into what room is left */
-    TLS_KEY_UPDATE_BYTES = 27,  /* a record with new keys (RFC 8446, 4.6.3) */
     TLS_REKEY_RECORDS = 1 << 23 /* AES-GCM is good for 2^24.5 of them (RFC 8446, 5.5) */
 };
 
@@ -30,7 +27,7 @@ struct tls {
     struct tls_identity *hosts, *clients; /* our copies, */
     char *names;                          /* and what their names point into */
     uint32_t hosts_count, clients_count;
-    uint64_t rekey_records; /* new keys after so many; tests have fewer */
+    uint64_t rekey_records; /* new keys after so many, at both ends; tests have fewer */
     bool authority;
     bool clear;
 };
@@ -56,6 +53,9 @@ void tls_end_found(struct tls_end *, struct tls_peer);
 
 /* Why it fails. The first reason stays. */
 void tls_end_because(struct tls_end *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The other side has told us why. */
+void tls_end_told(struct tls_end *);
 
 /* What OpenSSL reads from and writes to. NULL: no memory. */
 BIO_METHOD *tls_buffers_new(void);

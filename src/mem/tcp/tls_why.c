@@ -74,6 +74,8 @@ static void explain_reason(struct tls_end *e, const struct tls *t, unsigned long
     const char *text = told ? alert_text(t, alert) : of_ssl ? reason_text(reason) : NULL;
     const char *theirs = ERR_reason_error_string(error);
 
+    if (told)
+        tls_end_told(e);
     if (reason == ERR_R_MALLOC_FAILURE)
         tls_end_because(e, "no memory");
     else if (text)
