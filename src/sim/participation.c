@@ -81,13 +81,16 @@ void participation_put(void *participation, const struct mem_lane_spec *spec, ui
     struct participation *c = participation;
     if (lane_kind(spec) != LANE_SOURCE)
         return;
+    CHECK(spec->writer < PART_NODES_MAX);
+    struct part_cut *cut = &c->cut[spec->writer];
     /* What goes over the end of a ring comes in two puts, one right after the other; if there is still
      * somebody to write to. */
-    if (memcmp(&c->cut_of, spec, sizeof(*spec)) != 0 || pos != c->cut_end)
-        c->cut_bytes = 0;
-    CHECK(c->cut_bytes + bytes <= sizeof(c->cut));
-    memcpy(c->cut + c->cut_bytes, data, bytes);
-    const unsigned char *at = c->cut, *end = at + c->cut_bytes + bytes;
+    if (memcmp(&cut->of, spec, sizeof(*spec)) != 0 || pos != cut->end)
+        cut->bytes = 0;
+    CHECK(cut->bytes + bytes <= sizeof(c->put));
+    memcpy(c->put, cut->frame, cut->bytes);
+    memcpy(c->put + cut->bytes, data, bytes);
+    const unsigned char *at = c->put, *end = at + cut->bytes + bytes;
     while (at < end) {
         const struct frame *f = (const void *)at;
         if ((size_t)(end - at) < sizeof(*f) || frame_size(f->bytes) > (uint64_t)(end - at))
@@ -95,10 +98,11 @@ void participation_put(void *participation, const struct mem_lane_spec *spec, ui
         look_payload(c, (uint16_t)spec->region, lane_index(spec), f->payload, f->bytes);
         at += frame_size(f->bytes);
     }
-    c->cut_of = *spec;
-    c->cut_end = pos + bytes;
-    c->cut_bytes = (uint32_t)(end - at);
-    memmove(c->cut, at, c->cut_bytes);
+    cut->of = *spec;
+    cut->end = pos + bytes;
+    /* What is longer than any frame is no beginning of one: clients lie. */
+    cut->bytes = (size_t)(end - at) <= sizeof(cut->frame) ? (uint32_t)(end - at) : 0;
+    memcpy(cut->frame, at, cut->bytes);
 }
 
 void participation_entry(const struct participation *c, uint16_t group, const struct entry *e)

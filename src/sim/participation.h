@@ -10,18 +10,24 @@
 #include "mem/sim/sim.h"
 #include "sim/mcast_check.h"
 
-enum { PART_PUT_BYTES_MAX = 1 << 16 };
+enum { PART_PUT_BYTES_MAX = 1 << 16, PART_FRAME_BYTES_MAX = 1 << 13, PART_NODES_MAX = 64 };
+
+/* The last put of a node ended within a frame: this much of it, in that lane. */
+struct part_cut {
+    unsigned char frame[PART_FRAME_BYTES_MAX];
+    uint32_t bytes;
+    struct mem_lane_spec of;
+    uint64_t end; /* position at which the rest is to come */
+};
 
 struct participation {
     struct mcast_check *check; /* knows what was cast, and takes violations */
     enum mcast_protocol protocol;
     const struct overlay *overlay;
     uint32_t clients; /* places */
-    /* The last put ended within a frame: this much of it, in that lane. */
-    _Alignas(8) unsigned char cut[PART_PUT_BYTES_MAX];
-    uint32_t cut_bytes;
-    struct mem_lane_spec cut_of;
-    uint64_t cut_end; /* position at which the rest is to come */
+    /* By writer: one may be stopped between the two puts of a frame while others write. */
+    struct part_cut cut[PART_NODES_MAX];
+    _Alignas(8) unsigned char put[PART_PUT_BYTES_MAX]; /* what is looked at */
 };
 
 /* For sim_on_put. */
