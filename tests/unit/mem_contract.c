@@ -1,5 +1,6 @@
-/* The contract of mem.h, the same cases on every backend: the simulator, without connections and with those
- * of libfabric's two providers, shared memory, libfabric in both of its ways to judge a mark, and sockets. All nodes are in this thread. What only one backend has is
+/* The contract of mem.h, the same cases on every backend: the simulator, without connections, with those of libfabric's
+ * two providers and with those of our own sockets, shared memory, libfabric in both of its ways to judge a mark, and
+ * sockets, encrypted and not. All nodes are in this thread. What only one backend has is
  * in its own file. */
 #include "../far_fixture.h"
 #include "../mem_race.h"
@@ -28,7 +29,17 @@ enum {
     WORDS = 16,
     RING = 65536
 };
-enum backend { SIM, SIM_TOLD, SIM_READ_BACK, SHM, OFI_TOLD, OFI_READ_BACK, TCP, TCP_CLEAR };
+enum backend {
+    SIM,
+    SIM_TOLD,
+    SIM_READ_BACK,
+    SIM_JUDGED,
+    SHM,
+    OFI_TOLD,
+    OFI_READ_BACK,
+    TCP,
+    TCP_CLEAR
+};
 
 static const char *const host_names[] = {"h0", "h1", "h2"};
 
@@ -52,7 +63,7 @@ static struct {
 
 static bool simulated(void)
 {
-    return rig.backend <= SIM_READ_BACK;
+    return rig.backend <= SIM_JUDGED;
 }
 
 static struct mem_lane_spec spec(uint32_t owner, uint32_t writer, uint32_t region)
@@ -170,8 +181,10 @@ static void rig_begin(enum backend b)
         .tear_per_million = 300000,
         .lost_after_ns = 100000,
         .owner_answers = true,
-        .links = {.on = b == SIM_TOLD || b == SIM_READ_BACK,
+        .links = {.on = b == SIM_TOLD || b == SIM_READ_BACK || b == SIM_JUDGED,
                   .passive = b == SIM_READ_BACK,
+                  .judged = b == SIM_JUDGED,
+                  .frame_bytes = 256,
                   .late_per_million = 10000,
                   .late_ns_max = 20000},
     };
@@ -1448,6 +1461,7 @@ static void a_client_does_not_choose_its_life(void)
     RUN_ON(sim, name)                                                                              \
     RUN_ON(sim_told, name)                                                                         \
     RUN_ON(sim_read_back, name)                                                                    \
+    RUN_ON(sim_judged, name)                                                                       \
     RUN_ON(shm, name)                                                                              \
     RUN_ON(ofi_told, name)                                                                         \
     RUN_ON(ofi_read_back, name)                                                                    \
@@ -1465,6 +1479,7 @@ CASES(RUN_)
 BACKEND(sim, SIM)
 BACKEND(sim_told, SIM_TOLD)
 BACKEND(sim_read_back, SIM_READ_BACK)
+BACKEND(sim_judged, SIM_JUDGED)
 BACKEND(shm, SHM)
 BACKEND(ofi_told, OFI_TOLD)
 BACKEND(ofi_read_back, OFI_READ_BACK)
@@ -1486,8 +1501,12 @@ int main(void)
     ROW(sim, name)                                                                                 \
     ROW(sim_told, name)                                                                            \
     ROW(sim_read_back, name)                                                                       \
-    ROW(shm, name) ROW(ofi_told, name) ROW(ofi_read_back, name) ROW(tcp, name)                     \
-        ROW(tcp_clear, name)
+    ROW(sim_judged, name)                                                                          \
+    ROW(shm, name)                                                                                 \
+    ROW(ofi_told, name)                                                                            \
+    ROW(ofi_read_back, name)                                                                       \
+    ROW(tcp, name)                                                                                 \
+    ROW(tcp_clear, name)
     const struct CMUnitTest cases[] = {CASES(ROWS)};
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

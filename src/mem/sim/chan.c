@@ -4,6 +4,7 @@
  * or the owner has no memory to write to, and everything behind it waits too, which is the
  * order that mem.h promises. Once a write of a failed flow has been dropped all later ones of that
  * flow are: a guard never lands without the data before it in its own flow. */
+#include "base/minmax.h"
 #include "mem/sim/world.h"
 #include "mem/wrap.h"
 
@@ -11,11 +12,6 @@
 #include <string.h>
 
 enum { ITEMS_FIRST = 32, WORDS_FIRST = 512, FLOWS_FIRST = 64 };
-
-static struct sim_item *item_at(struct sim_chan *c, uint64_t number)
-{
-    return &c->items[number & (c->items_size - 1)];
-}
 
 static void make_item_room(struct sim_chan *c)
 {
@@ -25,7 +21,7 @@ static void make_item_room(struct sim_chan *c)
     struct sim_item *old = c->items;
     c->items = sim_grow(NULL, &c->items_size, sizeof *c->items, ITEMS_FIRST);
     for (uint64_t i = c->head; i < c->tail; i++)
-        *item_at(c, i) = old[i & (old_size - 1)];
+        *sim_item_at(c, i) = old[i & (old_size - 1)];
     free(old);
 }
 
@@ -76,7 +72,7 @@ static void chan_schedule(struct sim *w, struct sim_chan *c)
         return;
     uint32_t event = sim_event_new(w, SIM_EV_CHAN);
     w->events[event].u.index = (uint32_t)(c - w->chans);
-    sim_push(w, item_at(c, c->head)->ready_ns, event);
+    sim_push(w, sim_item_at(c, c->head)->ready_ns, event);
     c->event = true;
 }
 
@@ -95,20 +91,38 @@ static bool item_passes(struct sim *w, struct sim_chan *c, const struct sim_item
 
 static void head_land(struct sim *, struct sim_chan *);
 
+void sim_chan_append(struct sim *w, struct sim_chan *c, const struct sim_item *item,
+                     const void *data)
+{
+    make_item_room(c);
+    struct sim_item *it = sim_item_at(c, c->tail);
+    *it = *item;
+    it->data = c->words_tail;
+    uint64_t hash = take_words(c, it, data);
+    sim_mix(w, hash ^ it->ready_ns);
+    sim_mix(w, it->at << 32 ^ (uint64_t)it->words << 20 ^ c->from << 12 ^ c->to << 4 ^ it->kind);
+    if (it->flow != SIM_NONE) {
+        w->flows[it->flow].last = c->tail;
+        w->flows[it->flow].in_flight++;
+    }
+    c->tail++;
+}
+
 void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *wr)
 {
     struct sim_flow *f = wr->flow == SIM_NONE ? NULL : &w->flows[wr->flow];
 
     if (f ? f->dropping || f->broken : !sim_link_up(w, c->from, c->to))
         return; /* its issuer has not heard yet */
-    make_item_room(c);
-    struct sim_item *it = item_at(c, c->tail);
-    *it = (struct sim_item){
+    if (sim_is_stream(w, c)) {
+        sim_stream_issue(w, c, wr);
+        return;
+    }
+    struct sim_item it = {
         .issued_ns = w->now_ns,
         .ready_ns =
             sim_sent_ns(w, c->from, c->to, wr->kind == SIM_BELL ? 0 : 8 * (uint64_t)wr->words),
         .at = wr->at,
-        .data = c->words_tail,
         .kept = wr->kept ? wr->data : NULL,
         .lane = wr->lane,
         .flow = wr->flow,
@@ -119,18 +133,11 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
     };
     if (rng_chance_ppm(&w->draws, w->opt.tear_per_million) && wr->words > 1) {
         uint64_t most = wr->words < SIM_PIECES_MAX ? wr->words : SIM_PIECES_MAX;
-        it->pieces = (uint8_t)rng_range(&w->draws, 2, most);
-        it->tear = rng_u64(&w->draws);
+        it.pieces = (uint8_t)rng_range(&w->draws, 2, most);
+        it.tear = rng_u64(&w->draws);
     }
-    uint64_t hash = take_words(c, it, wr->data);
-    sim_mix(w, hash ^ it->ready_ns);
-    sim_mix(w, wr->at << 32 ^ (uint64_t)wr->words << 20 ^ c->from << 12 ^ c->to << 4 ^ wr->kind);
-    if (f) {
-        f->last = c->tail;
-        f->in_flight++;
-    }
-    c->tail++;
-    if (c->tail - c->head == 1 && sim_near(w, c->from, c->to) && item_passes(w, c, it))
+    sim_chan_append(w, c, &it, wr->data);
+    if (c->tail - c->head == 1 && sim_near(w, c->from, c->to) && item_passes(w, c, &it))
         head_land(w, c);
     else
         chan_schedule(w, c);
@@ -179,7 +186,7 @@ static uint64_t word_of(const struct sim_chan *c, const struct sim_item *it, uin
     return word;
 }
 
-static void store_piece(const struct sim_chan *c, const struct sim_item *it)
+void sim_item_store(const struct sim_chan *c, const struct sim_item *it)
 {
     uint64_t mask = c->words_size - 1, first = it->data & mask;
 
@@ -204,10 +211,9 @@ static void flow_unref(struct sim *w, uint32_t flow)
     w->flows_free = flow;
 }
 
-/* The head is over, landed or not. */
-static void chan_pop(struct sim *w, struct sim_chan *c)
+void sim_chan_pop(struct sim *w, struct sim_chan *c)
 {
-    struct sim_item *it = item_at(c, c->head);
+    struct sim_item *it = sim_item_at(c, c->head);
     uint32_t flow = it->flow;
 
     c->words_head += words_taken(it);
@@ -293,6 +299,13 @@ static void head_landed(struct sim *w, struct sim_chan *c, const struct sim_item
             heard_ns += rng_below(&w->draws, w->opt.links.late_ns_max + 1);
         report(w, it->flow, MEM_DONE, it->tag, heard_ns);
     }
+    sim_item_landed(w, it, counted);
+}
+
+void sim_item_landed(struct sim *w, const struct sim_item *it, bool counted)
+{
+    const struct sim_flow *f = &w->flows[it->flow];
+
     sim_mix(w, (uint64_t)it->flow << 1 | counted);
     if (w->on_landing && f->ballot) {
         struct sim_landing l = {
@@ -310,25 +323,25 @@ static void head_landed(struct sim *w, struct sim_chan *c, const struct sim_item
 /* Lands the next piece of the head, the last one perhaps. */
 static void head_land(struct sim *w, struct sim_chan *c)
 {
-    struct sim_item *it = item_at(c, c->head);
+    struct sim_item *it = sim_item_at(c, c->head);
 
     if (it->kind == SIM_BELL) {
-        chan_pop(w, c);
+        sim_chan_pop(w, c);
         if (w->on_bell && w->nodes[c->to].alive)
             w->on_bell(w->on_bell_ctx, c->to);
         return;
     }
     if (!head_judge(w, c, it)) {
-        chan_pop(w, c);
+        sim_chan_pop(w, c);
         return;
     }
-    store_piece(c, it);
+    sim_item_store(c, it);
     it->piece++;
     if (it->piece == it->pieces) {
         head_landed(w, c, it);
-        chan_pop(w, c);
+        sim_chan_pop(w, c);
     } else if (it->piece == it->stop) {
-        chan_pop(w, c);
+        sim_chan_pop(w, c);
     } else {
         it->ready_ns = 1 + sim_sent_ns(w, c->from, c->to, 0);
     }
@@ -339,7 +352,7 @@ static void head_land(struct sim *w, struct sim_chan *c)
 /* The head has reached its owner, and goes through that end of the link once it is free. */
 static void head_receive(struct sim *w, struct sim_chan *c)
 {
-    struct sim_item *it = item_at(c, c->head);
+    struct sim_item *it = sim_item_at(c, c->head);
 
     if (it->received || it->ready_ns > w->now_ns || it->kind == SIM_BELL)
         return;
@@ -351,7 +364,7 @@ static void head_receive(struct sim *w, struct sim_chan *c)
 /* The head will never land: its flow stopped landing, or it is a bell that nobody waits for. */
 static bool head_is_void(struct sim *w, struct sim_chan *c)
 {
-    const struct sim_item *it = item_at(c, c->head);
+    const struct sim_item *it = sim_item_at(c, c->head);
 
     if (it->kind == SIM_BELL)
         return c->cut && it->issued_ns + w->opt.lost_after_ns <= w->now_ns;
@@ -364,7 +377,7 @@ static void chan_wait(struct sim *w, struct sim_chan *c)
     if (c->lost_event)
         return;
     for (uint64_t i = c->head; i < c->tail; i++) {
-        const struct sim_item *it = item_at(c, i);
+        const struct sim_item *it = sim_item_at(c, i);
         bool heard = it->kind == SIM_BELL ? i > c->head : w->flows[it->flow].failed != MEM_DONE;
         if (heard)
             continue;
@@ -378,13 +391,17 @@ static void chan_wait(struct sim *w, struct sim_chan *c)
 
 void sim_chan_kick(struct sim *w, struct sim_chan *c)
 {
+    if (sim_is_stream(w, c)) {
+        sim_stream_kick(w, c);
+        return;
+    }
     if (c->event)
         return;
     while (c->head < c->tail && head_is_void(w, c))
-        chan_pop(w, c);
+        sim_chan_pop(w, c);
     if (c->head == c->tail)
         return;
-    if (item_passes(w, c, item_at(c, c->head)))
+    if (item_passes(w, c, sim_item_at(c, c->head)))
         chan_schedule(w, c);
     else
         chan_wait(w, c);
@@ -401,11 +418,15 @@ void sim_chan_event(struct sim *w, uint32_t chan)
     struct sim_chan *c = &w->chans[chan];
 
     c->event = false;
+    if (sim_is_stream(w, c)) {
+        sim_stream_event(w, c);
+        return;
+    }
     if (c->head < c->tail && w->opt.costs.on)
         head_receive(w, c);
     /* The write this was queued for may be gone since, and a later one stand in its place. */
-    if (c->head < c->tail && item_at(c, c->head)->ready_ns <= w->now_ns && !head_is_void(w, c) &&
-        item_passes(w, c, item_at(c, c->head)))
+    if (c->head < c->tail && sim_item_at(c, c->head)->ready_ns <= w->now_ns &&
+        !head_is_void(w, c) && item_passes(w, c, sim_item_at(c, c->head)))
         head_land(w, c);
     sim_chan_kick(w, c);
 }
@@ -417,7 +438,7 @@ static uint64_t fail_expired(struct sim *w, struct sim_chan *c, bool drop)
     uint64_t i = c->head;
 
     for (; i < c->tail; i++) {
-        struct sim_item *it = item_at(c, i);
+        struct sim_item *it = sim_item_at(c, i);
         if (it->issued_ns + w->opt.lost_after_ns > w->now_ns)
             break;
         if (it->kind == SIM_BELL)
@@ -437,7 +458,7 @@ static void break_expired(struct sim *w, struct sim_chan *c)
         return;
     }
     for (uint64_t i = c->head; i < c->tail; i++) {
-        const struct sim_item *it = item_at(c, i);
+        const struct sim_item *it = sim_item_at(c, i);
         if (it->kind != SIM_BELL && w->flows[it->flow].failed == MEM_DONE &&
             it->issued_ns + w->opt.lost_after_ns <= w->now_ns) {
             sim_link_break(w, c->from, c->to);
@@ -452,12 +473,16 @@ void sim_chan_lost_event(struct sim *w, uint32_t chan)
     const struct sim_node *owner = &w->nodes[c->to];
 
     c->lost_event = false;
+    if (sim_is_stream(w, c)) {
+        sim_stream_lost_event(w, c);
+        return;
+    }
     if (c->event)
         return; /* if the way is still stuck, that event will see */
     if (c->head < c->tail && w->opt.links.on && c->from != c->to) {
-        if (!item_passes(w, c, item_at(c, c->head)))
+        if (!item_passes(w, c, sim_item_at(c, c->head)))
             break_expired(w, c);
-    } else if (c->head < c->tail && !item_passes(w, c, item_at(c, c->head))) {
+    } else if (c->head < c->tail && !item_passes(w, c, sim_item_at(c, c->head))) {
         bool drop = rng_below(&w->draws, 2);
         if (c->cut) {
             fail_expired(w, c, drop); /* what is not dropped waits for a heal */
@@ -465,7 +490,7 @@ void sim_chan_lost_event(struct sim *w, uint32_t chan)
             /* The memory of a dead owner that should have answered takes it in, unanswered. */
             uint64_t end = fail_expired(w, c, false);
             while (c->head < end) {
-                const struct sim_item *it = item_at(c, c->head);
+                const struct sim_item *it = sim_item_at(c, c->head);
                 if (it->kind != SIM_BELL && !it->lane->region->born)
                     w->flows[it->flow].dropping = true;
                 head_land(w, c);
@@ -480,13 +505,16 @@ void sim_chan_lost_event(struct sim *w, uint32_t chan)
 void sim_chan_drop(struct sim *w, struct sim_chan *c, uint64_t from)
 {
     while (c->tail > from && c->tail > c->head) {
-        struct sim_item *it = item_at(c, --c->tail);
+        struct sim_item *it = sim_item_at(c, --c->tail);
         c->words_tail -= words_taken(it);
+        sim_stream_dropped(w, it);
         if (it->flow != SIM_NONE) {
             w->flows[it->flow].in_flight--;
             flow_unref(w, it->flow);
         }
     }
+    c->sent = min_u64(c->sent, c->tail);
+    c->received = min_u64(c->received, c->tail);
 }
 
 uint64_t sim_chan_waits_since(const struct sim_chan *c)
@@ -504,7 +532,7 @@ void sim_chan_stop(struct sim *w, struct sim_chan *c)
     sim_chan_drop(w, c, c->head + lands);
     if (lands == 0)
         return;
-    struct sim_item *it = item_at(c, c->tail - 1);
+    struct sim_item *it = sim_item_at(c, c->tail - 1);
     if (it->words < 2 || it->piece || rng_below(&w->draws, 2))
         return;
     it->pieces = 2;
@@ -517,7 +545,7 @@ void sim_chan_settle(struct sim *w, struct sim_chan *c)
     uint64_t lands = c->tail == c->head ? 0 : rng_below(&w->draws, c->tail - c->head + 1);
 
     for (uint64_t end = c->head + lands; c->head < end;) {
-        if (!item_passes(w, c, item_at(c, c->head)))
+        if (!item_passes(w, c, sim_item_at(c, c->head)))
             break;
         head_land(w, c);
     }
@@ -545,6 +573,7 @@ uint32_t sim_flow_new(struct sim *w, uint32_t issuer, struct sim_region *r, uint
         .region = r,
         .next = first,
         .prev = SIM_NONE,
+        .answer = UINT64_MAX,
     };
     if (first != SIM_NONE)
         w->flows[first].prev = i;
@@ -573,8 +602,12 @@ void sim_flow_mark(struct sim *w, uint32_t flow, uint64_t tag)
     if (f->failed != MEM_DONE)
         return;
     struct sim_chan *c = sim_chan_at(w, f->issuer, f->region->owner);
+    if (sim_is_stream(w, c)) {
+        sim_stream_mark(w, c, flow, tag);
+        return;
+    }
     if (f->in_flight) {
-        struct sim_item *it = item_at(c, f->last);
+        struct sim_item *it = sim_item_at(c, f->last);
         it->marked = true;
         it->tag = tag;
         return;

@@ -27,8 +27,10 @@ struct mem *sim_node_start(struct sim *w, uint32_t node)
     CHECK(!n->alive);
 
     mix_fault(w, MARK_START, node, 0, n->lives);
+    /* What a past life has sent to one who judges goes with its connection. */
     for (uint32_t to = 0; to < w->opt.nodes_max; to++)
-        sim_chan_settle(w, sim_chan_at(w, node, to));
+        if (!sim_is_stream(w, sim_chan_at(w, node, to)))
+            sim_chan_settle(w, sim_chan_at(w, node, to));
     sim_ops_settle(w, node);
     n->mem.life = n->lives++;
     n->alive = n->reachable = true;
@@ -87,7 +89,8 @@ void sim_node_crash(struct sim *w, uint32_t node, bool keep_memory)
     n->alive = n->paused = false;
     forget_caller(w, n);
     for (uint32_t i = 0; i < w->opt.nodes_max; i++) {
-        sim_chan_stop(w, sim_chan_at(w, node, i));
+        if (!sim_is_stream(w, sim_chan_at(w, node, i)))
+            sim_chan_stop(w, sim_chan_at(w, node, i));
         sim_link_break(w, node, i);
         w->dead_seen_ns[(size_t)i * w->opt.nodes_max + node] =
             w->now_ns + rng_range(&w->draws, SIM_DEATH_SEEN_NS_MIN, SIM_DEATH_SEEN_NS_MAX);

@@ -76,6 +76,7 @@ void sim_link_plan(struct sim *w, uint32_t a, uint32_t b)
 
 static void side_connected(struct sim *w, struct sim_chan *c)
 {
+    sim_stream_connected(w, c);
     sim_chan_drop(w, c, c->head); /* what had not landed of the last one */
     sim_lanes_reborn(w, c->from, c->to);
     c->down_ns = UINT64_MAX;
@@ -116,7 +117,8 @@ static void side_broken(struct sim *w, struct sim_chan *c)
             w->flows[i].broken = true;
             sim_flow_fail(w, i, MEM_LOST, c->down_ns);
         }
-    sim_chan_stop(w, c);
+    if (!w->opt.links.judged)
+        sim_chan_stop(w, c);
 }
 
 void sim_link_break(struct sim *w, uint32_t a, uint32_t b)
@@ -131,6 +133,10 @@ void sim_link_break(struct sim *w, uint32_t a, uint32_t b)
     sim_mix(w, (uint64_t)index << 32 ^ w->links[index].turn);
     side_broken(w, there);
     side_broken(w, back);
+    if (w->opt.links.judged) { /* both know by now when they will know */
+        sim_stream_broken(w, there);
+        sim_stream_broken(w, back);
+    }
     plan_at(w, index,
             max_u64(there->down_ns, back->down_ns) +
                 rng_below(&w->draws, w->opt.lost_after_ns / 2 + 1));
@@ -159,6 +165,8 @@ void sim_flow_begin(struct sim *w, uint32_t flow)
 
     if (!is_remote(w, c->from, c->to))
         return;
+    if (w->opt.links.flaw == SIM_ANSWER_MISTAKEN)
+        sim_stream_number(w, flow);
     if (f->ballot ? !sim_way_known(w, c, f->region, NULL) : !sim_way_open(w, c)) {
         fail_at_once(f, MEM_LOST);
     } else if (!sim_link_up(w, c->from, c->to)) {
@@ -181,8 +189,13 @@ enum mem_status sim_flow_ready(struct sim *w, uint32_t flow, const struct sim_la
 
     if (!is_remote(w, c->from, c->to) || f->broken)
         return MEM_DONE; /* or it will hear */
-    if (!sim_way_known(w, c, f->region, l) || queue_full(w, c))
+    bool full = queue_full(w, c);
+    if (full && w->opt.links.judged)
+        sim_link_break(w, c->from, c->to);
+    if (!sim_way_known(w, c, f->region, l) || full)
         return fail_at_once(f, MEM_LOST);
+    if (w->opt.links.judged)
+        return MEM_DONE; /* nobody is told of promises */
     /* Who was told of another promise writes nothing under the old one. */
     if (f->ballot && f->ballot != f->region->promised &&
         w->now_ns >= f->region->told[f->issuer].until_ns + w->opt.delay_ns_max)
@@ -202,7 +215,9 @@ bool sim_promise_held(const struct sim *w, const struct sim_flow *f)
 
 void sim_promise(struct sim *w, struct sim_region *r, uint64_t ballot)
 {
-    for (uint32_t i = 0; w->opt.links.on && i < w->opt.nodes_max; i++) {
+    bool tells = w->opt.links.on && !w->opt.links.judged;
+
+    for (uint32_t i = 0; tells && i < w->opt.nodes_max; i++) {
         if (i == r->owner || !sim_link_up(w, i, r->owner))
             continue;
         struct sim_told *t = &r->told[i];

@@ -873,7 +873,7 @@ static int op_poll(struct mem *m)
 {
     struct sim_node *n = node_of(m);
     struct sim *w = n->world;
-    int changes = 0;
+    int changes = w->opt.links.judged ? sim_stream_poll(w, m->self) : 0;
 
     while (n->inbox != SIM_NONE) {
         uint32_t event = n->inbox;
@@ -884,6 +884,14 @@ static int op_poll(struct mem *m)
             ev.kind == SIM_EV_REPORT ? sim_report_apply(w, &ev) : sim_op_apply(w, ev.u.index);
     }
     return changes;
+}
+
+static void op_flush(struct mem *m)
+{
+    struct sim *w = node_of(m)->world;
+
+    if (w->opt.links.judged)
+        sim_stream_flush(w, m->self);
 }
 
 static bool op_dead(struct mem *m, uint32_t node)
@@ -933,6 +941,7 @@ const struct mem_ops sim_mem_ops = {
     .put_kept = op_put_kept,
     .drop = op_drop,
     .lane_next = op_lane_next,
+    .flush = op_flush,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

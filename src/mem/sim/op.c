@@ -1,6 +1,6 @@
 /* Raises, peeks and reads: there, the effect, and back.
  *
- * They are not ordered with the writes of their asker. An op waits where the way is cut or the
+ * Unless the owner judges (stream.c) they are not ordered with the writes of their asker. An op waits where the way is cut or the
  * owner does not answer, looking again a few times, and is given up LOST after lost_after_ns. */
 #include "mem/sim/world.h"
 #include "mem/wrap.h"
@@ -55,7 +55,7 @@ static bool op_cut_off(struct sim *w, const struct sim_op *op)
 void sim_op_ask(struct sim *w, const struct sim_ask *a)
 {
     uint32_t owner = a->region->owner;
-    const struct sim_chan *way = sim_chan_at(w, a->asker, owner);
+    struct sim_chan *way = sim_chan_at(w, a->asker, owner);
 
     a->user->value = 0;
     if (a->kind == SIM_RAISE ? !sim_way_open(w, way) : !sim_way_known(w, way, a->region, a->lane)) {
@@ -81,14 +81,20 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     op->pieces = 1;
     while (op->buf_words < op->words)
         op->buf = sim_grow(op->buf, &op->buf_words, sizeof *op->buf, BUF_FIRST);
-    if (rng_chance_ppm(&w->draws, w->opt.tear_per_million) && op->words > 1) {
+    bool torn = !sim_is_stream(w, way) && rng_chance_ppm(&w->draws, w->opt.tear_per_million);
+    if (torn && op->words > 1) {
         op->pieces = (uint8_t)rng_range(&w->draws, 2, SIM_READ_PIECES_MAX);
         op->tear = rng_u64(&w->draws);
     }
     a->user->status = MEM_PENDING;
     sim_mix(w, (uint64_t)a->kind << 32 ^ a->asker << 16 ^ owner << 8 ^ op->pieces);
     sim_mix(w, a->at << 20 ^ a->words ^ a->ballot);
-    op_push(w, i, SIM_EV_OP, sim_sent_ns(w, a->asker, owner, 0));
+    if (!sim_is_stream(w, way))
+        op_push(w, i, SIM_EV_OP, sim_sent_ns(w, a->asker, owner, 0));
+    else if (sim_link_up(w, a->asker, owner))
+        sim_stream_ask(w, way, i);
+    else
+        sim_op_lost(w, i);
 }
 
 /* Who is paused does not answer before he runs; but however short that was, what he had by then is answered. */
@@ -166,8 +172,8 @@ static void op_lost(struct sim *w, uint32_t i, uint64_t when_ns)
     op_push(w, i, SIM_EV_REPLY, when_ns);
 }
 
-/* The asker hears LOST, but its raise may be on its way for longer. */
-static void raise_lingers(struct sim *w, uint32_t i)
+/* The same raise, for which nobody waits. */
+static uint32_t raise_copy(struct sim *w, uint32_t i)
 {
     uint32_t z = op_new(w);
     struct sim_op *to = &w->ops[z];
@@ -181,6 +187,14 @@ static void raise_lingers(struct sim *w, uint32_t i)
     to->ballot = from->ballot;
     to->status = MEM_PENDING;
     to->pieces = 1;
+    return z;
+}
+
+/* The asker hears LOST, but its raise may be on its way for longer. */
+static void raise_lingers(struct sim *w, uint32_t i)
+{
+    uint32_t z = raise_copy(w, i);
+
     op_push(w, z, SIM_EV_OP, w->now_ns + 1 + rng_below(&w->draws, w->opt.lost_after_ns));
 }
 
@@ -270,6 +284,54 @@ void sim_op_reply_event(struct sim *w, uint32_t event)
     sim_arrive(w, op->asker, event);
 }
 
+/* ---- where the owner judges ---- */
+
+void sim_op_lost(struct sim *w, uint32_t i)
+{
+    const struct sim_op *op = &w->ops[i];
+    uint64_t known_ns = sim_chan_at(w, op->asker, op->region->owner)->down_ns;
+
+    if (op->user)
+        op_lost(w, i, known_ns == UINT64_MAX ? w->now_ns : known_ns);
+    else
+        sim_op_free(w, i);
+}
+
+uint32_t sim_op_detach(struct sim *w, uint32_t i)
+{
+    if (!w->ops[i].user)
+        return i;
+    uint32_t left = w->ops[i].kind == SIM_RAISE ? raise_copy(w, i) : SIM_NONE;
+    sim_op_lost(w, i);
+    return left;
+}
+
+/* Planted bug: it is answered as if it were in force, and is so later. */
+static bool raise_answered_early(struct sim *w, uint32_t i)
+{
+    struct sim_op *op = &w->ops[i];
+
+    if (w->opt.links.flaw != SIM_RAISE_EARLY || op->kind != SIM_RAISE ||
+        op->region->promised >= op->ballot)
+        return false;
+    op->status = MEM_DONE;
+    op->value = op->ballot;
+    raise_lingers(w, i);
+    return true;
+}
+
+bool sim_op_taken(struct sim *w, uint32_t i)
+{
+    if (!w->ops[i].region->born)
+        w->ops[i].status = MEM_LOST; /* there is nothing of that number here */
+    else if (!raise_answered_early(w, i))
+        op_effect(w, &w->ops[i]);
+    if (w->ops[i].user)
+        return true;
+    sim_op_free(w, i);
+    return false;
+}
+
 int sim_op_apply(struct sim *w, uint32_t i)
 {
     struct sim_op *op = &w->ops[i];
@@ -296,7 +358,8 @@ void sim_ops_settle(struct sim *w, uint32_t node)
 {
     for (uint32_t i = 0; i < w->ops_len; i++) {
         struct sim_op *op = &w->ops[i];
-        if (!op->used || op->asker != node || op->void_)
+        if (!op->used || op->asker != node || op->void_ ||
+            sim_is_stream(w, sim_chan_at(w, node, op->region->owner)))
             continue;
         if (op->kind == SIM_RAISE && op->status == MEM_PENDING &&
             op->memory == w->nodes[op->region->owner].memory && op_passes(w, op) &&

@@ -55,6 +55,10 @@ static int check_options(const struct sim_options *o, struct err *e)
         return err_set(e, ERR_INVALID, "open a simulated memory: spikes and tears have no costs");
     if (o->costs.on && o->links.on)
         return err_set(e, ERR_INVALID, "open a simulated memory: connections have no costs");
+    if (o->links.judged && (!o->links.on || o->links.passive || o->links.frame_bytes % 8))
+        return err_set(e, ERR_INVALID,
+                       "open a simulated memory: judged by owners that run, over connections, in "
+                       "frames of whole words");
     return 0;
 }
 
@@ -103,14 +107,21 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
     return w;
 }
 
+static void chan_free(struct sim_chan *c)
+{
+    free(c->items);
+    free(c->words);
+}
+
 void sim_close(struct sim *w)
 {
     if (!w)
         return;
     sim_lanes_free(w);
     for (size_t i = 0; i < (size_t)w->opt.nodes_max * w->opt.nodes_max; i++) {
-        free(w->chans[i].items);
-        free(w->chans[i].words);
+        chan_free(&w->chans[i]);
+        if (w->chans[i].old)
+            chan_free(w->chans[i].old);
     }
     for (uint32_t i = 0; i < w->ops_len; i++)
         free(w->ops[i].buf);

@@ -33,7 +33,18 @@ struct sim_costs {
     uint64_t raise_ns; /* from when a raise is in force, at its arrival, until that is answered */
 };
 
-/* Connections, as memory over libfabric has them. Off: the way to a memory is always there, and a memory
+/* Planted bugs of connections over which the owner judges. */
+enum sim_flaw {
+    SIM_SOUND,
+    SIM_UNJUDGED,       /* a write under any ballot lands, and is answered DONE */
+    SIM_DONE_EARLY,     /* DONE is answered for what was received, before it has landed */
+    SIM_RAISE_EARLY,    /* a raise is answered some time before it is in force */
+    SIM_DENIED_REVIVES, /* a flow that was denied goes on when its ballot is promised after all */
+    SIM_OLD_LANDS,      /* what is left of an old connection lands behind what the new one brings */
+    SIM_ANSWER_MISTAKEN, /* an answer counts for whichever flow has the number of the one meant */
+};
+
+/* Connections, as memory over a network has them. Off: the way to a memory is always there, and a memory
  * may outlive its process. On: what a node owns goes with its process; two nodes reach each other over one
  * connection, that takes a while to be made and may break, with whatever is under way on it. Then a part of
  * that has landed or lands yet, in order, and nobody is told which; all flows and ops over it, idle ones
@@ -47,6 +58,17 @@ struct sim_links {
      * may land and count (tcp). */
     bool passive;
     bool untold; /* planted bug: it is answered at once */
+
+    /* The owner judges, as over our own tcp transport; `passive` and `untold` then mean nothing. All that
+     * two nodes have to say to each other, answers too, is frames of one stream each way. Frames leave when
+     * their issuer polls or flushes, or earlier; they are taken, in order and each as a whole, when the
+     * other side polls, and only then. A write under a ballot that is not the promised word at that moment
+     * does not land at all, and its flow is DENIED from then on, whatever is promised later. A raise is in
+     * force when it is answered. An owner answers a flow once a poll. When the connection has broken a side
+     * may take what it had received until it comes to know; the rest is gone. */
+    bool judged;
+    uint32_t frame_bytes; /* a longer put is several frames, a multiple of 8; 0: never */
+    enum sim_flaw flaw;
 
     /* A completion takes up to late_ns_max longer, with all behind it: chance per completion. */
     uint32_t late_per_million;
@@ -90,7 +112,7 @@ struct mem *sim_node_start(struct sim *, uint32_t node);
  * which then finds MEM_BIRTH_LOST. */
 void sim_node_crash(struct sim *, uint32_t node, bool keep_memory);
 
-/* A paused node is alive and not stepped; what it has issued goes on landing. The harness, which does
+/* A paused node is alive and not stepped; what it has issued (where the owner judges: what has left) goes on landing. The harness, which does
  * the stepping, must honour it; here it matters for owner_answers and links. */
 void sim_node_pause(struct sim *, uint32_t node, bool paused);
 

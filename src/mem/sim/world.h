@@ -1,7 +1,7 @@
 /* The inside of the simulated memory, shared by sim.c (world, clock, events), chan.c (writes
  * and completions), op.c (raises and reads), cost.c (how long these take), link.c
- * (connections), fault.c (lives, cuts, lies) and mem.c (regions, lanes and the table of
- * mem.h). Nothing else includes it.
+ * (connections), stream.c (those over which the owner judges), fault.c (lives, cuts, lies) and
+ * mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
  *
  * One thread at a time uses a world.
  *
@@ -30,7 +30,7 @@ enum {
 
 enum sim_event_kind {
     SIM_EV_USER = 1,  /* of the harness */
-    SIM_EV_CHAN,      /* the head of a channel lands, or its next piece */
+    SIM_EV_CHAN,      /* the head of a channel lands, or its next piece; or a frame is received */
     SIM_EV_CHAN_LOST, /* a channel has been stuck for too long */
     SIM_EV_REPORT,    /* news of a flow reaches its issuer */
     SIM_EV_OP,        /* an op reaches its owner, or looks again */
@@ -127,11 +127,25 @@ struct sim_flow {
     enum mem_status failed; /* MEM_DONE, or what its issuer has been or will be told */
     bool dropping;          /* failed, and nothing of it lands any more */
     bool broken;            /* failed, and nothing more of it is sent */
+
+    /* Where the owner judges: */
+    bool denied;     /* a write of it was refused by the owner */
+    uint64_t answer; /* number of the last answer to it in the channel back; UINT64_MAX: none */
+    uint32_t number; /* its issuer's name for it; for the planted bug */
 };
 
-enum sim_item_kind { SIM_PUT, SIM_SET, SIM_BELL };
+enum sim_item_kind {
+    SIM_PUT,
+    SIM_SET,
+    SIM_BELL,
+    /* Only where the owner judges; elsewhere these are no part of a channel. */
+    SIM_MARK,
+    SIM_ANSWER, /* to a flow */
+    SIM_ASK,
+    SIM_REPLY, /* to an op */
+};
 
-struct sim_item { /* one write on its way */
+struct sim_item { /* one write on its way, or another frame */
     uint64_t issued_ns;
     uint64_t ready_ns; /* the next piece lands at this time or later */
     uint64_t at;       /* ring offset in bytes, or control word */
@@ -150,6 +164,13 @@ struct sim_item { /* one write on its way */
     bool denied;    /* the promise was not its ballot when an earlier piece landed */
     bool permitted; /* at issue; for the planted bug */
     bool received;  /* it has been through the owner's end of the link */
+
+    /* Where the owner judges: */
+    bool answered;          /* a mark that was answered before its turn; for the planted bug */
+    enum mem_status status; /* answer: MEM_DONE up to the tag, or MEM_DENIED */
+    uint32_t about;         /* answer: the flow; ask, reply: the op, or SIM_NONE */
+    uint32_t generation;    /* answer: of the flow, */
+    uint32_t number;        /* and its issuer's name for it */
 };
 
 struct sim_chan {           /* the ordered way from one node to another */
@@ -169,6 +190,11 @@ struct sim_chan {           /* the ordered way from one node to another */
      * when it is gone; UINT64_MAX: not yet. */
     uint64_t usable_ns, lanes_ns, down_ns;
     bool gone; /* it looked as if the other process had ended */
+
+    /* Where the owner judges: items before these numbers have left, and have been received; the rest waits at the
+     * issuer, or is under way. head <= received <= sent <= tail. */
+    uint64_t sent, received;
+    struct sim_chan *old; /* what is left of the last connection; for the planted bug, else NULL */
 };
 
 struct sim_link { /* the connection of two nodes */
@@ -295,6 +321,17 @@ static inline struct sim_chan *sim_chan_at(const struct sim *w, uint32_t from, u
     return &w->chans[(size_t)from * w->opt.nodes_max + to];
 }
 
+static inline struct sim_item *sim_item_at(const struct sim_chan *c, uint64_t number)
+{
+    return &c->items[number & (c->items_size - 1)];
+}
+
+/* Does the channel belong to a connection over which the owner judges (stream.c)? */
+static inline bool sim_is_stream(const struct sim *w, const struct sim_chan *c)
+{
+    return w->opt.links.on && w->opt.links.judged && c->from != c->to;
+}
+
 /* cost.c: when things happen, drawn or by what they cost */
 
 /* When something that is issued now reaches the other node. */
@@ -340,6 +377,11 @@ struct sim_write {
     bool kept; /* data is not taken, but read when it lands */
 };
 void sim_chan_issue(struct sim *, struct sim_chan *, const struct sim_write *);
+/* Appends a copy of the item, of which words and kept are set; the words are taken from data. */
+void sim_chan_append(struct sim *, struct sim_chan *, const struct sim_item *, const void *data);
+void sim_chan_pop(struct sim *, struct sim_chan *); /* the head is over, landed or not */
+void sim_item_store(const struct sim_chan *, const struct sim_item *); /* its next piece lands, */
+void sim_item_landed(struct sim *, const struct sim_item *, bool counted); /* and that was all */
 void sim_chan_event(struct sim *, uint32_t chan);
 void sim_chan_lost_event(struct sim *, uint32_t chan);
 void sim_chan_kick(struct sim *, struct sim_chan *); /* what it waited for may have come */
@@ -355,6 +397,24 @@ void sim_flow_mark(struct sim *, uint32_t flow, uint64_t tag);
 void sim_flow_fail(struct sim *, uint32_t flow, enum mem_status, uint64_t when_ns);
 void sim_report_event(struct sim *, uint32_t event);
 int sim_report_apply(struct sim *, const struct sim_event *);
+
+/* stream.c: channels of which sim_is_stream is true */
+
+void sim_stream_issue(struct sim *, struct sim_chan *, const struct sim_write *);
+void sim_stream_mark(struct sim *, struct sim_chan *, uint32_t flow, uint64_t tag);
+void sim_stream_ask(struct sim *, struct sim_chan *, uint32_t op);
+void sim_stream_event(struct sim *, struct sim_chan *); /* something may be received, */
+void sim_stream_kick(struct sim *, struct sim_chan *);  /* or is as soon as it is there */
+void sim_stream_lost_event(struct sim *, struct sim_chan *);
+/* It belongs to a new connection; it is of one that has just broken; an item of it is dropped. */
+void sim_stream_connected(struct sim *, struct sim_chan *);
+void sim_stream_broken(struct sim *, struct sim_chan *);
+void sim_stream_dropped(struct sim *, const struct sim_item *);
+/* The node takes what it has received; and sends what is to be sent. Returns how much changed. */
+int sim_stream_poll(struct sim *, uint32_t node);
+void sim_stream_flush(struct sim *, uint32_t node);
+/* A flow has just been opened. */
+void sim_stream_number(struct sim *, uint32_t flow);
 
 /* op.c */
 struct sim_ask {
@@ -373,6 +433,12 @@ void sim_op_event(struct sim *, uint32_t op);
 void sim_op_reply_event(struct sim *, uint32_t event);
 int sim_op_apply(struct sim *, uint32_t op);
 void sim_op_free(struct sim *, uint32_t op);
+/* Where the owner judges: an op is there, and has its result. False: nobody waits for that, and the op is freed. */
+bool sim_op_taken(struct sim *, uint32_t op);
+/* Its connection has broken: its asker hears of that. Returns what is still on its way, SIM_NONE if that is
+ * nothing that has an effect. */
+uint32_t sim_op_detach(struct sim *, uint32_t op);
+void sim_op_lost(struct sim *, uint32_t op); /* likewise, and nothing is on its way any more */
 void sim_ops_asker_died(struct sim *, uint32_t node);
 void sim_ops_settle(struct sim *, uint32_t node);
 
