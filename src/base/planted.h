@@ -10,7 +10,7 @@
 
 /* The name, the protocol whose simulation must catch it, what the mistake is. Many are what the papers leave open or
  * get wrong, if one follows them to the letter. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
- * (tests/log_schedules*.c, tests/tree_schedules*.c) must catch it. */
+ * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, log, "a late follower keeps its old suffix instead of being resynchronised")     \
     X(skip_first, log, "the first entry recovered in a take-over is not applied by the leader")    \
@@ -55,6 +55,14 @@
       "a renewed run vouches for what its owner applied from another leader")                      \
     X(run_read_once, stepped, "the run of a lane is not read again after its other words")         \
     X(raise_untold, log, "a raise is answered before those who write there were told of it")       \
+    X(tcp_unjudged, log, "the owner lets a write land whatever ballot it is under")                \
+    X(tcp_done_early, log, "an owner answers for what it has received and not yet let land")       \
+    X(tcp_raise_early, log, "an owner answers a raise before it is in force")                      \
+    X(tcp_revives, stepped,                                                                        \
+      "a flow that was denied goes on when its ballot is promised after all")                      \
+    X(tcp_old_lands, log, "frames of an old connection land behind those of the new one")          \
+    X(tcp_mistaken, stepped,                                                                       \
+      "an answer to a closed flow counts for the one that has its number now")                     \
     X(tries_once, log, "a replica that is not connected is not tried again")                       \
     X(compare_early, log, "a leader goes on from its own copy before that is known to stand")      \
     X(lost_counts, log, "a write whose outcome is unknown counts as done")                         \

@@ -27,7 +27,8 @@ static const struct protocol {
     run_fn *run;
 } protocols[] = {{"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}};
 static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
-static const char *const memory_names[] = {"drawn", "shm", "ofi", NULL}; /* as enum run_memory */
+static const char *const memory_names[] = {"drawn", "shm", "ofi", "tcp",
+                                           NULL}; /* as enum run_memory */
 
 static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum aim_when */
 
@@ -45,7 +46,7 @@ struct sim_args {
 
 /* Totals of one worker, as it reports them. */
 struct tally {
-    uint64_t seeds, events, faults, terms, messages, snapshots, over_ofi;
+    uint64_t seeds, events, faults, terms, messages, snapshots, over_ofi, over_tcp;
     struct aim_figures aimed;
     uint64_t failures;
     uint64_t failed_seed; /* the first */
@@ -69,6 +70,7 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->messages += r->messages;
     t->snapshots += r->snapshots;
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
+    t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
     if (r->property != NULL && t->failures++ == 0) {
         t->failed_seed = seed;
@@ -162,6 +164,7 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->messages += t->messages;
     sum->snapshots += t->snapshots;
     sum->over_ofi += t->over_ofi;
+    sum->over_tcp += t->over_tcp;
     add_figures(&sum->aimed, &t->aimed);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
@@ -228,12 +231,13 @@ static int run_many(const struct sim_args *a)
     double s = (double)(clock_now_ns() - start) / 1e9;
     printf(
         "%llu seeds in %.1f s: %.1f million events (%.2f million/s on each of %u), %llu messages, "
-        "%llu leader changes, %llu faults, %llu snapshots, %llu on ofi memory, %llu violations\n",
+        "%llu leader changes, %llu faults, %llu snapshots, %llu on ofi memory, %llu on tcp memory, "
+        "%llu violations\n",
         (unsigned long long)sum.seeds, s, (double)sum.events / 1e6,
         (double)sum.events / 1e6 / s / a->jobs, a->jobs, (unsigned long long)sum.messages,
         (unsigned long long)sum.terms, (unsigned long long)sum.faults,
         (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
-        (unsigned long long)sum.failures);
+        (unsigned long long)sum.over_tcp, (unsigned long long)sum.failures);
     if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0)
@@ -307,8 +311,8 @@ int cmd_sim(int argc, char **argv)
          .number32 = &a.replicas, .min = 1, .max = 9},
         {"--memory", "KIND",
          "shm: memory that is always there; ofi: over connections that break, gone with its "
-         "process; "
-         "drawn: from the seed, half of each (default drawn)",
+         "process; tcp: likewise, and its owner judges what lands; drawn: from the seed, shm for "
+         "half, ofi and tcp for a quarter each (default drawn)",
          .choice = &memory, .choices = memory_names, .needs = "the kinds of memory are"},
         {"--aim", "WHEN",
          "on: besides the faults that are drawn over time, some are aimed at the middle of steps; "

@@ -464,6 +464,7 @@ void run_log(const struct run_options *opt, struct run_result *result)
                               .trace = opt->trace};
     rng_init(&r->fleet.rng, opt->seed);
     draw_options(r, &so);
+    result->memory = run_memory_of(&so);
     check_init(&r->check, result, opt->seed);
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);
     sim_on_landing(r->fleet.sim, landing, r);

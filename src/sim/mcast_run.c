@@ -465,6 +465,7 @@ static void run_mcast(const struct run_options *opt, enum mcast_protocol protoco
         .calls = &fleet_calls, .ctx = r, .group = r->group, .unit_ns = RUN_US, .trace = opt->trace};
     rng_init(&r->fleet.rng, opt->seed);
     draw_options(r, &so);
+    result->memory = run_memory_of(&so);
     r->protocol = r->replica_opt.protocol = protocol;
     mcast_check_init(&r->check, result, opt->seed);
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);

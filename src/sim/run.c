@@ -10,6 +10,8 @@ enum {
     LINKS_STREAM = 7,
     STATE_STREAM = 8,
     ORIGIN_STREAM = 9,
+    JUDGED_STREAM = 14,
+    FRAME_BYTES_MAX = 16384,
 };
 
 void run_violated(struct run_result *r, const char *property, uint64_t pos, const char *fmt,
@@ -22,6 +24,34 @@ void run_violated(struct run_result *r, const char *property, uint64_t pos, cons
     vsnprintf(r->text, sizeof(r->text), fmt, ap);
 }
 
+static enum sim_flaw flaw_planted(void)
+{
+    return PLANTED(tcp_unjudged)      ? SIM_UNJUDGED
+           : PLANTED(tcp_done_early)  ? SIM_DONE_EARLY
+           : PLANTED(tcp_raise_early) ? SIM_RAISE_EARLY
+           : PLANTED(tcp_revives)     ? SIM_DENIED_REVIVES
+           : PLANTED(tcp_old_lands)   ? SIM_OLD_LANDS
+           : PLANTED(tcp_mistaken)    ? SIM_ANSWER_MISTAKEN
+                                      : SIM_SOUND;
+}
+
+/* Does the owner judge? If nothing is said about memory: in half of the runs that have connections. All else that is
+ * drawn for these is the same either way. */
+static void draw_judged(const struct run_options *opt, struct sim_links *l)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(opt->seed, JUDGED_STREAM));
+    l->judged = rng_below(g, 2);
+    if (opt->memory != RUN_MEMORY_DRAWN)
+        l->judged = opt->memory == RUN_MEMORY_TCP;
+    if (!l->judged)
+        return;
+    l->passive = l->untold = false;
+    /* Rings are small here, and so are the frames of long puts, mostly. */
+    l->frame_bytes = rng_below(g, 3) ? 8 * (uint32_t)rng_range(g, 1, 64) : FRAME_BYTES_MAX;
+    l->flaw = flaw_planted();
+}
+
 /* Connections are drawn from a stream of their own: the other draws of a seed are the same without them. */
 static void draw_links(const struct run_options *opt, struct sim_options *so)
 {
@@ -29,7 +59,7 @@ static void draw_links(const struct run_options *opt, struct sim_options *so)
     rng_init(g, hash_mix(opt->seed, LINKS_STREAM));
     so->links.on = rng_below(g, 2);
     if (opt->memory != RUN_MEMORY_DRAWN)
-        so->links.on = opt->memory == RUN_MEMORY_OFI;
+        so->links.on = opt->memory != RUN_MEMORY_SHM;
     if (!so->links.on)
         return;
     so->links.untold = PLANTED(raise_untold);
@@ -37,6 +67,14 @@ static void draw_links(const struct run_options *opt, struct sim_options *so)
     so->links.late_per_million = rng_below(g, 2) ? (uint32_t)rng_below(g, 100000) : 0;
     so->links.late_ns_max = rng_below(g, so->lost_after_ns);
     so->links.queue_max = rng_below(g, 3) ? (uint32_t)rng_range(g, 8, 100) : 0;
+    draw_judged(opt, &so->links);
+}
+
+enum run_memory run_memory_of(const struct sim_options *so)
+{
+    if (!so->links.on)
+        return RUN_MEMORY_SHM;
+    return so->links.judged ? RUN_MEMORY_TCP : RUN_MEMORY_OFI;
 }
 
 /* In the test build streams begin shortly before one of the places where a position that is cut short, split or
@@ -154,7 +192,6 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->faults = f->chaos.faults;
     r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
-    r->memory = f->chaos.links ? RUN_MEMORY_OFI : RUN_MEMORY_SHM;
     fleet_close(f);
     for (uint32_t h = 0; h < f->hosts; h++)
         for (uint32_t i = 0; i < f->node[h].members; i++) {

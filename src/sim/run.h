@@ -17,6 +17,7 @@ enum run_memory {
     RUN_MEMORY_DRAWN, /* from the seed */
     RUN_MEMORY_SHM,   /* always there; outlives its process, or does not */
     RUN_MEMORY_OFI,   /* over connections that break, and gone with its process */
+    RUN_MEMORY_TCP,   /* the same, and its owner judges what lands in it */
 };
 
 struct run_options {
@@ -56,6 +57,9 @@ void run_violated(struct run_result *, const char *property, uint64_t pos, const
 
 /* Draws how the memory behaves, and what is aimed at; nodes_max is left to the run. */
 void run_draw_memory(const struct run_options *, struct fleet *, struct sim_options *);
+
+/* What was drawn, by what the memory is like. */
+enum run_memory run_memory_of(const struct sim_options *);
 
 /* What the machines of a run are like, drawn from the seed alone, so that other draws of it are as they are without. */
 struct run_state {
