@@ -1,40 +1,73 @@
 #include "api/keys.h"
 
 #include "api/secret.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* What tells that a file is another one: it is replaced by renaming, or written in place. */
-struct version {
-    struct timespec changed;
-    ino_t inode;
-    off_t bytes;
-};
+enum { FILES_MAX = 5, PATH_BYTES = 512 };
 
 struct keys_watch {
-    char file[512];
+    char file[FILES_MAX][PATH_BYTES]; /* the cluster file, and those with keys that it speaks of */
+    uint32_t files;
+    uint64_t seen; /* what they were, when they were last read */
     int host;
     bool encrypt, authority;
     uint32_t hosts;
     char names[CLUSTER_HOSTS_MAX][CLUSTER_NAME_BYTES];
-    struct version seen;
 };
 
-static struct version version_of(const char *file)
+/* What tells that a file is another one: it is replaced by renaming, or written in place. 0: the first is not there. */
+static uint64_t version(const struct keys_watch *w)
 {
-    struct stat st;
-    if (stat(file, &st) != 0)
-        return (struct version){.inode = 0};
-    return (struct version){.changed = st.st_ctim, .inode = st.st_ino, .bytes = st.st_size};
+    uint64_t all = 1;
+    for (uint32_t i = 0; i < w->files; i++) {
+        struct stat st = {0};
+        if (stat(w->file[i], &st) != 0 && i == 0)
+            return 0;
+        const uint64_t one[] = {(uint64_t)st.st_ctim.tv_sec, (uint64_t)st.st_ctim.tv_nsec,
+                                (uint64_t)st.st_ino, (uint64_t)st.st_size};
+        all = hash_bytes(all, one, sizeof(one));
+    }
+    return all;
 }
 
-static bool same(const struct version *a, const struct version *b)
+/* Paths that are too long are not watched. */
+static char *next_path(struct keys_watch *w)
 {
-    return a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec &&
-           a->inode == b->inode && a->bytes == b->bytes;
+    return w->file[w->files < FILES_MAX ? w->files : FILES_MAX - 1];
+}
+
+static void watch_path(struct keys_watch *w, int rc)
+{
+    w->files += rc == 0 && w->files < FILES_MAX;
+}
+
+/* Those that change with keys: of a host or client its secret ones, and what is shared. */
+static void watch_files(struct keys_watch *w, const struct cluster *c, const char *file)
+{
+    struct err e = {""};
+    char client[CLUSTER_NAME_BYTES] = "client";
+    const char *given = getenv("TRAM_KEY");
+    if (w->host < 0)
+        api_client_name(c, file, client, &e);
+    const char *name = w->host >= 0 ? c->host[w->host].name : client;
+    snprintf(w->file[w->files++], PATH_BYTES, "%s", file);
+    if (w->authority) {
+        for (int p = CLUSTER_PATH_CA; p <= CLUSTER_PATH_KEY; p++)
+            watch_path(
+                w, cluster_path(c, file, (enum cluster_path)p, name, next_path(w), PATH_BYTES, &e));
+        return;
+    }
+    if (w->host < 0 && given)
+        snprintf(w->file[w->files++], PATH_BYTES, "%s", given);
+    for (int next = 0; next < 2; next++)
+        watch_path(w, cluster_secret_path(c, file, name, next, next_path(w), PATH_BYTES, &e));
+    if (c->any_file[0])
+        watch_path(w, cluster_path(c, file, CLUSTER_PATH_ANY, NULL, next_path(w), PATH_BYTES, &e));
 }
 
 /* ---- who we are, and whom we know ---- */
@@ -103,7 +136,7 @@ static int check_same(const struct keys_watch *w, const struct cluster *c, struc
                       e, ERR_INVALID,
                       "%s has other hosts, or another way to encrypt, than when this process was "
                       "started; start it again to follow it",
-                      w->file);
+                      w->file[0]);
 }
 
 static struct tls *again(void *ctx, struct err *e)
@@ -111,16 +144,16 @@ static struct tls *again(void *ctx, struct err *e)
     struct keys_watch *w = ctx;
     struct cluster *c = NULL;
     struct tls *out = NULL;
-    struct version now = version_of(w->file);
-    /* One that is gone is about to be there again, or is not needed any more. */
-    if (now.inode == 0 || same(&now, &w->seen))
+    uint64_t now = version(w);
+    /* A file that is gone is about to be there again, or is not needed any more. */
+    if (now == 0 || now == w->seen)
         return NULL;
     w->seen = now;
-    int rc = cluster_load(w->file, &c, e);
+    int rc = cluster_load(w->file[0], &c, e);
     if (rc == 0)
         rc = check_same(w, c, e);
     if (rc == 0)
-        rc = tls_of(c, w->file, w->host, &out, e);
+        rc = tls_of(c, w->file[0], w->host, &out, e);
     cluster_free(c);
     return rc == 0 ? out : NULL;
 }
@@ -138,14 +171,14 @@ int api_keys_open(const struct cluster *c, const char *file, int host, struct tc
     struct keys_watch *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return err_set(e, ERR_NOMEM, "cluster %s: no memory", c->name);
-    snprintf(w->file, sizeof(w->file), "%s", file);
     w->host = host;
     w->encrypt = c->encrypt;
     w->authority = c->tls_ca[0] != 0;
     w->hosts = c->hosts;
     for (uint32_t h = 0; h < c->hosts; h++)
         memcpy(w->names[h], c->host[h].name, sizeof(w->names[h]));
-    w->seen = version_of(file);
+    watch_files(w, c, file);
+    w->seen = version(w);
     int rc = tls_of(c, file, host, &o->tls, e);
     if (rc != 0) {
         free(w);

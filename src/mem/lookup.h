@@ -9,8 +9,8 @@
 struct
     lookup; /* one look-up; belongs to the thread and to who waits, and goes with the last of them */
 
-/* NULL: no memory, or no thread; try again later. */
-struct lookup *lookup_start(const char *name, uint16_t port);
+/* Of several addresses the nth, from the first again behind the last. NULL: no memory, or no thread; try again later. */
+struct lookup *lookup_start(const char *name, uint16_t port, unsigned nth);
 
 /* False: not yet. True: frees it. *bytes is 0 if there is no such address, and *why says so. */
 bool lookup_take(struct lookup *, struct sockaddr_storage *, socklen_t *bytes, const char **why);

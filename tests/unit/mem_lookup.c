@@ -41,14 +41,14 @@ static void lookup__is_done_elsewhere(void **state)
     const char *why;
 
     (void)state;
-    struct lookup *l = lookup_start("127.0.0.2", 80);
+    struct lookup *l = lookup_start("127.0.0.2", 80, 3);
     assert_non_null(l);
     assert_true(taken(l, &a, &bytes, &why));
     assert_true(bytes > 0 && why == NULL);
-    l = lookup_start("no-such-host.invalid", 80);
+    l = lookup_start("no-such-host.invalid", 80, 0);
     assert_true(taken(l, &a, &bytes, &why));
     assert_true(bytes == 0 && why != NULL);
-    lookup_drop(lookup_start("no-such-host.invalid", 80)); /* nobody waits for it */
+    lookup_drop(lookup_start("no-such-host.invalid", 80, 0)); /* nobody waits for it */
 }
 
 int main(void)

@@ -103,6 +103,7 @@ struct peer {
         *address_name; /* as the cluster file has it; NULL: a number, never looked up again */
     uint16_t port;
     struct lookup *lookup; /* under way */
+    unsigned lookups;      /* so far: each takes the next of several addresses */
     struct sockaddr_storage address;
     socklen_t address_bytes; /* 0: it is not known */
     struct link *link;       /* up */

@@ -166,7 +166,7 @@ static void say_differs(struct link *l, const struct far_fact *theirs, const cha
         far_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
                      theirs->key, theirs->value, ours);
     else
-        say_warn(&o->say,
+        say_once(&o->strangers, &o->say, SAY_WARN,
                  "%s: a client is refused: its cluster file differs: %s is %s there and %s here",
                  o->name, theirs->key, theirs->value, ours);
 }

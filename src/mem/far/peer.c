@@ -52,7 +52,7 @@ void far_peer_say(struct far *o, struct peer *p, bool warn, const char *fmt, ...
 static void look_up_again(struct peer *p)
 {
     if (p->address_name && !p->lookup)
-        p->lookup = lookup_start(p->address_name, p->port);
+        p->lookup = lookup_start(p->address_name, p->port, ++p->lookups);
 }
 
 static void dial_later(struct far *o, struct peer *p)

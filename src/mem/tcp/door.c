@@ -421,7 +421,10 @@ static void late_ones(struct door *d, uint64_t now)
         if (now < p->until_ns)
             continue;
         count(d, COUNT_LATE);
-        pending_fail(d, p, false, "it did not prove who it is in time");
+        pending_fail(d, p, false,
+                     p->connecting ? "no answer"
+                     : p->dialed   ? "it did not shake hands in time"
+                                   : "it did not prove who it is in time");
     }
 }
 

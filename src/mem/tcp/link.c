@@ -254,7 +254,7 @@ static bool frames_take(struct tcp_link *l)
             return true;
         if (why) {
             l->link.fault = why;
-            tcp_node(l)->malformed++;
+            tcp_node(l)->malformed += strcmp(why, TAKES_NOTHING) != 0;
             break;
         }
         at += bytes;

@@ -71,6 +71,10 @@ const char *tcp_on_hello(struct tcp_link *l, const struct tcp_hello *h, size_t b
     if (l->helloed || l->link.state != LINK_PROVING)
         return "it said hello twice";
     enum far_reason reason = hello_check(l, h, bytes);
+    if (l->link.dialed && o->leaving) {
+        l->link.state = LINK_REFUSED; /* we have no use for it any more, which is nobody's fault */
+        return NULL;
+    }
     if (reason == FAR_WELCOME && o->leaving)
         reason = FAR_REASON_LEAVING;
     if (reason == FAR_WELCOME && !l->link.dialed && h->from != FAR_ANY) {
@@ -139,7 +143,8 @@ static void keys_changed(struct tcp *t, struct arrival *a)
         say_warn(&t->far.say, "%s: keys stay as they were: %s", t->far.name, a->why);
         return;
     }
-    say_info(&t->far.say, "%s: the cluster file was read again for its keys", t->far.name);
+    /* For who replaces a key, and must know where it has arrived: not only if he asked to hear everything. */
+    say_warn(&t->far.say, "%s: the cluster file was read again for its keys", t->far.name);
     tls_drop(t->tls);
     t->tls = a->tls;
     a->tls = NULL;

@@ -76,8 +76,13 @@ bool tls_knows(const struct tls *t, const struct tls_peer *p)
 
     if (t->authority || !by_key)
         return t->authority && !by_key;
-    return p->host ? p->index < t->hosts_count && has_key(&t->hosts[p->index], p->key)
-                   : p->index < t->clients_count && has_key(&t->clients[p->index], p->key);
+    if (p->host)
+        return p->index < t->hosts_count && has_key(&t->hosts[p->index], p->key);
+    /* Which of the clients says nothing here, and their order may have changed. */
+    for (uint32_t i = 0; i < t->clients_count; i++)
+        if (has_key(&t->clients[i], p->key))
+            return true;
+    return false;
 }
 
 /* ---- certificates of an authority ---- */
