@@ -257,28 +257,35 @@ void chain_close(struct chain *c)
     free(c);
 }
 
-/* A message of the client goes to all followers; of the first who has it the client hears. */
-static bool serve_leader(struct chain *c)
+/* Of the first follower who has a message the client hears. */
+static bool take_acks(struct chain *c, int i)
 {
     bool ok = true;
-    while (ok && end_message(&c->client, c->bytes))
-        for (int i = 0; i < FOLLOWERS; i++)
-            ok = ok && end_send(&c->leader[i], c->message, c->bytes);
-    for (int i = 0; ok && i < FOLLOWERS; i++)
-        while (ok && end_message(&c->leader[i], c->bytes))
-            if (++c->acked[i] > c->replied) {
-                c->replied++;
-                ok = end_send(&c->client, c->message, c->bytes);
-            }
+    while (ok && end_message(&c->leader[i], c->bytes))
+        if (++c->acked[i] > c->replied) {
+            c->replied++;
+            ok = end_send(&c->client, c->message, c->bytes);
+        }
     return ok;
 }
 
-static bool serve_followers(struct chain *c)
+/* What has come to one end goes on at once, and an acknowledgement is looked for where it must be by then: the second
+ * follower's turn comes behind the reply. */
+static bool serve_end(struct chain *c, struct end *e)
 {
-    bool ok = true;
-    for (int i = 0; ok && i < FOLLOWERS; i++)
+    bool ok = end_receive(e);
+    while (ok && e == &c->client && end_message(e, c->bytes))
+        for (int i = 0; i < FOLLOWERS; i++)
+            ok = ok && end_send(&c->leader[i], c->message, c->bytes);
+    for (int i = 0; ok && i < FOLLOWERS; i++) {
+        if (e != &c->follower[i] && e != &c->leader[i])
+            continue;
         while (ok && end_message(&c->follower[i], c->bytes))
             ok = end_send(&c->follower[i], c->message, c->bytes);
+        if (ok && e == &c->follower[i])
+            ok = end_receive(&c->leader[i]);
+        ok = ok && take_acks(c, i);
+    }
     return ok;
 }
 
@@ -298,10 +305,8 @@ bool chain_serve(struct chain *c, uint32_t trips)
     while (!all_acked(c, trips)) {
         int n = epoll_wait(c->epoll_fd, event, 8, 0);
         for (int i = 0; i < n; i++)
-            if (!end_receive(event[i].data.ptr))
+            if (!serve_end(c, event[i].data.ptr))
                 return false;
-        if (n > 0 && !(serve_leader(c) && serve_followers(c)))
-            return false;
     }
     return true;
 }
