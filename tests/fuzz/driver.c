@@ -3,8 +3,11 @@
  *
  *     fuzz_NAME NAME ROUNDS SEED FILE...
  *
+ * ROUNDS is a number of mutations, or for how long to go on: 20s.
+ *
  * The input under way is in fuzz_NAME.input; after a crash, give it as the only FILE with 0 rounds. The
  * targets have libFuzzer's entry point: clang -fsanitize=fuzzer,address NAME_fuzz.c and the library. */
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
 
@@ -156,7 +159,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s NAME ROUNDS SEED FILE...\n", argv[0]);
         return 2;
     }
-    unsigned long rounds = strtoul(argv[2], NULL, 10);
+    char *unit;
+    unsigned long rounds = strtoul(argv[2], &unit, 10), n = 0;
+    uint64_t until = *unit == 's' ? clock_now_ns() + rounds * 1000000000u : 0;
     rng_init(&r, strtoull(argv[3], NULL, 10));
     for (int i = 4; i < argc; i++)
         read_file(argv[i], &corpus[files++]);
@@ -168,7 +173,7 @@ int main(int argc, char **argv)
 
     for (uint32_t i = 0; i < files; i++)
         try_input(corpus[i].data, corpus[i].bytes);
-    for (unsigned long n = 0; n < rounds; n++) {
+    for (; until ? clock_now_ns() < until : n < rounds; n++) {
         const struct input *in = &corpus[rng_below(&r, files)];
         size_t bytes = in->bytes;
         memcpy(data, in->data, bytes);
@@ -180,6 +185,6 @@ int main(int argc, char **argv)
         free(corpus[i].data);
     close(save_fd);
     unlink(save);
-    printf("ok 1 - %s__survives_%lu_inputs\n1..1\n", argv[1], rounds + files);
+    printf("ok 1 - %s__survives_%lu_inputs\n1..1\n", argv[1], n + files);
     return 0;
 }
