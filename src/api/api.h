@@ -7,6 +7,7 @@
 #include "conf/cluster.h"
 #include "mcast/caster.h"
 #include "mcast/replica.h"
+#include "mem/tcp/tcp.h"
 #include "tram.h"
 
 _Static_assert((int)TRAM_REPLICAS_MAX == (int)LOG_REPLICAS_MAX, "one limit, in two headers");
@@ -62,6 +63,9 @@ int api_mem_limits(const struct tram_cluster *, struct mem *, struct err *);
 /* What the host shows of itself, to who asks over a network; NULL: nothing any more. */
 void api_mem_show(const struct tram_cluster *, struct mem *, const void *page, size_t bytes);
 
+/* What has come to the host's door; false: its memory has none. */
+bool api_mem_counts(const struct tram_cluster *, struct mem *, struct tcp_counts *);
+
 /* For asking hosts of other machines what they show (mem/far/far.h, far_look). */
 int api_look_open(const struct tram_cluster *, const struct say *, struct mem **, struct err *);
 
@@ -113,15 +117,21 @@ uint64_t api_client_finished(const struct tram_client *);        /* messages don
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 
-enum { PAGE_MAGIC = 0x74726d71, PAGE_SUFFIX_BYTES = 8 };
+enum { PAGE_MAGIC = 0x74726d72, PAGE_SUFFIX_BYTES = 8 };
 
 struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
         delivered, terms, muted, detached_ms[LOG_REPLICAS_MAX];
 };
 
+/* As struct tcp_counts; all zero where connections are not ours. */
+struct api_page_door {
+    _Atomic uint64_t accepted, met, strangers, late, crowded, no_room, malformed, retired;
+};
+
 struct api_page {
     _Atomic uint64_t magic, pid, life, replicas, updated_ns, rounds;
+    struct api_page_door door;
     struct api_page_replica replica[];
 };
 
@@ -130,8 +140,9 @@ struct api_page *api_page_open(const char *dir, const char *host, uint32_t life,
                                struct err *);
 void api_page_close(struct api_page *, const char *dir, const char *host, uint32_t replicas);
 
-/* Each replica, and then the time: who reads that it is new has read what is older. */
+/* Each replica, the door, and then the time: who reads that it is new has read what is older. */
 void api_page_show(struct api_page *, uint32_t n, const struct tram_replica_stats *);
+void api_page_show_door(struct api_page *, const struct tcp_counts *);
 void api_page_shown(struct api_page *, uint64_t now_ns);
 
 #endif

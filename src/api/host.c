@@ -286,6 +286,9 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
         tram_host_replica(h, i, &s);
         api_page_show(h->page, i, &s);
     }
+    struct tcp_counts door;
+    if (api_mem_counts(h->cluster, h->mem, &door))
+        api_page_show_door(h->page, &door);
     api_page_shown(h->page, now_ns);
     return true;
 }

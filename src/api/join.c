@@ -274,6 +274,14 @@ void api_mem_show(const struct tram_cluster *c, struct mem *m, const void *page,
         far_show(m, page, bytes);
 }
 
+bool api_mem_counts(const struct tram_cluster *c, struct mem *m, struct tcp_counts *out)
+{
+    if (c->conf->transport != CLUSTER_TCP)
+        return false;
+    *out = tcp_counts(m);
+    return true;
+}
+
 int api_look_open(const struct tram_cluster *c, const struct say *say, struct mem **out,
                   struct err *e)
 {

@@ -81,6 +81,13 @@ void api_page_show(struct api_page *p, uint32_t n, const struct tram_replica_sta
 #undef SHOW
 }
 
+void api_page_show_door(struct api_page *p, const struct tcp_counts *c)
+{
+#define SHOW_(field) atomic_store_explicit(&p->door.field, c->field, memory_order_relaxed);
+    TCP_COUNTS_LIST(SHOW_)
+#undef SHOW_
+}
+
 void api_page_shown(struct api_page *p, uint64_t now_ns)
 {
     atomic_store_explicit(&p->updated_ns, now_ns, memory_order_release);

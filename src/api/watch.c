@@ -31,9 +31,10 @@ struct watch {
     struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* groups, by the detached host */
     bool peers_moved;                                             /* there is something in them */
     bool dead[CLUSTER_HOSTS_MAX];
-    uint64_t look_ns;    /* when the last look was, */
-    uint64_t cpu_ns;     /* and what the thread had used of its core by then */
-    uint64_t away_ns[2]; /* when it was last said that it was held up, and that it computed */
+    struct tcp_counts door; /* what was said of it */
+    uint64_t look_ns;       /* when the last look was, */
+    uint64_t cpu_ns;        /* and what the thread had used of its core by then */
+    uint64_t away_ns[2];    /* when it was last said that it was held up, and that it computed */
 };
 
 static void list_add(struct list *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -216,6 +217,31 @@ static void say_away(struct watch *w)
         suspect_ms);
 }
 
+/* A limit that is reached for the first time. How often it is later shows in `tram status`; from where, in the lines
+ * about refused connections. */
+static void say_limit(struct watch *w, uint64_t count, uint64_t *said, const char *what)
+{
+    if (count == *said)
+        return;
+    if (*said == 0)
+        say_warn(&w->opt.say, "%s: %s; `tram status` counts them from now on",
+                 host_name(w, w->opt.host), what);
+    *said = count;
+}
+
+static void say_door(struct watch *w)
+{
+    struct tcp_counts now;
+
+    if (!api_mem_counts(w->opt.cluster, w->opt.mem, &now))
+        return;
+    say_limit(w, now.late, &w->door.late, "connections did not prove in time who they are");
+    say_limit(w, now.crowded, &w->door.crowded,
+              "more connections were begun at once than are waited for, the oldest are closed");
+    say_limit(w, now.no_room, &w->door.no_room,
+              "no descriptor is left for a connection (ulimit -n), or no memory");
+}
+
 void watch_say(struct watch *w)
 {
     const char *me = host_name(w, w->opt.host);
@@ -231,5 +257,6 @@ void watch_say(struct watch *w)
     if (w->peers_moved)
         say_peers(w);
     say_deaths(w);
+    say_door(w);
     say_away(w);
 }

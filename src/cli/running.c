@@ -184,6 +184,9 @@ static bool page_read(struct running *r, uint32_t h, const struct api_page *p, s
     r->host[h].pid = (pid_t)p->pid;
     r->host[h].life = (uint32_t)p->life;
     r->host[h].replicas = (uint32_t)p->replicas;
+#define READ_(field) r->host[h].door.field = p->door.field;
+    TCP_COUNTS_LIST(READ_)
+#undef READ_
     for (uint64_t i = 0; i < p->replicas; i++)
         replica_read(r, h, &p->replica[i]);
     return *updated_ns != 0;

@@ -7,6 +7,7 @@
 #define CLI_RUNNING_H
 
 #include "cli/args.h"
+#include "mem/tcp/tcp.h"
 #include "tram.h"
 
 #include <stdbool.h>
@@ -56,8 +57,9 @@ struct running_host {
     pid_t pid;         /* of the page; 0 if there is none */
     uint32_t life;     /* processes that were this host before */
     uint32_t replicas; /* that it carries */
-    bool elsewhere;    /* its address is none of this machine's, */
-    bool asked;        /* and what we know of it, it was asked for */
+    struct tcp_counts door;
+    bool elsewhere; /* its address is none of this machine's, */
+    bool asked;     /* and what we know of it, it was asked for */
 };
 
 /* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */

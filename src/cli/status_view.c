@@ -141,6 +141,35 @@ static void print_hosts(const struct status_view *v, FILE *to)
     fputc('\n', to);
 }
 
+/* Who was not let in, or was sent away: nothing is printed of a door that has seen friends alone. */
+static void print_doors(const struct status_view *v, FILE *to)
+{
+    const struct running *r = v->now;
+
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++) {
+        const struct tcp_counts *d = &r->host[h].door;
+        const struct {
+            uint64_t count;
+            const char *what;
+        } seen[] = {
+            {d->strangers, "strangers"}, {d->late, "late"},           {d->crowded, "crowded"},
+            {d->no_room, "no room"},     {d->malformed, "malformed"}, {d->retired, "retired keys"},
+        };
+        const char *between = "";
+        for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+            if (seen[i].count == 0)
+                continue;
+            if (!*between)
+                fprintf(to, "%s turned away of %" PRIu64 " connections",
+                        tram_cluster_host_name(r->cluster, h), d->accepted);
+            fprintf(to, "%s%s %" PRIu64, *between ? ", " : ": ", seen[i].what, seen[i].count);
+            between = ", ";
+        }
+        if (*between)
+            fputc('\n', to);
+    }
+}
+
 void status_view_print(const struct status_view *v, FILE *to, uint32_t groups_max)
 {
     uint32_t groups = tram_cluster_groups(v->now->cluster);
@@ -148,6 +177,7 @@ void status_view_print(const struct status_view *v, FILE *to, uint32_t groups_ma
     double sum = 0;
 
     print_hosts(v, to);
+    print_doors(v, to);
     fprintf(to, "%-12s %-12s %8s %23s %9s %12s %11s  %s\n", "GROUP", "LEADER", "BALLOT",
             "APPLIED/COMMIT", "ATTACHED", "DELIVERED", "PER SECOND", "TROUBLE");
     for (uint32_t g = 0; g < shown; g++)
@@ -199,15 +229,31 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
     fprintf(to, "]}");
 }
 
+static void json_door(const struct tcp_counts *d, FILE *to)
+{
+    const char *between = "";
+
+    fprintf(to, ", \"door\": {");
+#define JSON_(field)                                                                               \
+    fprintf(to, "%s\"" #field "\": %" PRIu64, between, d->field);                                  \
+    between = ", ";
+    TCP_COUNTS_LIST(JSON_)
+#undef JSON_
+    fputc('}', to);
+}
+
 void status_view_json(const struct status_view *v, FILE *to)
 {
     const struct running *r = v->now;
 
     fprintf(to, "{\"hosts\": [");
-    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++)
-        fprintf(to, "%s\n  {\"host\": \"%s\", \"state\": \"%s\", \"pid\": %d, \"life\": %u}",
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++) {
+        fprintf(to, "%s\n  {\"host\": \"%s\", \"state\": \"%s\", \"pid\": %d, \"life\": %u",
                 h ? "," : "", tram_cluster_host_name(r->cluster, h),
                 running_state_name(r->host[h].state), (int)r->host[h].pid, r->host[h].life);
+        json_door(&r->host[h].door, to);
+        fputc('}', to);
+    }
     fprintf(to, "],\n \"groups\": [");
     for (uint32_t g = 0; g < tram_cluster_groups(r->cluster); g++)
         json_group(v, to, g);

@@ -41,6 +41,17 @@ struct tcp_counts {
     uint64_t malformed; /* sent a frame that no one of us sends */
     uint64_t retired;   /* connections of keys that are not known any more */
 };
+/* Its fields, in order. */
+#define TCP_COUNTS_LIST(X)                                                                         \
+    X(accepted)                                                                                    \
+    X(met)                                                                                         \
+    X(strangers)                                                                                   \
+    X(late)                                                                                        \
+    X(crowded)                                                                                     \
+    X(no_room)                                                                                     \
+    X(malformed)                                                                                   \
+    X(retired)
+
 struct tcp_counts tcp_counts(struct mem *);
 
 #endif
