@@ -9,6 +9,7 @@ enum {
     ROUNDS_PER_YIELD = 64, /* idle rounds after which a spinning host lets others have the core */
     ACTIVE_FOR_MS = 20,    /* a group is active this long after its last work */
     CLIENTS_PER_ROUND = 16,
+    SAY_EVERY_MS = 1000,
     MANY_UNITS = 64,
     PIECES_PER_ROUND = 4, /* of states, for all logs; */
     LONG_ROUND_MS = 4,    /* one after a round that took longer */
@@ -30,6 +31,16 @@ void host_add(struct host *h, struct unit u)
         h->unit_of[u.region] = (uint16_t)h->units;
 }
 
+/* Not more than once a second: what a client asks for is up to the client. */
+static void say_not_served(struct host *h, const struct mem_lane_spec *offer, const char *why)
+{
+    if (h->said_ns && h->round_ns - h->said_ns < SAY_EVERY_MS * UINT64_C(1000000))
+        return;
+    h->said_ns = h->round_ns;
+    say_warn(&h->opt.say, "the client on node %u is not served in group %u: %s", offer->writer,
+             offer->region, why);
+}
+
 /* Opens what clients need that have come since. A few at a time: each takes system calls, and other clients
  * are waiting. */
 static int meet_clients(struct host *h)
@@ -42,8 +53,7 @@ static int meet_clients(struct host *h)
         int rc = at > 0 ? h->unit[at - 1].ops->offer(&h->unit[at - 1], &offer, &e)
                         : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
         if (rc < 0)
-            say_warn(&h->opt.say, "the client on node %u is not served in group %u: %s",
-                     offer.writer, offer.region, e.text);
+            say_not_served(h, &offer, e.text);
     }
     return met;
 }

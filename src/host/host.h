@@ -49,6 +49,7 @@ struct host {
     struct log_budget budget; /* for the options of its logs */
     uint32_t turn;            /* rounds so far */
     uint64_t sleeps;
+    uint64_t said_ns; /* when it was last said of a client that it is not served */
 };
 
 void host_init(struct host *, const struct host_options *);

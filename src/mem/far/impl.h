@@ -25,6 +25,9 @@ enum {
     FAR_LANES_MAX = 1 << 20, /* of one node */
     FAR_LANE_ALIGN = 128,
     FAR_REGION_SLOTS = 1024,
+    FAR_CLIENT_WANTS_MAX =
+        FAR_REGIONS_MAX,      /* of a client, for lanes that are not open: one in each region */
+    FAR_OFFERS_MAX = 1 << 16, /* of all clients, that nobody has looked at yet */
 
     LINK_PENDING = 1024, /* handshakes at once */
     STAGE_BYTES_MIN = 256 << 10,
@@ -86,6 +89,7 @@ struct link {
     uint32_t wants;       /* not answered */
     struct far_want *pending;
     uint32_t pendings, pendings_room; /* theirs, for lanes that we have not opened */
+    bool complained;                  /* that a lane has other sizes there */
 };
 
 struct peer {

@@ -427,9 +427,13 @@ bool far_lanes_ask(struct link *l)
     return true;
 }
 
+/* Once a link: the other side can bring it about as often as it likes. */
 static void complain(struct link *l, const struct mem_lane_spec *mine, uint32_t words,
                      uint32_t ring)
 {
+    if (l->complained)
+        return;
+    l->complained = true;
     say_warn(&l->node->say,
              "lane (owner %u, writer %u, region %u, kind %u): %u words and a ring of %u bytes here "
              "at %s, %u words and %u bytes at %s; it stays unconnected",
@@ -514,6 +518,8 @@ static enum verdict locate(struct link *l, const struct far_want *w, struct far_
 
 static bool put_off(struct link *l, const struct far_want *w)
 {
+    if (!l->peer->host && l->pendings >= FAR_CLIENT_WANTS_MAX)
+        return false;
     if (l->pendings == l->pendings_room) {
         uint32_t room = l->pendings_room ? 2 * l->pendings_room : 64;
         struct far_want *more =
@@ -535,6 +541,8 @@ static bool offer_lane(const struct link *l, const struct mem_lane_spec *spec)
     const struct lane *known = far_lane_find(o, spec);
     if (l->peer->host || spec->writer != l->peer->node || (known && known->state != LANE_OVER))
         return true;
+    if (o->mem.offered >= FAR_OFFERS_MAX)
+        return false;
     if (o->mem.offered == o->offers_room) {
         uint32_t room = o->offers_room ? 2 * o->offers_room : 64;
         struct mem_lane_spec *more = realloc(o->offers, room * sizeof(*more));
