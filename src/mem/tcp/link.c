@@ -235,6 +235,17 @@ int tcp_post(struct link *link)
 
 /* ---- receiving ---- */
 
+static void malformed(struct tcp_link *l, const char *why)
+{
+    l->link.fault = why;
+    if (strcmp(why, TAKES_NOTHING) == 0)
+        return;
+    tcp_node(l)->malformed++;
+    /* A client that is broken, or hostile, is not waited for: others may have its place, or it could take them all. */
+    if (l->link.state == LINK_UP && !l->link.peer->host)
+        l->link.ended = true;
+}
+
 /* Takes all frames that are whole. False: the link is to be closed. */
 static bool frames_take(struct tcp_link *l)
 {
@@ -253,8 +264,7 @@ static bool frames_take(struct tcp_link *l)
         if (l->link.state == LINK_CLOSED)
             return true;
         if (why) {
-            l->link.fault = why;
-            tcp_node(l)->malformed += strcmp(why, TAKES_NOTHING) != 0;
+            malformed(l, why);
             break;
         }
         at += bytes;
