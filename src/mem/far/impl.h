@@ -95,12 +95,14 @@ struct link {
 struct peer {
     uint32_t node;
     bool host;
-    bool wanted;               /* we have lanes with it */
-    bool left;                 /* it ended in order */
-    bool anew;                 /* client: this host is younger than the one that it knew */
-    bool full;                 /* it has no place for us */
-    bool gone;                 /* its last connection was ended by the other side */
-    bool dials;                /* something is on its way there that is no link yet */
+    bool wanted;   /* we have lanes with it */
+    bool left;     /* it ended in order */
+    bool anew;     /* client: this host is younger than the one that it knew */
+    bool full;     /* it has no place for us */
+    bool gone;     /* its last connection was ended by the other side */
+    bool accepted; /* host: it was connected with this process, whatever it says since */
+    bool denies;   /* host: it says that our life is over, or another's */
+    bool dials;    /* something is on its way there that is no link yet */
     char name[FAR_NAME_BYTES]; /* for people */
     char where[80];            /* its address, for people */
     const char

@@ -128,7 +128,8 @@ bool link_up(struct link *l)
     p->link = l;
     if (p->dialing == l)
         p->dialing = NULL;
-    p->gone = p->left = p->anew = false;
+    p->gone = p->left = p->anew = p->denies = false;
+    p->accepted = true;
     if (!p->host)
         far_lanes_reborn(l->node, p->node, l->life);
     l->state = LINK_UP;
@@ -245,11 +246,24 @@ void far_fail(struct far *o, const char *fmt, ...)
     say_error(&o->say, "%s: %s", o->name, o->failure);
 }
 
+/* Is our life over because that host says so? Of a host that has lost the file of its lives any other may know better.
+ * One that has its past, and one that this host has taken before, is told so by all who knew it: a single host is wrong,
+ * or lies, and would else end all others. */
+static bool is_over(const struct far *o, struct peer *from)
+{
+    uint32_t denied = 0;
+
+    from->denies = true;
+    for (uint32_t i = 0; i < o->hosts_count; i++)
+        denied += o->peers[i]->denies;
+    return !o->host || 2 * denied >= o->hosts_count || (o->life.made && !from->accepted);
+}
+
 static void fail_for_good(struct link *l, const struct far_refuse *r)
 {
     struct far *o = l->node;
 
-    if (o->failure[0] || r->life < o->mem.life)
+    if (o->failure[0] || r->life < o->mem.life || !is_over(o, l->peer))
         return;
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
     if (o->host && r->life < UINT32_MAX) {
