@@ -94,6 +94,21 @@ const char *tcp_on_hello(struct tcp_link *l, const struct tcp_hello *h, size_t b
 
 /* ---- arrivals ---- */
 
+/* Makes room for one more among those that have not said all yet who they are: who has waited longest has to try again.
+ * They have keys; so this is no stranger, and not worth more care. */
+static void make_way(struct far *o)
+{
+    struct link *oldest = NULL;
+
+    if (o->links_pending < LINK_PENDING)
+        return;
+    for (struct link *l = o->links; l; l = l->next)
+        if (l->state != LINK_UP && !l->dialed)
+            oldest = l; /* the newest are first */
+    if (oldest)
+        link_close(oldest, false, "too many connections were begun at once");
+}
+
 static void came(struct tcp *t, struct arrival *a)
 {
     struct far *o = &t->far;
@@ -101,11 +116,12 @@ static void came(struct tcp *t, struct arrival *a)
 
     if (p)
         p->dials = false;
-    /* Whom we do not want any more, and who are too many; they will try again. */
+    /* Whom we do not want any more; it will try again. */
     bool unwanted = p && (p->link || o->leaving ||
                           (o->mem.self == FAR_ANY && !o->looks && p->node != o->giver));
-    if (unwanted || o->links_pending >= LINK_PENDING || o->failure[0])
+    if (unwanted || o->failure[0])
         return;
+    make_way(o);
     struct tcp_link *l = tcp_link_new(t, a);
     if (!l) {
         say_warn(&o->say, "%s: no memory for a connection", o->name);
