@@ -93,6 +93,8 @@ static void entry_take(struct roll *r, uint32_t from, const struct roll_item *it
     if (memcmp(e, &now, sizeof now) == 0)
         return;
     *e = now;
+    if (now.status == ROLL_BEREFT)
+        r->bereft[it->host] = now.age;
     r->changed = true;
 }
 
@@ -234,6 +236,8 @@ static enum roll_verdict judge_one(const struct roll *r, uint32_t i)
         return holds_ours(r, r->told[i]) || r->ours[i] >= r->entry[i].age ? ROLL_JOIN : ROLL_ANEW;
     case ROLL_BEREFT:
         return here ? ROLL_LOST : ROLL_WAIT;
+    case ROLL_EMPTY:
+        return r->bereft[i] == r->entry[i].age ? ROLL_LOST : ROLL_ANEW;
     default:
         return ROLL_ANEW;
     }

@@ -77,6 +77,9 @@ struct roll {
     /* Ages of members that one who holds what we have lost counts with: news of that from themselves may be under
      * way. */
     uint64_t ours[ROLL_HOSTS_MAX];
+    /* Ages in which hosts were bereft, as this life of ours has heard: that they have gone since, and are EMPTY when they
+     * come back, does not make it an orderly end for us, who have not said yet what was lost. */
+    uint64_t bereft[ROLL_HOSTS_MAX];
     bool changed; /* the others are to be told */
 };
 

@@ -417,6 +417,17 @@ static void roll__the_last_one_killed_is_waited_for_and_then_lost(void **state)
     link_pair(0, 2);
     assert_int_equal(verdict(0), ROLL_LOST);
     assert_int_equal(verdict(2), ROLL_LOST);
+    /* It says so and ends; who was slower says so too, before anything begins anew. */
+    stop(2, true);
+    assert_int_equal(verdict(0), ROLL_LOST);
+    stop(0, true);
+    stop(1, true);
+    start(0);
+    start(1);
+    start(2);
+    link_pair(0, 1);
+    link_pair(0, 2);
+    assert_int_equal(verdict(0), ROLL_ANEW);
     world_end();
 }
 
