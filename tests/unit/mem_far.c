@@ -534,12 +534,17 @@ static void sizes_that_differ_are_told_on_both_sides(void)
     X(another_key_is_refused)                                                                      \
     X(a_file_that_differs_is_refused_by_name)                                                      \
     X(an_address_that_is_not_known_stops_nobody_else)                                              \
-    X(another_cluster_is_refused) X(a_client_is_told_why_it_is_refused)                            \
-        X(who_has_the_key_may_look) X(a_host_listens_on_its_address_alone)                         \
-            X(who_has_nothing_to_do_sleeps) X(strangers_do_no_harm)                                \
-                X(too_few_huge_pages_are_named) X(who_closes_touches_no_flow_and_no_op)            \
-                    X(too_much_at_once_is_lost) X(more_lanes_need_no_other_connection)             \
-                        X(sizes_that_differ_are_told_on_both_sides)
+    X(another_cluster_is_refused)                                                                  \
+    X(a_client_is_told_why_it_is_refused)                                                          \
+    X(who_has_the_key_may_look)                                                                    \
+    X(a_host_listens_on_its_address_alone)                                                         \
+    X(who_has_nothing_to_do_sleeps)                                                                \
+    X(strangers_do_no_harm)                                                                        \
+    X(too_few_huge_pages_are_named)                                                                \
+    X(who_closes_touches_no_flow_and_no_op)                                                        \
+    X(too_much_at_once_is_lost)                                                                    \
+    X(more_lanes_need_no_other_connection)                                                         \
+    X(sizes_that_differ_are_told_on_both_sides)
 ON_BOTH(CASES)
 
 int main(void)

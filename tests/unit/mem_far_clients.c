@@ -183,8 +183,9 @@ static void a_client_from_before_is_refused_by_whom_it_never_met(void)
 
 #define CASES(X)                                                                                   \
     X(clients_get_places_of_their_own)                                                             \
-    X(clients_have_lanes_but_no_promises) X(a_place_that_was_taken_over_is_not_shared)             \
-        X(a_client_from_before_is_refused_by_whom_it_never_met)
+    X(clients_have_lanes_but_no_promises)                                                          \
+    X(a_place_that_was_taken_over_is_not_shared)                                                   \
+    X(a_client_from_before_is_refused_by_whom_it_never_met)
 ON_BOTH(CASES)
 
 int main(void)

@@ -271,9 +271,12 @@ static void a_new_life_shuts_the_old_one_out(void)
 
 #define CASES(X)                                                                                   \
     X(an_old_life_is_refused_and_learns)                                                           \
-    X(a_twin_is_refused) X(one_process_per_host) X(who_leaves_last_begins_anew)                    \
-        X(a_killed_host_is_known_to_be_dead) X(who_is_back_is_told_to_others)                      \
-            X(a_new_life_shuts_the_old_one_out)
+    X(a_twin_is_refused)                                                                           \
+    X(one_process_per_host)                                                                        \
+    X(who_leaves_last_begins_anew)                                                                 \
+    X(a_killed_host_is_known_to_be_dead)                                                           \
+    X(who_is_back_is_told_to_others)                                                               \
+    X(a_new_life_shuts_the_old_one_out)
 ON_BOTH(CASES)
 
 int main(void)
