@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -25,10 +27,13 @@ enum {
     EVENTS_A_TURN = 64,
     STRANGERS_WAITING = 32, /* of whom somebody is to be told */
     NICENESS = 5,           /* who polls goes first */
+    HELLO_HEAD = 6,         /* the head of a record, and the kind of message */
+    HELLO_BYTES_MAX = 4096, /* of the first record; ours have some hundred */
     USER_TIMEOUT_MS = 20000,
 };
 
 #define REST_NS UINT64_C(100000000) /* when there is no descriptor */
+#define SLICE_NS UINT64_C(100000)   /* of a core, the shortest that there is */
 
 /* What a descriptor of the thread's epoll is. */
 enum watch_kind { WATCH_WAKE, WATCH_LISTENER, WATCH_PENDING };
@@ -44,9 +49,10 @@ struct pending {
     struct pending *next, *prev;
     bool dialed, connecting, sends;
     uint32_t host;
+    int lowest; /* so many bytes are waited for, until the first record is whole */
     uint64_t until_ns;
     struct sockaddr_storage address;
-    struct tls_end *end;
+    struct tls_end *end; /* accepted: NULL until there is something for it */
 };
 
 struct dial {
@@ -122,11 +128,15 @@ void arrival_free(struct arrival *a)
 
 static void hand_over(struct door *d, struct arrival *a)
 {
+    /* Nobody is woken for a stranger: it is a line of the log, and there may be a thousand a second. */
+    bool wakes = a->kind != DOOR_STRANGER;
+
     a->next = atomic_load_explicit(&d->arrivals, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&d->arrivals, &a->next, a, memory_order_release,
                                                   memory_order_relaxed))
         ;
-    wake(d->wake_fd);
+    if (wakes) /* and *a may be gone */
+        wake(d->wake_fd);
 }
 
 struct arrival *door_take(struct door *d)
@@ -236,8 +246,8 @@ static struct pending *pending_new(struct door *d, int fd, bool dialed)
     p->watch = (struct watch){.kind = WATCH_PENDING, .fd = fd};
     p->dialed = dialed;
     p->until_ns = clock_now_ns() + DOOR_HANDSHAKE_NS;
-    p->end = tls_end_new(d->tls, !dialed);
-    if (!p->end) {
+    p->end = dialed ? tls_end_new(d->tls, false) : NULL;
+    if (dialed && !p->end) {
         free(p);
         return NULL;
     }
@@ -412,6 +422,60 @@ static void heard(struct door *d, struct pending *p)
     }
     tls_in_add(p->end, (size_t)n);
     shake(d, p);
+}
+
+/* ---- the first record ---- */
+
+/* Waits until there are so many bytes, or it ends. False: that was waited for already, so it has ended. */
+static bool wait_for_bytes(struct pending *p, int bytes)
+{
+    if (p->lowest == bytes)
+        return false;
+    p->lowest = bytes;
+    return setsockopt(p->watch.fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0;
+}
+
+/* So many bytes are needed to go on, by those that are there; 0: they are no beginning of a ClientHello. */
+static int hello_bytes(const unsigned char *head, size_t known)
+{
+    if (head[0] != 0x16 || (known > 1 && head[1] != 0x03))
+        return 0;
+    if (known < HELLO_HEAD)
+        return HELLO_HEAD;
+    int bytes = 5 + (head[3] << 8 | head[4]);
+    return head[5] == 1 && bytes > HELLO_HEAD && bytes <= HELLO_BYTES_MAX ? bytes : 0;
+}
+
+/* Somebody who was accepted says something. Until the whole ClientHello is there, nothing is spent on it but a
+ * descriptor: most strangers do not come that far. */
+static void greeted(struct door *d, struct pending *p)
+{
+    unsigned char head[HELLO_HEAD];
+    int there = 0, one = 1;
+    ssize_t n = recv(p->watch.fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        pending_fail(d, p, false, n < 0 ? strerror(errno) : "it ended the connection");
+        return;
+    }
+    int bytes = hello_bytes(head, (size_t)n);
+    if (bytes == 0) {
+        count(d, COUNT_STRANGERS);
+        pending_fail(d, p, true, "what came is no beginning of TLS");
+        return;
+    }
+    if (ioctl(p->watch.fd, FIONREAD, &there) < 0 || there < bytes) {
+        if (!wait_for_bytes(p, bytes))
+            pending_fail(d, p, false, "it ended the connection");
+        return;
+    }
+    p->end = tls_end_new(d->tls, true);
+    if (!p->end || setsockopt(p->watch.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one) < 0)
+        pending_fail(d, p, false, "no memory");
+    else
+        heard(d, p);
 }
 
 static void late_ones(struct door *d, uint64_t now)
@@ -599,11 +663,33 @@ static void take_event(struct door *d, struct watch *w, uint32_t events)
         /* It is over since. */
     } else if (p->connecting) {
         connected(d, p);
+    } else if (!p->end) {
+        greeted(d, p);
     } else if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) {
         heard(d, p);
     } else {
         shake(d, p);
     }
+}
+
+/* sched_setattr(2), which libc does not have. */
+struct sched_attributes {
+    uint32_t bytes, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+/* As far as we may: handshakes of strangers must not take the time of who polls. A batch thread that wakes does
+ * not take the core from anybody; and a short slice (Linux 6.12) ends soon when somebody else wants the core. */
+static void stand_back(void)
+{
+    const struct sched_attributes a = {
+        .bytes = sizeof a, .policy = SCHED_BATCH, .nice = NICENESS, .runtime_ns = SLICE_NS};
+
+    if (syscall(SYS_sched_setattr, 0, &a, 0) < 0)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
 }
 
 static void *run(void *of)
@@ -615,8 +701,7 @@ static void *run(void *of)
 
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL); /* they are for who polls */
-    /* As far as we may: handshakes of strangers must not take the time of who polls. */
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
+    stand_back();
     while (!atomic_load_explicit(&d->ends, memory_order_acquire)) {
         int n = epoll_wait(d->epoll_fd, event, EVENTS_A_TURN, wait_ms(d));
         for (int i = 0; i < n; i++)
