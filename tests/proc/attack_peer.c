@@ -27,6 +27,7 @@ struct hostile {
     const struct tram_cluster *cluster;
     struct tls *tls;
     bool host;
+    bool steals;     /* says that it has the place `self`, which nobody has given it */
     uint32_t self;   /* as a host; else the place that it was given */
     uint32_t target; /* host */
     uint32_t life;
@@ -66,7 +67,7 @@ static void say_hello(struct hostile *h)
     const char *name = h->cluster->conf->name;
     const struct tcp_hello hello = {.magic = TCP_MAGIC,
                                     .version = TCP_VERSION,
-                                    .from = h->host ? h->self : FAR_ANY,
+                                    .from = h->host || h->steals ? h->self : FAR_ANY,
                                     .to = h->target,
                                     .life = h->life,
                                     .birth = h->birth,
@@ -74,7 +75,11 @@ static void say_hello(struct hostile *h)
 
     tcp_peer_send(&h->peer, (struct tcp_frame){.kind = TCP_HELLO, .words = sizeof hello / 8},
                   &hello);
-    if (!h->host)
+    uint64_t first[FAR_HOSTS_MAX];
+    memset(first, 0xff, sizeof first);
+    if (h->steals)
+        tcp_peer_say(&h->peer, FAR_FIRST, first, h->cluster->conf->hosts);
+    else if (!h->host)
         tcp_peer_say(&h->peer, FAR_PLACE_WANT, &(uint32_t[2]){FAR_ANY, 0}, 1);
 }
 
@@ -452,6 +457,21 @@ static void mute(struct hostile *h)
     h->peer.over = true;
 }
 
+/* Says to be the client in each place in turn, in a later life than any. */
+static void thief(struct hostile *h)
+{
+    h->steals = true;
+    h->life = 60000;
+    for (uint32_t place = 0; place < 64; place++) {
+        tcp_peer_close(&h->peer);
+        h->self = h->cluster->conf->hosts + place;
+        connected(h);
+    }
+    h->steals = false;
+    h->life = 0;
+    h->peer.over = true;
+}
+
 static const struct kind {
     const char *name;
     void (*step)(struct hostile *);
@@ -459,7 +479,7 @@ static const struct kind {
     {"garbage", garbage}, {"frames", frames},     {"lengths", lengths}, {"flows", flows},
     {"writes", writes},   {"reads", reads},       {"lanes", lanes},     {"sizes", sizes},
     {"flood", flood},     {"messages", messages}, {"refuses", refuses}, {"comes", comes},
-    {"mute", mute},
+    {"mute", mute},       {"thief", thief},
 };
 
 /* One kind for that long, with all hosts in turn. */
