@@ -634,6 +634,31 @@ static void tcp__a_wrong_answer_is_none(void **state)
     quiet_end();
 }
 
+/* A second answer to what was answered. */
+static void tcp__an_answer_comes_once(void **state)
+{
+    static uint64_t words[WORDS];
+    uint64_t out[WORDS];
+    struct mem_op op;
+
+    (void)state;
+    quiet_begin();
+    stage_open();
+    uint64_t id = link_to(stage.host, 1)->link.id;
+    mem_read_ctl(stage.host, &op, stage.lane[TO_ONE], 0, WORDS, out);
+    wait_op(&op, MEM_DONE);
+    memset(out, 0x11, sizeof out);
+    tcp_frame_add(link_to(stage.one, 0),
+                  (struct tcp_frame){.kind = TCP_DATA, .words = WORDS, .at = MEM_DONE}, words);
+    mem_flush(stage.one);
+    while (peer_at(far_of(stage.host), 1)->link && link_to(stage.host, 1)->link.id == id)
+        mem_poll(stage.host);
+    assert_int_equal(tcp_counts(stage.host).malformed, 1);
+    for (uint32_t i = 0; i < WORDS; i++)
+        assert_int_equal(out[i], 0x1111111111111111u);
+    quiet_end();
+}
+
 /* An owner that says that more is done than was marked, or less than it said before. */
 static void lie_about_marks(uint64_t first, uint64_t then)
 {
@@ -729,6 +754,7 @@ int main(void)
         CASE(tcp__a_host_that_sends_nonsense_ends_its_own_connection_alone),
         CASE(tcp__a_client_that_sends_nonsense_ends_its_own_connection_alone),
         CASE(tcp__a_wrong_answer_is_none),
+        CASE(tcp__an_answer_comes_once),
         CASE(tcp__an_owner_cannot_do_more_than_was_marked),
         CASE(tcp__who_reads_and_takes_nothing_is_given_up),
         CASE(tcp__a_host_that_is_refused_later_counts_once),

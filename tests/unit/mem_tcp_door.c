@@ -155,6 +155,114 @@ static void tcp__a_hello_comes_first(void **state)
     quiet_end();
 }
 
+/* Nothing is written, read or answered between the hello and the end of the meeting: a client without a place is nobody,
+ * and a host may turn out to be an old life. */
+static void expect_ended_after_hello(struct mem *m, const struct hello_case *c, uint8_t kind)
+{
+    const uint64_t words[2] = {1, 1};
+    uint64_t before = tcp_counts(m).malformed;
+
+    peer_connect(tls_as(c->key));
+    say_hello((struct tcp *)m, c);
+    tcp_peer_send(&peer, (struct tcp_frame){.kind = kind, .words = kind == TCP_PEEK ? 0 : 1},
+                  words);
+    while (!peer.over) { /* its hello and its roll are before that */
+        poll_all();
+        if (tcp_peer_frame(&peer))
+            tcp_peer_drop(&peer);
+    }
+    assert_int_equal(tcp_counts(m).malformed, before + 1);
+    tcp_peer_close(&peer);
+}
+
+static void tcp__nothing_is_written_before_they_have_met(void **state)
+{
+    static const struct hello_case who[] = {
+        {"a host", 1, 1, 0, .reason = FAR_WELCOME},
+        {"a client", CLIENT, CLIENT, 0, .reason = FAR_WELCOME},
+        {"a client without a place", CLIENT, FAR_ANY, 0, .reason = FAR_WELCOME},
+    };
+
+    (void)state;
+    quiet_begin();
+    struct mem *m = open_node(0);
+    region(m);
+    lane_of(m, 0, 1);
+    for (size_t i = 0; i < sizeof who / sizeof who[0]; i++)
+        for (uint8_t kind = TCP_OPEN; kind < TCP_KINDS; kind++)
+            expect_ended_after_hello(m, &who[i], kind);
+    quiet_end();
+}
+
+/* ---- who was dialed ---- */
+
+static int listen_as_host(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    at.sin_port = htons(fixture.port[0]);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 10), 0);
+    return fd;
+}
+
+/* Somebody who has the key of the host that b dials, and has heard b's hello. */
+static void peer_accept(int listener, struct mem *b)
+{
+    int fd = -1;
+
+    peer_at(far_of(b), 0)->dial_ns = 0;
+    WAIT_FOR(fd >= 0 || (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0);
+    struct tls *tls = tls_as(0);
+    tcp_peer_begin(&peer, fd, tls, true);
+    tls_drop(tls);
+    assert_true(tcp_peer_shake(&peer));
+    WAIT_FOR(tcp_peer_frame(&peer) != NULL);
+    assert_int_equal(tcp_peer_frame(&peer)->kind, TCP_HELLO);
+    tcp_peer_drop(&peer);
+}
+
+/* It says hello first too, and who it is; and may refuse instead. */
+static void tcp__who_was_dialed_says_who_it_is(void **state)
+{
+    const struct hello_case other = {"another host", 0, 2, 1, .reason = FAR_REASON_NODE};
+    const struct hello_case right = {"that host", 0, 0, 1, .reason = FAR_WELCOME};
+    struct far_refuse r = {.reason = FAR_REASON_LEAVING};
+    struct far_fact fact = {"log_bytes", "1"};
+    enum far_reason reason;
+
+    (void)state;
+    quiet_begin();
+    int listener = listen_as_host();
+    struct mem *b = open_node(1);
+    peer_accept(listener, b);
+    say_hello((struct tcp *)b, &other);
+    WAIT_FOR(peer_has_refuse(&reason));
+    assert_int_equal(reason, FAR_REASON_NODE);
+    tcp_peer_close(&peer);
+
+    peer_accept(listener, b);
+    tcp_peer_say(&peer, FAR_FACTS, &fact, 1);
+    WAIT_FOR(tcp_peer_frame(&peer) == NULL && peer.over);
+    assert_int_equal(tcp_counts(b).malformed, 1);
+    tcp_peer_close(&peer);
+
+    peer_accept(listener, b);
+    tcp_peer_say(&peer, FAR_REFUSE, &r.head + 1, 1);
+    WAIT_FOR(has_said(&quiet.capture, "it refuses us: it is about to end"));
+    tcp_peer_close(&peer);
+
+    peer_accept(listener, b);
+    say_hello((struct tcp *)b, &right);
+    WAIT_FOR(tcp_peer_frame(&peer) != NULL); /* its roll: so it has let us in */
+    assert_int_equal(tcp_counts(b).malformed, 1);
+    tcp_peer_close(&peer);
+    close(listener);
+    quiet_end();
+}
+
 /* ---- keys that change ---- */
 
 struct keys {
@@ -347,16 +455,11 @@ static void tcp__a_rogue_listener_is_nobody(void **state)
 /* Somebody listens who knows nothing of TLS, and says something or nothing. */
 static void tcp__a_listener_that_is_none_stops_nobody(void **state)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int on = 1, got = -1;
+    int got = -1;
 
     (void)state;
     quiet_begin();
-    at.sin_port = htons(fixture.port[0]);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(fd, 10), 0);
+    int fd = listen_as_host();
     struct mem *b = open_node(1), *c = open_node(2);
     wait_connected(b, c);
     WAIT_FOR(got >= 0 || (got = accept4(fd, NULL, NULL, SOCK_CLOEXEC)) >= 0);
@@ -798,6 +901,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(tcp__a_key_is_good_for_one_node),
         CASE(tcp__a_hello_comes_first),
+        CASE(tcp__nothing_is_written_before_they_have_met),
+        CASE(tcp__who_was_dialed_says_who_it_is),
         CASE(tcp__keys_change_without_a_stop),
         CASE(tcp__a_key_that_is_taken_back_meanwhile_is_not_good),
         CASE(tcp__a_rogue_listener_is_nobody),
