@@ -109,6 +109,7 @@ static void page_settle(struct life_file *f, const struct life_options *o)
         p->hosts_tag = o->hosts_tag;
         p->self = o->self;
         p->magic = PAGE_MAGIC;
+        f->renewed = true;
     }
     /* Of other hosts than those nothing is known; of ourselves it is. */
     if (p->hosts_tag != o->hosts_tag || p->self != o->self) {

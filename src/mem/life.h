@@ -28,6 +28,7 @@ struct life_page;
 struct life_file {
     int fd;
     bool made;     /* there was no file before */
+    bool renewed;  /* there was, but nothing is known of places */
     bool rebooted; /* the machine was started since: what was written last may be missing */
     char path[512];
     struct life_page *page;

@@ -81,9 +81,10 @@ bool places_return(struct places *p, uint32_t place, uint32_t life, uint64_t bir
     *given = kept->life > 0 ? kept->life - 1 : 0;
     if (life < *given)
         return false;
-    /* The same life, and another process; or one that a host without a past cannot have given. */
+    /* The same life, and another process; or one that this host has not given, unless it has forgotten that. */
     bool another = life == *given && kept->life > 0 && kept->birth != 0 && kept->birth != birth;
-    if (another || (p->file->made && life >= kept->life)) {
+    bool forgot = p->file->renewed && !p->file->made;
+    if (another || (!forgot && life >= kept->life)) {
         *given = life;
         return false;
     }
@@ -97,8 +98,10 @@ void places_seen(struct places *p, uint32_t place, uint32_t life)
 {
     struct life_place *kept = life_place(p->file, place);
 
-    if (kept->life <= life)
-        kept->life = life + 1;
+    if (kept->life > life)
+        return;
+    kept->life = life + 1;
+    kept->birth = 0; /* of somebody before */
 }
 
 void places_leave(struct places *p, uint32_t place, uint64_t birth, bool ended, uint64_t now_ns)

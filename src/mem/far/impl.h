@@ -116,6 +116,9 @@ struct peer {
     struct link *dialing;    /* on its way there */
     uint64_t lives;          /* life that was last heard of, plus one */
     uint64_t birth;          /* of the process in it */
+    /* Client: what the host that gives its place has told us. */
+    uint64_t given;       /* life that was last given, plus one */
+    uint64_t given_birth; /* to this process; 0: that is not known */
     uint64_t dial_ns, dial_wait_ns;
     char said[256]; /* what was last said of it, to say it once */
     /* Of who looks: */

@@ -51,6 +51,80 @@ static bool places_tell(struct link *l)
     return count == 0 || link_send(l, FAR_NEWS, news, count);
 }
 
+/* ---- who has which place ---- */
+
+static struct far_given given_at(struct far *o, uint32_t index)
+{
+    const struct life_place *kept = life_place(&o->life, index);
+
+    return (struct far_given){.node = o->hosts_count + index * o->hosts_count + o->mem.self,
+                              .life = kept->life - 1,
+                              .birth = kept->birth};
+}
+
+/* A place of ours has been given: the other hosts hear of it before its client can come to them. So nobody else can say
+ * to be that client, and turn it out. */
+static void given_spread(struct far *o, uint32_t index)
+{
+    const struct far_given given = given_at(o, index);
+
+    for (struct link *l = o->links; l; l = l->next)
+        if (l->state == LINK_UP && l->peer->host && !link_send(l, FAR_GIVEN, &given, 1))
+            link_fault(l, TAKES_NOTHING);
+}
+
+/* The same of all, to a host that was not connected. */
+static bool givens_tell(struct link *l)
+{
+    struct far *o = l->node;
+    struct far_given given[FAR_GIVENS_MAX];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < o->places.count; i++) {
+        if (life_place(&o->life, i)->life == 0)
+            continue;
+        given[count++] = given_at(o, i);
+        if (count == FAR_GIVENS_MAX && !link_send(l, FAR_GIVEN, given, count))
+            return false;
+        count %= FAR_GIVENS_MAX;
+    }
+    return count == 0 || link_send(l, FAR_GIVEN, given, count);
+}
+
+static uint32_t giver_of(const struct far *o, uint32_t node)
+{
+    return (node - o->hosts_count) % o->hosts_count;
+}
+
+static bool on_given(struct link *l, const struct far_given *item, uint32_t count)
+{
+    struct far *o = l->node;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!o->host || !l->peer->host || item[i].node < o->hosts_count ||
+            giver_of(o, item[i].node) != l->peer->node || item[i].life >= o->lives_max)
+            return false;
+        struct peer *p = far_peer_get(o, item[i].node);
+        if (!p)
+            return false;
+        p->given = (uint64_t)item[i].life + 1;
+        p->given_birth = item[i].birth;
+    }
+    return true;
+}
+
+/* Has the client the place that it says, as far as can be known: the host that gives it may be away. */
+static bool has_place(const struct link *l)
+{
+    const struct far *o = l->node;
+    const struct peer *p = l->peer;
+    const struct link *giver = o->peers[giver_of(o, p->node)]->link;
+
+    if (!o->host || giver_of(o, p->node) == o->mem.self || !giver || !giver->ready)
+        return true;
+    return p->given == (uint64_t)l->life + 1 && (p->given_birth == 0 || p->given_birth == l->birth);
+}
+
 static bool on_news(struct link *l, const struct far_news *item, uint32_t count)
 {
     struct far *o = l->node;
@@ -63,6 +137,7 @@ static bool on_news(struct link *l, const struct far_news *item, uint32_t count)
             if (!o->host || !own_place(o, item[i].node, &index) || item[i].life >= o->lives_max)
                 return false;
             places_seen(&o->places, index, item[i].life);
+            given_spread(o, index);
             continue;
         }
         struct peer *p = o->peers[item[i].node];
@@ -78,7 +153,12 @@ static bool place_kept(struct link *l, uint32_t *given)
     uint32_t index;
     struct places *places = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
 
-    return !places || places_return(places, index, l->life, l->birth, given);
+    if (!places)
+        return true;
+    if (!places_return(places, index, l->life, l->birth, given))
+        return false;
+    given_spread(l->node, index);
+    return true;
 }
 
 /* Has another process been this node, in this life or a later one? */
@@ -117,6 +197,13 @@ bool link_up(struct link *l)
         note_begun_anew(l->node, p);
         return link_refuse(l, old, (uint32_t)(p->lives - 1));
     }
+    if (!p->host && p->given > (uint64_t)l->life + 1)
+        return link_refuse(l, FAR_REASON_LIFE, (uint32_t)(p->given - 1));
+    if (!p->host && !has_place(l)) {
+        /* Or we are yet to hear of it: it will try again. */
+        link_close(l, false, "the host that gives its place does not know it");
+        return true;
+    }
     if (!p->host && !place_kept(l, &given))
         return link_refuse(l, FAR_REASON_LIFE, given);
     /* What an earlier connection has under way must not land behind what comes over this one. */
@@ -142,7 +229,7 @@ bool link_up(struct link *l)
              back ? " again" : "", l->life);
     if (p->host && l->node->host) {
         spread_news(l);
-        if (!places_tell(l))
+        if (!places_tell(l) || !givens_tell(l))
             return false;
     }
     /* The pulse says that our first wants were before it. */
@@ -356,6 +443,7 @@ static bool on_place_want(struct link *l, uint32_t wanted)
         return false;
     struct far_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
     l->life = given.life;
+    given_spread(o, index);
     if (life_place(&o->life, index)->life >= o->lives_max)
         say_warn(&o->say,
                  "%s: the place of %s has now had %u processes; it is not given again until the "
@@ -470,6 +558,8 @@ static bool on_message(struct link *l, const struct far_head *h)
         return true;
     case FAR_NEWS:
         return on_news(l, items, h->count);
+    case FAR_GIVEN:
+        return on_given(l, items, h->count);
     case FAR_BELL:
         return true;
     case FAR_LEAVE:

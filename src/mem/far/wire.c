@@ -33,6 +33,7 @@ static const struct {
     [FAR_ROLL] = {.item = sizeof(struct roll_item)},
     [FAR_END] = {.item = sizeof(struct far_end)},
     [FAR_FIRST] = {.item = sizeof(uint64_t)},
+    [FAR_GIVEN] = {.item = sizeof(struct far_given)},
 };
 
 uint32_t far_message_bytes(enum far_kind kind, uint32_t count)

@@ -63,6 +63,7 @@ enum far_kind {
     FAR_ROLL,  /* of hosts: struct roll_item, what the sender knows of all; its own is the last */
     FAR_END,   /* the sender has ended that lane, which it owns or writes */
     FAR_FIRST, /* with a place, and of a client that has one: struct roll's `first`, by host */
+    FAR_GIVEN, /* of a host, to the others: who has the places that it gives */
     FAR_KINDS  /* the numbers from here on are for what carries the bytes */
 };
 
@@ -110,6 +111,12 @@ struct far_news {
     uint32_t life; /* of a client's place, to the host that gives it: it was there in this life */
 };
 
+struct far_given {
+    uint32_t node;
+    uint32_t life;
+    uint64_t birth; /* of the client; 0: it has ended, or is not known */
+};
+
 struct far_raise {
     uint32_t region;
     uint32_t status; /* answer: enum mem_status */
@@ -128,6 +135,7 @@ enum {
         (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(uint64_t) - 1, /* of a part */
     FAR_WANTS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct far_want),
     FAR_NEWS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct far_news),
+    FAR_GIVENS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct far_given),
     FAR_ROLLS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct roll_item),
     FAR_ENDS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct far_end),
     FAR_ATS_MAX = (FAR_MESSAGE_MAX - sizeof(struct far_head)) / sizeof(struct far_at),
