@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <sys/time.h>
 
-enum { LANES_MAX = 256, MUTES = 1200, BURST = 64, UP_MS = 3000 };
+enum { LANES_MAX = 256, MUTES = 1200, THEFTS = 24, BURST = 64, UP_MS = 3000 };
 
 struct hostile {
     const struct tram_cluster *cluster;
@@ -462,7 +462,7 @@ static void thief(struct hostile *h)
 {
     h->steals = true;
     h->life = 60000;
-    for (uint32_t place = 0; place < 64; place++) {
+    for (uint32_t place = 0; place < THEFTS; place++) {
         tcp_peer_close(&h->peer);
         h->self = h->cluster->conf->hosts + place;
         connected(h);
