@@ -582,5 +582,9 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (is_wanted(kinds[i].name, argv + 4, argc - 4))
             misuse(&h, &kinds[i], (uint64_t)(strtod(argv[3], NULL) * 1e9 / count));
+    if (o.keys)
+        o.keys->close(o.keys_ctx);
+    api_keys_drop(&o);
+    tram_cluster_free(cluster);
     return 0;
 }
