@@ -77,11 +77,10 @@ static int tcp_poll(struct mem *m)
     tcp_arrivals_take(o);
     if (o->own_marks)
         changes += far_own_marks_judge(o);
+    /* Answers to what has just come in leave with what is written because of it (far_flush), or with the next poll: a
+     * send takes as long as all else that is done for a message. */
     if (o->now_ns >= o->chores_ns)
         far_peers_look_after(o);
-    /* Answers to what has just come in. */
-    if (o->dirty)
-        changes += far_post_all(o);
     return changes;
 }
 
