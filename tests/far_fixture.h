@@ -90,9 +90,13 @@ static inline struct ofi_options far_fixture_options(const struct far_fixture *f
 {
     static const char *const names[] = {"h0", "h1", "h2"};
 
+    /* Clear text is for the loopback alone. */
+    const char *address = f->carrier == FAR_FIXTURE_CLEAR
+                              ? "127.0.0.1"
+                              : far_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1");
+
     for (int i = 0; i < FAR_FIXTURE_HOSTS; i++)
-        hosts[i] = (struct far_host){names[i], far_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1"),
-                                     f->port[i]};
+        hosts[i] = (struct far_host){names[i], address, f->port[i]};
     return (struct ofi_options){.provider = far_fixture_env("TRAM_TEST_PROVIDER", "tcp"),
                                 .key = f->key,
                                 .read_back = f->read_back,
