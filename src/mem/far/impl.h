@@ -223,12 +223,26 @@ struct far_carrier {
                  void *out, uint32_t bytes, bool more);
     bool (*peek)(struct link *, struct mem_op *, uint32_t region);
 
+    /* For the table of mem.h, as they are there. */
+    int (*poll)(struct mem *);
+    void (*bell)(struct mem *, uint32_t node);
+    void (*bell_later)(struct mem *, uint32_t node);
+    void (*wake)(struct mem *);
+    int (*loop_open)(struct mem *, int epoll_fd, struct err *);
+
+    /* Sleeping. `arm`: false if there is something to do; NULL: nothing is to be done for it. `restless`: something is to
+     * be looked after that nothing tells of; NULL: never. */
+    bool (*arm)(struct far *);
+    bool (*restless)(const struct far *);
+    void (*wait)(struct far *, uint64_t until_ns);
+
     uint64_t (*locked)(const struct far *, uint64_t *limit); /* memory that it locks; NULL: none */
     void (*close)(struct far *);                             /* the node's own; links are closed */
 };
 
 struct far {
-    struct mem mem; /* first */
+    struct mem mem;     /* first */
+    struct mem_ops ops; /* its table: what is the same for all, and the carrier's */
     const struct far_carrier *carrier;
     struct say say;
     struct say_heard strangers; /* what was said of them */
@@ -236,6 +250,8 @@ struct far {
     bool huge;                     /* lanes are to be in huge pages, */
     uint64_t huge_got, huge_short; /* so many are, so many could not be had */
     bool leaving;
+    bool dozing; /* between doze and sleep */
+    bool armed;
     bool looks; /* client: asks for pages alone */
     char cluster[FAR_NAME_BYTES];
     char name[FAR_NAME_BYTES];
@@ -374,6 +390,13 @@ void far_op_finish(struct link *, struct mem_op *, enum mem_status);
 struct link *far_link_to(struct far *, uint32_t node); /* one that is up, or NULL */
 int far_post_all(struct far *);
 
+/* sleep.c: for tables of mem.h */
+void far_doze(struct mem *);
+void far_rouse(struct mem *);
+void far_sleep(struct mem *, uint64_t until_ns);
+bool far_loop_arm(struct mem *, uint64_t *until_ns);
+void far_loop_disarm(struct mem *);
+
 /* flow.c: for tables of mem.h */
 void far_flow_open(struct mem *, struct mem_flow *, uint32_t owner, uint32_t region,
                    uint64_t ballot);
@@ -461,8 +484,7 @@ bool far_page_take(struct link *, const uint64_t *words, uint32_t count);
 /* open.c. A carrier opens in this order: far_check, far_begin, its own, far_listening (a host that has its address) or
  * far_join (a client); and far_free whenever something fails. */
 int far_check(const struct far_options *, struct err *);
-int far_begin(struct far *, const struct far_options *, const struct far_carrier *,
-              const struct mem_ops *, struct err *);
+int far_begin(struct far *, const struct far_options *, const struct far_carrier *, struct err *);
 int far_listening(struct far *, const struct far_options *, struct err *);
 int far_join(struct far *, const struct far_options *, struct err *);
 void far_free(struct far *);

@@ -172,10 +172,49 @@ int far_join(struct far *o, const struct far_options *p, struct err *e)
     return 0;
 }
 
-int far_begin(struct far *o, const struct far_options *p, const struct far_carrier *carrier,
-              const struct mem_ops *ops, struct err *e)
+static struct mem_ops ops_of(const struct far_carrier *c)
 {
-    o->mem.ops = ops;
+    return (struct mem_ops){
+        .region_open = far_region_open,
+        .region_grant = far_region_grant,
+        .promised = far_promised,
+        .lanes_open = far_lanes_open,
+        .flow_open = far_flow_open,
+        .flow_close = far_flow_close,
+        .put = far_put,
+        .set = far_set,
+        .mark = far_mark,
+        .raise = far_raise,
+        .peek = far_peek,
+        .read_ctl = far_read_ctl,
+        .read_ring = far_read_ring,
+        .poll = c->poll,
+        .dead = far_dead,
+        .offer = far_offer,
+        .bell = c->bell,
+        .bell_later = c->bell_later,
+        .doze = far_doze,
+        .rouse = far_rouse,
+        .sleep = far_sleep,
+        .wake = c->wake,
+        .loop_open = c->loop_open,
+        .loop_arm = far_loop_arm,
+        .loop_disarm = far_loop_disarm,
+        .close = far_close,
+        .flush = far_flush,
+        .lanes_end = far_lanes_end,
+        .region_end = far_region_end,
+        .put_kept = far_put_kept,
+        .drop = far_drop,
+        .lane_next = far_lane_next,
+    };
+}
+
+int far_begin(struct far *o, const struct far_options *p, const struct far_carrier *carrier,
+              struct err *e)
+{
+    o->ops = ops_of(carrier);
+    o->mem.ops = &o->ops;
     o->carrier = carrier;
     o->mem.remote = true;
     o->dirty_last = &o->dirty;

@@ -191,8 +191,6 @@ struct ofi {
     bool read_back;
     bool
         drained; /* the last look at the completion queue found nothing, nor anything to do for it */
-    bool dozing; /* between doze and sleep */
-    bool armed;
     struct ofi_auth auth;
     const struct chunk *kept_in; /* what was last put and kept */
     struct fid_mr *promised_mr;
@@ -216,7 +214,6 @@ static inline struct ofi *ofi_node(const struct ofi_link *l)
 }
 
 /* ofi.c */
-extern const struct mem_ops ofi_ops;
 extern const struct far_carrier ofi_carrier;
 
 /* promise.c: promised words, ours and theirs, and marks by them */

@@ -1,4 +1,4 @@
-/* The table of mem.h, and what a node is beside what all that go over a network are. */
+/* What a node is beside what all that go over a network are. */
 #include "mem/ofi/ofi.h"
 
 #include "base/clock.h"
@@ -21,13 +21,13 @@ static int ofi_poll(struct mem *m)
     struct far *f = &o->far;
 
     /* What is timed here takes milliseconds. */
-    if (o->dozing || f->polls++ % POLLS_PER_CLOCK == 0)
+    if (f->dozing || f->polls++ % POLLS_PER_CLOCK == 0)
         f->now_ns = clock_now_ns();
     int changes = f->news + (f->dirty ? far_post_all(f) : 0);
     f->news = 0;
     /* Writes of others land within fi_cq_read, and nothing tells: who has looked at his memory and is
      * about to sleep must not let any land unseen. So he only looks whether something has come. */
-    if (!o->dozing || !o->net.data_wakes)
+    if (!f->dozing || !o->net.data_wakes)
         changes += ofi_links_poll(o);
     else if (!o->drained || net_wait(&o->net, 0))
         changes += 1 + ofi_links_poll(o);
@@ -63,44 +63,19 @@ static void ofi_bell(struct mem *m, uint32_t node)
         ofi_link_push(ofi_link(l));
 }
 
-static void ofi_doze(struct mem *m)
+static bool ofi_arm(struct far *f)
 {
-    struct ofi *o = node_of(m);
-
-    o->dozing = true;
-    o->armed = net_arm(&o->net);
+    return net_arm(&ofi_of(f)->net);
 }
 
-static void ofi_rouse(struct mem *m)
+static bool ofi_restless(const struct far *f)
 {
-    node_of(m)->dozing = false;
+    return ofi_of(f)->raises > 0;
 }
 
-/* Until when at most: pulses must go out; and what the provider did not take is not in its descriptor. */
-static uint64_t sleep_most(struct ofi *o)
+static void ofi_wait(struct far *f, uint64_t until_ns)
 {
-    struct far *f = &o->far;
-
-    f->now_ns = clock_now_ns();
-    if (f->dirty)
-        f->news += far_post_all(f);
-    return f->now_ns + (f->dirty || o->raises ? MS : f->silent_ns / 8);
-}
-
-static bool may_sleep(const struct ofi *o)
-{
-    return o->dozing && o->armed && o->far.own_marks == 0 && o->far.news == 0;
-}
-
-static void ofi_sleep(struct mem *m, uint64_t until_ns)
-{
-    struct ofi *o = node_of(m);
-
-    uint64_t most = sleep_most(o);
-    if (may_sleep(o))
-        net_wait(&o->net, until_ns < most ? until_ns : most);
-    o->dozing = false;
-    o->far.chores_ns = 0;
+    net_wait(&ofi_of(f)->net, until_ns);
 }
 
 static void ofi_wake(struct mem *m)
@@ -112,62 +87,6 @@ static int ofi_loop_open(struct mem *m, int epoll_fd, struct err *e)
 {
     return net_loop_open(&node_of(m)->net, epoll_fd, e);
 }
-
-static void ofi_loop_disarm(struct mem *m)
-{
-    struct ofi *o = node_of(m);
-
-    o->dozing = false;
-    o->far.chores_ns = 0;
-}
-
-static bool ofi_loop_arm(struct mem *m, uint64_t *until_ns)
-{
-    struct ofi *o = node_of(m);
-
-    uint64_t most = sleep_most(o);
-
-    *until_ns = *until_ns < most ? *until_ns : most;
-    bool ready = may_sleep(o);
-    if (!ready)
-        ofi_loop_disarm(m);
-    return ready;
-}
-
-const struct mem_ops ofi_ops = {
-    .region_open = far_region_open,
-    .region_grant = far_region_grant,
-    .promised = far_promised,
-    .lanes_open = far_lanes_open,
-    .flow_open = far_flow_open,
-    .flow_close = far_flow_close,
-    .put = far_put,
-    .set = far_set,
-    .mark = far_mark,
-    .raise = far_raise,
-    .peek = far_peek,
-    .read_ctl = far_read_ctl,
-    .read_ring = far_read_ring,
-    .poll = ofi_poll,
-    .dead = far_dead,
-    .offer = far_offer,
-    .bell = ofi_bell,
-    .bell_later = ofi_bell_later,
-    .doze = ofi_doze,
-    .rouse = ofi_rouse,
-    .sleep = ofi_sleep,
-    .wake = ofi_wake,
-    .loop_open = ofi_loop_open,
-    .loop_arm = ofi_loop_arm,
-    .loop_disarm = ofi_loop_disarm,
-    .close = far_close,
-    .flush = far_flush,
-    .lanes_end = far_lanes_end,
-    .region_end = far_region_end,
-    .put_kept = far_put_kept,
-    .drop = far_drop,
-    .lane_next = far_lane_next,
-};
 
 /* ---- opening ---- */
 
@@ -213,6 +132,14 @@ const struct far_carrier ofi_carrier = {
     .mark = ofi_mark,
     .read = read_lane,
     .peek = ofi_peek,
+    .poll = ofi_poll,
+    .bell = ofi_bell,
+    .bell_later = ofi_bell_later,
+    .wake = ofi_wake,
+    .loop_open = ofi_loop_open,
+    .arm = ofi_arm,
+    .restless = ofi_restless,
+    .wait = ofi_wait,
     .locked = ofi_locked_bytes,
     .close = ofi_closed,
 };
@@ -251,7 +178,7 @@ int ofi_open_node(const struct ofi_options *p, struct mem **out, struct err *e)
     struct ofi *o = calloc(1, sizeof *o);
     if (!o)
         return err_set(e, ERR_NOMEM, "cluster %s: no memory", p->far.cluster);
-    rc = far_begin(&o->far, &p->far, &ofi_carrier, &ofi_ops, e);
+    rc = far_begin(&o->far, &p->far, &ofi_carrier, e);
     ofi_auth_init(&o->auth, p->key, p->far.cluster);
     if (rc == 0)
         rc = open_net(o, p, e);

@@ -88,7 +88,6 @@ struct tcp {
     uint64_t cluster; /* hash of the name */
     int epoll_fd;
     int wake_fd;
-    bool dozing;
     uint64_t malformed, retired;
 };
 

@@ -1,4 +1,4 @@
-/* The table of mem.h, and what a node is beside what all that go over a network are. */
+/* What a node is beside what all that go over a network are. */
 #include "mem/tcp/tcp.h"
 
 #include "base/clock.h"
@@ -67,7 +67,7 @@ static int tcp_poll(struct mem *m)
     struct far *o = &t->far;
 
     /* What is timed here takes milliseconds. */
-    if (t->dozing || o->polls++ % POLLS_PER_CLOCK == 0)
+    if (o->dozing || o->polls++ % POLLS_PER_CLOCK == 0)
         o->now_ns = clock_now_ns();
     int changes = o->news + (o->dirty ? far_post_all(o) : 0);
     o->news = 0;
@@ -101,47 +101,15 @@ static void tcp_bell(struct mem *m, uint32_t node)
         tcp_post(l);
 }
 
-static void tcp_doze(struct mem *m)
+/* It says that something is there, and poll takes it. */
+static void tcp_wait(struct far *o, uint64_t until_ns)
 {
-    node_of(m)->dozing = true;
-}
-
-static void tcp_rouse(struct mem *m)
-{
-    node_of(m)->dozing = false;
-}
-
-/* Until when at most: pulses must go out. */
-static uint64_t sleep_most(struct tcp *t)
-{
-    struct far *o = &t->far;
-
-    o->now_ns = clock_now_ns();
-    if (o->dirty)
-        o->news += far_post_all(o);
-    return o->now_ns + (o->dirty ? MS : o->silent_ns / 8);
-}
-
-static bool may_sleep(const struct tcp *t)
-{
-    return t->dozing && t->far.own_marks == 0 && t->far.news == 0;
-}
-
-static void tcp_sleep(struct mem *m, uint64_t until_ns)
-{
-    struct tcp *t = node_of(m);
-    uint64_t most = sleep_most(t), until = until_ns < most ? until_ns : most;
     struct epoll_event event;
+    uint64_t left = until_ns > o->now_ns ? until_ns - o->now_ns : 0;
+    struct timespec ts = {.tv_sec = (time_t)(left / 1000000000u),
+                          .tv_nsec = (long)(left % 1000000000u)};
 
-    if (may_sleep(t)) {
-        uint64_t left = until > t->far.now_ns ? until - t->far.now_ns : 0;
-        struct timespec ts = {.tv_sec = (time_t)(left / 1000000000u),
-                              .tv_nsec = (long)(left % 1000000000u)};
-        /* It says that something is there, and poll takes it. */
-        epoll_pwait2(t->epoll_fd, &event, 1, &ts, NULL);
-    }
-    t->dozing = false;
-    t->far.chores_ns = 0;
+    epoll_pwait2(tcp_of(o)->epoll_fd, &event, 1, &ts, NULL);
 }
 
 static void tcp_wake(struct mem *m)
@@ -161,61 +129,6 @@ static int tcp_loop_open(struct mem *m, int epoll_fd, struct err *e)
         return err_sys(e, "wait for the connections of %s", far_of(m)->name);
     return 0;
 }
-
-static void tcp_loop_disarm(struct mem *m)
-{
-    struct tcp *t = node_of(m);
-
-    t->dozing = false;
-    t->far.chores_ns = 0;
-}
-
-static bool tcp_loop_arm(struct mem *m, uint64_t *until_ns)
-{
-    struct tcp *t = node_of(m);
-    uint64_t most = sleep_most(t);
-
-    *until_ns = *until_ns < most ? *until_ns : most;
-    bool ready = may_sleep(t);
-    if (!ready)
-        tcp_loop_disarm(m);
-    return ready;
-}
-
-static const struct mem_ops tcp_ops = {
-    .region_open = far_region_open,
-    .region_grant = far_region_grant,
-    .promised = far_promised,
-    .lanes_open = far_lanes_open,
-    .flow_open = far_flow_open,
-    .flow_close = far_flow_close,
-    .put = far_put,
-    .set = far_set,
-    .mark = far_mark,
-    .raise = far_raise,
-    .peek = far_peek,
-    .read_ctl = far_read_ctl,
-    .read_ring = far_read_ring,
-    .poll = tcp_poll,
-    .dead = far_dead,
-    .offer = far_offer,
-    .bell = tcp_bell,
-    .bell_later = tcp_bell_later,
-    .doze = tcp_doze,
-    .rouse = tcp_rouse,
-    .sleep = tcp_sleep,
-    .wake = tcp_wake,
-    .loop_open = tcp_loop_open,
-    .loop_arm = tcp_loop_arm,
-    .loop_disarm = tcp_loop_disarm,
-    .close = far_close,
-    .flush = far_flush,
-    .lanes_end = far_lanes_end,
-    .region_end = far_region_end,
-    .put_kept = far_put_kept,
-    .drop = far_drop,
-    .lane_next = far_lane_next,
-};
 
 /* ---- the carrier ---- */
 
@@ -268,6 +181,12 @@ static const struct far_carrier carrier = {
     .mark = tcp_mark,
     .read = tcp_read,
     .peek = tcp_peek,
+    .poll = tcp_poll,
+    .bell = tcp_bell,
+    .bell_later = tcp_bell_later,
+    .wake = tcp_wake,
+    .loop_open = tcp_loop_open,
+    .wait = tcp_wait,
     .close = tcp_closed,
 };
 
@@ -322,7 +241,7 @@ int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
     t->keys = p->keys;
     t->keys_ctx = p->keys_ctx;
     t->cluster = hash_bytes(0, p->far.cluster, strlen(p->far.cluster));
-    rc = far_begin(&t->far, &p->far, &carrier, &tcp_ops, e);
+    rc = far_begin(&t->far, &p->far, &carrier, e);
     if (rc == 0)
         rc = check_clear(t, e);
     /* The address first: who cannot have it must not count a life. */
