@@ -365,6 +365,9 @@ static inline void far_promise_store(struct far *o, uint32_t region, uint64_t ba
     atomic_store_explicit(&o->promised[region], ballot, memory_order_seq_cst);
 }
 
+/* Makes an eventfd readable, from any thread. */
+void far_wake_fd(int fd);
+
 /* far.c: for tables of mem.h */
 int far_region_open(struct mem *, uint32_t region, enum mem_birth *, struct err *);
 void far_region_grant(struct mem *, uint32_t region, uint64_t ballot);

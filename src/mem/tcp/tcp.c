@@ -114,11 +114,7 @@ static void tcp_wait(struct far *o, uint64_t until_ns)
 
 static void tcp_wake(struct mem *m)
 {
-    const uint64_t one = 1;
-
-    if (write(node_of(m)->wake_fd, &one, sizeof one) < 0) {
-        /* The counter is full, so it is readable anyway. */
-    }
+    far_wake_fd(node_of(m)->wake_fd);
 }
 
 static int tcp_loop_open(struct mem *m, int epoll_fd, struct err *e)
