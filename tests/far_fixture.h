@@ -15,9 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-enum { FAR_FIXTURE_HOSTS = 3, FAR_FIXTURE_CLIENTS = 8 };
+enum { FAR_FIXTURE_HOSTS = 3, FAR_FIXTURE_CLIENTS = 8, FAR_FIXTURE_PORTS = 400 };
 
 enum far_fixture_carrier { FAR_FIXTURE_OFI, FAR_FIXTURE_TCP, FAR_FIXTURE_CLEAR };
 
@@ -29,14 +30,33 @@ struct far_fixture {
     bool read_back;
 };
 
-/* Below the range from which the kernel takes ports for connections: nobody gets it by chance. */
+/* The first of some ports that are this process's while it lives, for a name that it has says so to all others. They are
+ * below the range from which the kernel takes ports for connections: nobody gets one by chance. */
+static inline unsigned far_fixture_block(void)
+{
+    static unsigned first;
+
+    for (unsigned port = 10000; first == 0; port += FAR_FIXTURE_PORTS) {
+        struct sockaddr_un name = {.sun_family = AF_UNIX};
+        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        if (port + FAR_FIXTURE_PORTS > 20000)
+            abort();
+        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "tram test ports %u", port);
+        if (bind(fd, (struct sockaddr *)&name, sizeof name) == 0)
+            first = port;
+        else
+            close(fd);
+    }
+    return first;
+}
+
 static inline uint16_t far_fixture_port(void)
 {
     static unsigned next;
-    unsigned first = 20000 + (unsigned)getpid() * 31 % 12000;
 
     for (;; next++) {
-        uint16_t port = (uint16_t)(20000 + (first - 20000 + next) % 12000);
+        uint16_t port = (uint16_t)(far_fixture_block() + next % FAR_FIXTURE_PORTS);
         struct sockaddr_in a = {.sin_family = AF_INET,
                                 .sin_port = htons(port),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

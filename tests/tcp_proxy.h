@@ -4,6 +4,7 @@
 #define TESTS_TCP_PROXY_H
 
 #include "base/clock.h"
+#include "mem/tcp/seal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ enum { PROXY_THERE, PROXY_BACK };
 /* What is done to the first connection; the others are passed on as they are. */
 struct proxy_fault {
     bool flips;
-    uint32_t record;   /* the so-manieth record of TLS, from 0, */
+    uint32_t record;   /* the so-manieth record, from 0, */
     int32_t byte;      /* that byte of it; below 0: from its end */
     uint64_t cut_at;   /* after so many bytes it is ended; 0: never */
     uint64_t split_to; /* that many bytes go on one by one */
@@ -36,7 +37,7 @@ struct proxy_way {
     unsigned char data[PROXY_BYTES];
     size_t start, end;
     uint64_t passed, came_ns;
-    /* Records of TLS: where in which we are. */
+    /* Where in which record we are. */
     uint32_t record;
     size_t at, bytes;
     unsigned char head[5];
@@ -122,6 +123,15 @@ static inline void proxy_accept(struct proxy *p)
         setsockopt(pair->fd[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/* All of a record, by its head: of TLS while hands are shaken, and then our own, which are never so long that theirs could
+ * be taken for those of TLS. */
+static inline size_t proxy_record_bytes(const unsigned char head[5])
+{
+    if (head[1] == 3 && (head[2] == 1 || head[2] == 3))
+        return 5u + 256u * head[3] + head[4];
+    return SEAL_MORE + seal_inside(head);
+}
+
 /* Goes through what has come record by record, and flips one bit of the byte that is to be flipped. */
 static inline void proxy_follow(struct proxy *p, struct proxy_way *w, unsigned char *data,
                                 size_t bytes, bool flips)
@@ -130,7 +140,7 @@ static inline void proxy_follow(struct proxy *p, struct proxy_way *w, unsigned c
         if (w->at < sizeof w->head)
             w->head[w->at] = data[i];
         if (w->at == 4)
-            w->bytes = 5u + 256u * w->head[3] + w->head[4];
+            w->bytes = proxy_record_bytes(w->head);
         int64_t from_end = w->at >= 4 ? (int64_t)w->at - (int64_t)w->bytes : 0;
         if (flips && !p->done && w->record == p->fault.record &&
             (p->fault.byte >= 0 ? (int64_t)w->at == p->fault.byte : from_end == p->fault.byte)) {

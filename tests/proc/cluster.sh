@@ -44,7 +44,23 @@ kill_host() # HOST: and waits until it is gone, or who asks next would still see
     done
 }
 
-own_ports() # FILE...: other addresses than those of `tram init`, below what the kernel takes for connections
+# A hundred ports that are this test's while it runs, below what the kernel takes for connections: the first three digits of
+# them, from 200 on. Whoever has the lock of their file has them.
+take_ports()
 {
-    sed -i -E "s/(127\.0\.0\.1:)71([0-9][0-9])/\1$((200 + $$ % 120))\2/" "$@"
+    local files=${TMPDIR:-/tmp}/tram-test-ports-$UID lock
+    mkdir -p "$files"
+    for ((ports_taken = 200; ports_taken < 320; ports_taken++)); do
+        exec {lock}>"$files/$ports_taken"
+        flock -n "$lock" && return
+        exec {lock}>&-
+    done
+    echo "Bail out! all ports of tests are taken, see $files"
+    exit 1
+}
+
+own_ports() # FILE...: other addresses than those of `tram init`
+{
+    [ -n "$ports_taken" ] || take_ports
+    sed -i -E "s/(127\.0\.0\.1:)71([0-9][0-9])/\1$ports_taken\2/" "$@"
 }

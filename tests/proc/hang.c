@@ -20,6 +20,7 @@
 enum { HOSTS_MAX = 5, GROUPS = 3, HANGS = 3, BEFORE = 2, AFTER = 3, SMALL_LOG = 32 << 10 };
 
 #define SECOND_NS UINT64_C(1000000000)
+#define SLICE_NS (SECOND_NS / 2) /* what a rate is measured in */
 #define PATIENCE_S 30
 #define LEAST 0.4 /* of the calls a second before; with a machine of its own it is 0.7 and more */
 
@@ -155,20 +156,20 @@ static bool call(struct world *w)
     return rc >= 0;
 }
 
-/* Calls for a second; how many, or -1. */
+/* Calls for a slice; how many a second, or -1. */
 static double rate(struct world *w)
 {
     uint64_t start = clock_now_ns(), now = start, count = 0;
-    for (; now - start < SECOND_NS; now = clock_now_ns(), count++)
+    for (; now - start < SLICE_NS; now = clock_now_ns(), count++)
         if (!call(w))
             return -1;
     return (double)count * 1e9 / (double)(now - start);
 }
 
-static double best_rate(struct world *w, int seconds)
+static double best_rate(struct world *w, int slices)
 {
     double best = 0;
-    for (int i = 0; i < seconds; i++) {
+    for (int i = 0; i < slices; i++) {
         double r = rate(w);
         if (r < 0)
             return -1;
@@ -200,7 +201,7 @@ static bool hang(struct world *w, double *ratio)
     for (uint32_t i = 0; i < w->of->hung; i++)
         kill(w->pid[(first + i) % hosts], SIGSTOP);
     w->longest_ns = 0;
-    bool good = before > 0 && rate(w) >= 0; /* the first second: it may be noticed */
+    bool good = before > 0 && rate(w) >= 0; /* the first slice: it may be noticed */
     double noticed_ms = (double)w->longest_ns / 1e6;
     w->longest_ns = 0;
     double lasting = good ? best_rate(w, AFTER) : -1;
@@ -212,7 +213,7 @@ static bool hang(struct world *w, double *ratio)
     double after = good ? rate(w) : -1;
     *ratio = lasting / (after > 0 && after < before ? after : before);
     printf("# %.0f calls a second before, %.0f while it lasts, %.0f afterwards: %.2f; longest call "
-           "%.1f ms in the first second, %.1f ms later\n",
+           "%.1f ms at first, %.1f ms later\n",
            before, lasting, after, *ratio, noticed_ms, later_ms);
     return good && after > 0;
 }

@@ -354,7 +354,7 @@ static void kill_and_return(struct test *t, uint32_t host, const char *who, uint
     kill(t->pid[host], SIGKILL);
     waitpid(t->pid[host], NULL, 0);
     atomic_store(&t->board->host[host].leads, 0);
-    load_for(t, 2000 * MS);
+    load_for(t, 1000 * MS);
     uint64_t kill_worst = t->worst_ns, terms = sum_of_terms(t, host), done = t->done;
     t->worst_ns = 0;
     uint64_t began = clock_now_ns(), saves_before = saves_for(t, host);
@@ -374,7 +374,7 @@ static void kill_and_return(struct test *t, uint32_t host, const char *who, uint
     uint64_t back_ns = clock_now_ns() - began, saves = saves_for(t, host) - saves_before;
     uint64_t changes = sum_of_terms(t, host) - terms;
     uint64_t rate = (t->done - done) * 1000 * MS / (back_ns + 1);
-    load_for(t, 1000 * MS);
+    load_for(t, 500 * MS);
     printf("# %s killed: worst call %.1f ms at the kill, %.1f ms while it came back; back after "
            "%.2f s "
            "under %llu calls/s; %llu saves, %llu changes of the leader\n",
@@ -449,7 +449,7 @@ int main(int argc, char **argv)
         return 1;
     }
     uint64_t limit_ns = (uint64_t)atoi(argv[3]) * MS;
-    load_for(&t, 2000 * MS);
+    load_for(&t, 1000 * MS);
     printf("# %s MB, %u calls under way: worst call %.1f ms before any kill\n", t.megabytes,
            OUTSTANDING, (double)t.worst_ns / 1e6);
     uint32_t leader = 0;
