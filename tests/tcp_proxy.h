@@ -123,13 +123,28 @@ static inline void proxy_accept(struct proxy *p)
         setsockopt(pair->fd[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* All of a record, by its head: of TLS while hands are shaken, and then our own, which are never so long that theirs could
- * be taken for those of TLS. */
+/* Records are those of TLS while hands are shaken, and then our own. Those begin with a length, a multiple of 8, and the
+ * others with a type, which is none. */
+static inline bool proxy_record_is_ours(const unsigned char *head)
+{
+    return head[0] % 8 == 0;
+}
+
 static inline size_t proxy_record_bytes(const unsigned char head[5])
 {
-    if (head[1] == 3 && (head[2] == 1 || head[2] == 3))
-        return 5u + 256u * head[3] + head[4];
-    return SEAL_MORE + seal_inside(head);
+    return proxy_record_is_ours(head) ? SEAL_MORE + seal_inside(head)
+                                      : 5u + 256u * head[3] + head[4];
+}
+
+/* Is this the byte of the record that is to be changed? Where the first one of our own would be, it is one that makes the
+ * length absurd: who waits for 64 bytes more notices nothing until they have come. */
+static inline bool proxy_is_changed(const struct proxy_fault *f, const struct proxy_way *w)
+{
+    int64_t at = (int64_t)w->at;
+
+    if (f->byte < 0)
+        return w->at >= 4 && at - (int64_t)w->bytes == f->byte;
+    return at == (f->byte == 0 && proxy_record_is_ours(w->head) ? 2 : f->byte);
 }
 
 /* Goes through what has come record by record, and flips one bit of the byte that is to be flipped. */
@@ -141,9 +156,7 @@ static inline void proxy_follow(struct proxy *p, struct proxy_way *w, unsigned c
             w->head[w->at] = data[i];
         if (w->at == 4)
             w->bytes = proxy_record_bytes(w->head);
-        int64_t from_end = w->at >= 4 ? (int64_t)w->at - (int64_t)w->bytes : 0;
-        if (flips && !p->done && w->record == p->fault.record &&
-            (p->fault.byte >= 0 ? (int64_t)w->at == p->fault.byte : from_end == p->fault.byte)) {
+        if (flips && !p->done && w->record == p->fault.record && proxy_is_changed(&p->fault, w)) {
             data[i] ^= 0x40;
             p->done = true;
         }

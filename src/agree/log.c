@@ -454,8 +454,7 @@ uint64_t log_next_ns(const struct log *l)
     if ((l->state == UNIT_SYNC || l->state == UNIT_LEADER) && l->now_ns < log_commit_due_ns(l))
         next = min_u64(next, log_commit_due_ns(l));
     for (uint32_t q = 0; (l->state == UNIT_SYNC || l->state == UNIT_LEADER) && q < l->n; q++)
-        if (l->peer[q].unasked_ns != 0)
-            next = min_u64(next, lead_ask_due_ns(l, &l->peer[q]));
+        next = min_u64(next, lead_spare_due_ns(l, &l->peer[q]));
     return next;
 }
 

@@ -49,6 +49,7 @@ struct peer {
     uint64_t next;  /* position up to which we have written to it */
     uint64_t kept; /* what stood there below this was ours already: the guard never goes under it */
     uint64_t commit_sent; /* LOG_COMMIT as last written there */
+    uint64_t unsent_ns;   /* since when there is something that it has yet to be sent; 0: none */
     uint64_t unasked_ns;  /* since when it has writes that we have not asked to hear of; 0: none */
 
     uint64_t stuck_ns; /* since when it is in the way of all others; 0: it is not */
@@ -342,7 +343,7 @@ void lead_sync_peer(struct log *, uint32_t rank);
 int lead_post(struct log *);
 int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);
-uint64_t lead_ask_due_ns(const struct log *, const struct peer *);
+uint64_t lead_spare_due_ns(const struct log *, const struct peer *);
 void lead_send_batch(struct log *, uint64_t end);
 unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint32_t life,
                          uint64_t srcpos, uint32_t bytes);

@@ -63,6 +63,7 @@ static void peer_live(struct log *l, uint32_t rank)
 {
     peer_move(l, rank, PEER_LIVE);
     l->peer[rank].detached_ns = l->peer[rank].away_ns = 0;
+    l->peer[rank].unsent_ns = 0;
     if (l->snap_to != rank)
         l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
 }
@@ -179,13 +180,26 @@ static void peer_ask(struct log *l, uint32_t rank)
     mem_mark(l->mem, &p->flow, p->next);
 }
 
-/* When it is asked, if it was not: soon if the commit waits for it by now, since others do not answer. */
-uint64_t lead_ask_due_ns(const struct log *l, const struct peer *p)
+/* When a replica that no commit waits for is sent what it lacks and asked for what it has: soon if the commit does wait for
+ * it by now, since others do not answer. UINT64_MAX: there is nothing. */
+uint64_t lead_spare_due_ns(const struct log *l, const struct peer *p)
 {
-    uint64_t due = p->unasked_ns + 2 * log_commit_wait_ns(l);
-    if (l->commit < l->tail)
+    uint64_t due = UINT64_MAX;
+    if (p->unsent_ns != 0)
+        due = p->unsent_ns + log_commit_wait_ns(l);
+    if (p->unasked_ns != 0)
+        due = min_u64(due, p->unasked_ns + 2 * log_commit_wait_ns(l));
+    if (due != UINT64_MAX && l->commit < l->tail)
         due = min_u64(due, l->waits_ns + l->opt.heartbeat_ns / SPARES_PER_HEARTBEAT);
     return due;
+}
+
+/* May what it lacks wait for more, so that it is fewer messages? */
+static bool may_wait(const struct log *l, uint32_t rank)
+{
+    const struct peer *p = &l->peer[rank];
+    return p->unsent_ns != 0 && l->now_ns < lead_spare_due_ns(l, p) && !is_first(l, rank) &&
+           l->tail - p->next < l->opt.log_bytes / SPARE_PART;
 }
 
 static void ask_spares(struct log *l)
@@ -194,7 +208,7 @@ static void ask_spares(struct log *l)
         struct peer *p = &l->peer[q];
         if (p->phase != PEER_LIVE)
             p->unasked_ns = 0;
-        if (p->unasked_ns == 0 || l->now_ns < lead_ask_due_ns(l, p))
+        if (p->unasked_ns == 0 || l->now_ns < lead_spare_due_ns(l, p))
             continue;
         p->unasked_ns = 0;
         if (p->flow.marked < p->next) /* or the flow is another one by now */
@@ -209,6 +223,8 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     struct mem_lane *lane = l->lane[rank][l->me];
     mem_put(l->mem, &p->flow, lane, p->next, l->batch, (uint32_t)(end - p->next));
     p->next = end;
+    if (end == l->tail)
+        p->unsent_ns = 0;
     /* What is told of the commit never goes beyond what is known to be there. */
     uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
     p->commit_sent = max_u64(p->commit_sent, commit);
@@ -385,8 +401,8 @@ static int catch_up(struct log *l, uint32_t rank)
     return work;
 }
 
-/* Sends the batch [tail, end) to all who have everything before it. Where that takes messages, the others than those
- * whom the commit waits for get it in the next round: an answer goes before. */
+/* Sends the batch [tail, end) to all who have everything before it. Where that takes messages, followers outside the quorum
+ * get it later, with more: an answer goes before, and the next message. */
 void lead_send_batch(struct log *l, uint64_t end)
 {
     uint64_t from = l->tail;
@@ -397,10 +413,13 @@ void lead_send_batch(struct log *l, uint64_t end)
     l->tail = end;
     l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->n; q++) {
-        if (l->peer[q].phase != PEER_LIVE || l->peer[q].next != from ||
-            (l->mem->remote && !is_first(l, q)))
+        struct peer *p = &l->peer[q];
+        if (p->phase != PEER_LIVE || p->next != from)
             continue;
-        peer_write(l, q, end);
+        if (!l->mem->remote || is_first(l, q))
+            peer_write(l, q, end);
+        else
+            p->unsent_ns = l->now_ns;
     }
     l->count.batches++;
 }
@@ -453,7 +472,8 @@ int lead_post(struct log *l)
 {
     int work = 0;
     for (uint32_t q = 0; q < l->n; q++)
-        if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail)
+        if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail &&
+            !may_wait(l, q))
             work += catch_up(l, q);
     if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
         sources_serve(l);

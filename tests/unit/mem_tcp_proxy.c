@@ -130,7 +130,7 @@ static void expect_end_of_a_flip(int way, uint32_t record, int32_t byte)
 
 enum { FLIPPED_RECORDS = 14 };
 
-/* One bit of one record, in each of the first ones, from the first word of the handshake to what is written: its type, its
+/* One bit of one record, in each of the first ones, from the first word of the handshake to what is written: its head, its
  * content, its end. */
 static void tcp__a_record_that_is_changed_ends_the_connection(void **state)
 {
