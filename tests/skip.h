@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { SKIP_CASES_MAX = 64, SKIP_NAME_BYTES = 256 };
+enum { SKIP_CASES_MAX = 128, SKIP_NAME_BYTES = 256 };
 
 static char skip_name[SKIP_CASES_MAX][SKIP_NAME_BYTES]; /* of each case, to be printed */
 

@@ -10,7 +10,8 @@
 
 /* The name, the protocol whose simulation must catch it, what the mistake is. Many are what the papers leave open or
  * get wrong, if one follows them to the letter. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
- * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c) must catch it. */
+ * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c; for
+ * those of the disk, tests/unit/disk_planted.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, log, "a late follower keeps its old suffix instead of being resynchronised")     \
     X(skip_first, log, "the first entry recovered in a take-over is not applied by the leader")    \
@@ -100,7 +101,17 @@
       "a message to one group is delivered when only its leader has it")                           \
     X(backlog_waits, genuine,                                                                      \
       "a group with a full backlog applies nothing until another group has taken of it")           \
-    X(tell_all, genuine, "groups that are no destinations are told of a message")
+    X(tell_all, genuine, "groups that are no destinations are told of a message")                  \
+    X(disk_done_early, stepped, "a batch counts as durable when it is handed over")                \
+    X(disk_retried, stepped, "a flush that failed is tried again, and then succeeds")              \
+    X(disk_tail_no_crc, stepped, "what was read is believed whatever its CRC says")                \
+    X(disk_damage_is_tail, stepped, "the journal is cut where a batch is damaged")                 \
+    X(disk_snap_unnamed, stepped, "a snapshot counts before its name is durable")                  \
+    X(disk_life_early, stepped, "a life counts before it is on disk")                              \
+    X(disk_no_table, stepped, "a segment does not begin with what the groups have")                \
+    X(disk_old_counts, stepped, "what a segment had before it was overwritten counts")             \
+    X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
+    X(disk_told_early, stepped, "what was read counts before it is flushed")
 
 enum planted {
     PLANTED_none,

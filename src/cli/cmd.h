@@ -17,6 +17,7 @@ extern const char *cmd_program;
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
+int cmd_disk(int argc, char **argv);
 int cmd_host(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_key(int argc, char **argv);

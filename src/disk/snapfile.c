@@ -1,0 +1,275 @@
+/* Snapshots: put together in memory, half a buffer at a time, while the other half is written. */
+#include "base/minmax.h"
+#include "disk/disk_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void snapfile_name(char *name, uint32_t group, uint64_t pos, const char *suffix)
+{
+    snprintf(name, BLOCK_NAME_BYTES, SNAP_PREFIX "%u.%llu%s", group, (unsigned long long)pos,
+             suffix);
+}
+
+/* ---- what is put ---- */
+
+static unsigned char *piece_at(const struct snap_writer *w)
+{
+    return w->half[w->filling] + (size_t)w->pieces * PIECE_BYTES;
+}
+
+static void piece_seal(struct disk *d, bool end)
+{
+    struct snap_writer *w = &d->snap;
+    unsigned char *piece = piece_at(w);
+
+    *(struct piece_header *)(void *)piece = (struct piece_header){
+        .magic = PIECE_MAGIC,
+        .version = FORMAT_VERSION,
+        .flags = end ? PIECE_END : 0,
+        .pos = w->pos,
+        .group = w->group,
+        .number = w->piece_number,
+        .bytes = w->piece_bytes,
+    };
+    memcpy(((struct piece_header *)(void *)piece)->journal, d->journal, sizeof d->journal);
+    memset(piece + PIECE_HEADER_BYTES + w->piece_bytes, 0, PIECE_DATA_BYTES - w->piece_bytes);
+    scan_seal_piece(piece);
+    w->pieces++;
+    w->piece_number++;
+    w->piece_bytes = 0;
+}
+
+/* The half that was filled waits to be written; the other one is free. */
+static void turn_over(struct snap_writer *w)
+{
+    CHECK(!w->ready);
+    w->ready = true;
+    w->ready_pieces = w->pieces;
+    w->filling = (w->filling + 1) % HALVES;
+    w->pieces = 0;
+}
+
+/* Room in the piece that is filled. A full one is sealed only when more comes: the last one says that it is. */
+static uint32_t room(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+
+    if (w->piece_bytes < PIECE_DATA_BYTES)
+        return PIECE_DATA_BYTES - w->piece_bytes;
+    if (w->pieces == HALF_PIECES - 1 && (w->ready || d->bulk == BULK_PIECES))
+        return 0;
+    piece_seal(d, false);
+    if (w->pieces == HALF_PIECES)
+        turn_over(w);
+    return PIECE_DATA_BYTES;
+}
+
+uint32_t disk_snap_put(struct disk *d, const void *piece, uint32_t bytes)
+{
+    struct snap_writer *w = &d->snap;
+    const unsigned char *from = piece;
+    uint32_t taken = 0, n;
+
+    CHECK(w->phase == SNAP_TAKING);
+    if (w->given_up)
+        return bytes;
+    while (taken < bytes && (n = room(d)) > 0) {
+        n = (uint32_t)min_u64(n, bytes - taken);
+        memcpy(piece_at(w) + PIECE_HEADER_BYTES + w->piece_bytes, from + taken, n);
+        w->piece_bytes += n;
+        taken += n;
+    }
+    return taken;
+}
+
+bool disk_snap_open(struct disk *d, uint32_t group, uint64_t pos)
+{
+    struct snap_writer *w = &d->snap;
+
+    CHECK(group < d->shape.groups && pos > 0);
+    if (w->phase != SNAP_NONE || d->no_room_ns != 0 || d->failure[0] != '\0')
+        return false;
+    if (PLANTED(disk_snap_ahead))
+        pos = max_u64(pos, d->groups[group].said.applied);
+    *w = (struct snap_writer){
+        .phase = SNAP_TAKING, .group = group, .pos = pos, .half = {w->half[0], w->half[1]}};
+    snapfile_name(w->name, group, pos, "");
+    snapfile_name(w->tmp, group, pos, TMP_SUFFIX);
+    return true;
+}
+
+void disk_snap_end(struct disk *d, bool whole)
+{
+    CHECK(d->snap.phase == SNAP_TAKING);
+    d->snap.phase = whole && !d->snap.given_up ? SNAP_ENDING : SNAP_DROPPING;
+}
+
+uint64_t disk_snap(const struct disk *d, uint32_t group)
+{
+    CHECK(group < d->shape.groups);
+    return d->groups[group].snap;
+}
+
+bool disk_snap_busy(const struct disk *d)
+{
+    return d->snap.phase != SNAP_NONE;
+}
+
+/* ---- orders ---- */
+
+/* The file grows by an eighth: not too often, and it is not much longer than it must be. */
+static uint64_t longer(const struct snap_writer *w, uint64_t end)
+{
+    return max_u64(end, w->file_bytes + w->file_bytes / 8 / PIECE_BYTES * PIECE_BYTES);
+}
+
+static void begin_pieces(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+    uint64_t bytes = (uint64_t)w->ready_pieces * PIECE_BYTES;
+    struct block_step steps[2];
+    uint32_t count = 0;
+
+    if (w->written + bytes > w->file_bytes) {
+        w->file_bytes = longer(w, w->written + bytes);
+        steps[count++] = (struct block_step){
+            .act = w->made ? BLOCK_GROW : BLOCK_CREATE, .name = w->tmp, .bytes = w->file_bytes};
+    }
+    steps[count++] = (struct block_step){.act = BLOCK_WRITE,
+                                         .name = w->tmp,
+                                         .data = w->half[(w->filling + 1) % HALVES],
+                                         .at = w->written,
+                                         .bytes = bytes};
+    w->made = true;
+    w->written += bytes;
+    w->ready = false;
+    d->bulk = BULK_PIECES;
+    block_begin(d->block, BLOCK_BULK, steps, count);
+}
+
+static void begin_name(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+    struct block_step step = {.act = BLOCK_RENAME, .name = w->tmp, .to = w->name};
+
+    w->phase = SNAP_NAMING;
+    d->bulk = BULK_NAME;
+    block_begin(d->block, BLOCK_BULK, &step, 1);
+    if (PLANTED(disk_snap_unnamed))
+        append_snap(d, w->group, w->pos);
+}
+
+static void begin_drop(struct disk *d)
+{
+    struct block_step step = {.act = BLOCK_REMOVE, .name = d->snap.tmp};
+
+    d->bulk = BULK_DROP;
+    block_begin(d->block, BLOCK_BULK, &step, 1);
+}
+
+/* Data is durable before the name is: a name without .tmp is a promise. */
+static bool begin_end(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+
+    if (w->pieces > 0 || w->piece_bytes > 0 || w->written == 0) {
+        piece_seal(d, true);
+        turn_over(w);
+        begin_pieces(d);
+    } else {
+        begin_name(d);
+    }
+    return true;
+}
+
+bool snapfile_waits(const struct disk *d)
+{
+    const struct snap_writer *w = &d->snap;
+
+    return w->phase == SNAP_DROPPING || w->phase == SNAP_ENDING || (w->ready && !w->given_up);
+}
+
+bool snapfile_begin(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+
+    if (w->phase == SNAP_DROPPING) {
+        if (w->made)
+            begin_drop(d);
+        else
+            w->phase = SNAP_NONE;
+        return true;
+    }
+    if (w->ready && !w->given_up) {
+        begin_pieces(d);
+        return true;
+    }
+    return w->phase == SNAP_ENDING && begin_end(d);
+}
+
+/* What is still put goes nowhere; the caller learns of it when disk_snap does not rise. */
+static void give_up(struct disk *d)
+{
+    struct snap_writer *w = &d->snap;
+
+    d->no_room_ns = d->now_ns ? d->now_ns : 1;
+    w->given_up = true;
+    if (w->phase == SNAP_ENDING)
+        w->phase = SNAP_DROPPING;
+}
+
+void snapfile_over(struct disk *d, enum block_status status)
+{
+    struct snap_writer *w = &d->snap;
+
+    if (status == BLOCK_NO_ROOM) {
+        give_up(d);
+    } else if (d->bulk == BULK_NAME) {
+        w->phase = d->groups[w->group].snap == w->pos ? SNAP_NONE : SNAP_RECORDING;
+        if (!PLANTED(disk_snap_unnamed))
+            append_snap(d, w->group, w->pos);
+    } else if (d->bulk == BULK_DROP) {
+        w->phase = SNAP_NONE;
+    }
+}
+
+/* ---- reading ---- */
+
+static int damaged(const char *name, uint32_t number, struct err *e)
+{
+    return err_set(e, ERR_CORRUPT, "%s: piece %u is damaged or missing", name, number);
+}
+
+int snapfile_read(const struct disk *d, uint32_t group, uint64_t pos,
+                  int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *e)
+{
+    char name[BLOCK_NAME_BYTES];
+    unsigned char *piece = d->snap.half[0];
+    const struct piece_header *h = (const void *)piece;
+    int rc = 0;
+
+    snapfile_name(name, group, pos, "");
+    for (uint32_t n = 0; rc >= 0; n++) {
+        rc = block_read(d->block, name, (uint64_t)n * PIECE_BYTES, piece, PIECE_BYTES, e);
+        if (rc < 0)
+            return rc;
+        if (!scan_piece(piece, d->journal, group, pos, n))
+            return damaged(name, n, e);
+        if (fn && h->bytes > 0)
+            rc = fn(ctx, piece + PIECE_HEADER_BYTES, h->bytes);
+        if (h->flags & PIECE_END)
+            break;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int disk_snap_read(const struct disk *d, uint32_t group,
+                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
+                   struct err *e)
+{
+    CHECK(group < d->shape.groups && d->snap.phase == SNAP_NONE);
+    if (d->groups[group].snap == 0)
+        return err_set(e, ERR_NOTFOUND, "group %u has no snapshot on this disk", group);
+    return snapfile_read(d, group, d->groups[group].snap, fn, ctx, e);
+}
