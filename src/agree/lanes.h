@@ -16,6 +16,9 @@ enum {
     LOG_START,  /* position of its first entry, which the owner had applied */
     LOG_GUARD,  /* entries below it are there */
     LOG_COMMIT, /* entries below it are decided, and those at or beyond START are here */
+    /* Of a lane that was put together from a disk: entries below it are what RUN says, those from here on are what their own
+     * stamps say; 0: all are of the run. */
+    LOG_SOLID,
     LOG_WORDS
 };
 
@@ -31,8 +34,23 @@ enum {
     ROW_SNAP_TAKEN,  /* and bytes of it taken so far */
     ROW_BACKS,       /* ballot of a leader that serves, if it hears or is one; see oracle.h */
     ROW_BUSY,        /* 1: in a call of the machine that may take long, and gives no sign of life */
+    /* What is on its disk. The words land in any order: they count if ROW_DISK_CHECK goes with all of them and with ROW_LIFE, so
+     * that what a disk had that is lost does not count for the next one. */
+    ROW_KEPT_BALLOT, /* run that it last kept entries of, */
+    ROW_KEPT,        /* and up to where: its snapshot and what follows has no gap until there */
+    ROW_PLEDGED,     /* promise that is on disk */
+    ROW_DISK_CHECK,
     ROW_WORDS
 };
+
+enum { ROW_DISK_WORDS = ROW_DISK_CHECK - ROW_KEPT_BALLOT + 1 };
+
+static inline uint64_t row_disk_check(uint64_t life, uint64_t ballot, uint64_t kept,
+                                      uint64_t pledged)
+{
+    return life * UINT64_C(0x9e3779b97f4a7c15) ^ ballot * UINT64_C(0xbf58476d1ce4e5b9) ^
+           kept * UINT64_C(0x94d049bb133111eb) ^ pledged * UINT64_C(0xd6e8feb86659fd93);
+}
 
 enum row_flag {
     ROW_BEHIND = 1,  /* has no state to apply to: reads no log lane, wants a snapshot */

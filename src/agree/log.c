@@ -137,6 +137,12 @@ static void apply_control(struct log *l, const struct entry *e)
     }
 }
 
+/* What is replayed was asked for when it was applied first. */
+static inline bool has_room(const struct log *l, const struct entry *e)
+{
+    return !l->opt.machine->ready || l->keep.replaying || l->opt.machine->ready(l->opt.ctx, e);
+}
+
 /* An entry takes effect only if it is the next of its source; a copy that was decided a second time
  * is a no-op, everywhere alike. False: it cannot be applied now. */
 __attribute__((always_inline)) static inline bool apply_message(struct log *l,
@@ -149,7 +155,7 @@ __attribute__((always_inline)) static inline bool apply_message(struct log *l,
     struct log_source *s = &l->source[e->source];
     bool effective = stream_next(s->life, s->taken, e->life, e->srcpos) || PLANTED(no_filter) ||
                      PLANTED(source_filter);
-    if (effective && l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
+    if (effective && !has_room(l, e))
         return false;
     observe(l, e, effective);
     if (!effective)
@@ -166,7 +172,7 @@ __attribute__((always_inline)) static inline bool apply_message(struct log *l,
 /* A note has no source that could send it twice. */
 static bool apply_note(struct log *l, const struct entry *e)
 {
-    if (l->opt.machine->ready && !l->opt.machine->ready(l->opt.ctx, e))
+    if (!has_room(l, e))
         return false;
     observe(l, e, true);
     l->opt.machine->apply(l->opt.ctx, e);
@@ -228,9 +234,15 @@ static int apply_decided(struct log *l)
     if ((mem_word(lane, LOG_START) > l->applied && !PLANTED(start_unchecked)) || overrun) {
         /* The leader went by what an earlier life of ours had applied, or has given up on the
          * snapshot that we have just loaded. */
+        if (l->state == UNIT_CANDIDATE)
+            log_step_down(l, false);
         log_fall_behind(l);
         return 0;
     }
+    if (log_kept(l))
+        end = min_u64(end, keep_apply_end(l, promised));
+    if (end <= l->applied)
+        return 0;
     l->follow = w;
     l->follow_ballot = promised;
     int work = 0;
@@ -410,11 +422,12 @@ int log_settle(struct log *l, uint64_t now_ns)
     if (l->broken)
         return 0;
     clock_moves(l, now_ns);
-    int work = 0;
+    int work = log_kept(l) ? keep_settle(l) : 0;
     if (l->ballot != 0) {
         uint64_t promised = mem_promised(l->mem, l->opt.region);
-        if (l->at_rest && promised == l->ballot && l->dirty_count == 0)
-            return 0;
+        if (l->at_rest && promised == l->ballot && l->dirty_count == 0 &&
+            (!log_kept(l) || keep_at_rest(l)))
+            return work;
         l->ballot_seen = max_u64(l->ballot_seen, promised == MEM_CLOSED ? 0 : promised);
         if (promised > l->ballot && !PLANTED(one_ballot) && !PLANTED(self_unchecked))
             log_step_down(l, true);
@@ -423,6 +436,8 @@ int log_settle(struct log *l, uint64_t now_ns)
         work += recover_step(l);
     if (l->state == UNIT_SYNC || l->state == UNIT_LEADER)
         work += lead_settle(l);
+    if (log_kept(l))
+        work += keep_follow(l) + keep_save(l);
     work += apply_decided(l);
     if (log_leading(l))
         check_positions(l);

@@ -15,6 +15,7 @@
 #define AGREE_LOG_H
 
 #include "agree/entry.h"
+#include "disk/disk.h"
 #include "mem/mem.h"
 #include "unit/state.h"
 #include "unit/unit.h"
@@ -91,6 +92,10 @@ struct log_options {
     bool
         duels; /* over a network too, does not ask whether others hear a leader: for duels in tests */
 
+    struct disk *
+        disk; /* what is accepted and promised is kept there, and counts when it is; NULL: in memory alone */
+    uint32_t disk_group; /* its number there */
+
     const struct log_machine *machine;
     void *ctx;
 };
@@ -101,6 +106,13 @@ struct log;
  * be right. */
 int log_open(const struct log_options *, struct log **, struct err *);
 void log_close(struct log *);
+
+/* Of a log that is kept: begins its life with what the disk has, through the machine's load and apply. Once, before anything else;
+ * whoever is behind the machine is open. ERR_CORRUPT: what the disk has cannot be read as a log. */
+int log_restore(struct log *, struct err *);
+
+/* What is applied now was applied by an earlier life, and comes from the disk: what it brings about has been asked for room then. */
+bool log_replaying(const struct log *);
 
 /* Opens the lanes to and from a source that this node writes from now on. Of one that is open already, with
  * the same node, nothing changes. */

@@ -1,7 +1,7 @@
 /* The inside of a log. Files: log_open.c opens and closes it; log.c steps and applies; log_raise.c raises a replica's
  * promise and reads its lanes; log_recover.c finds what may have been decided; log_lead.c leads;
  * log_room.c detaches who is in the way; log_source.c takes from the sources; log_snap.c sends states,
- * log_load.c takes them and comes back. */
+ * log_load.c takes them and comes back; log_keep.c writes to the disk, log_restore.c comes back from it. */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
 
@@ -24,6 +24,7 @@ enum peer_phase {
     PEER_RUNS,    /* reading the run words of its log lanes */
     PEER_HEADS,   /* reading all control words of its log lanes */
     PEER_VERIFY,  /* asking whether the promise still stands: it may have lost its memory */
+    PEER_PLEDGE,  /* waiting until its disk has the promise; only if logs are kept */
     PEER_READY,   /* promised and read; takes part in recovery, then waits to be synchronised */
     PEER_COMPARE, /* reading what an earlier leadership of ours left there */
     PEER_LIVE,    /* takes our writes */
@@ -159,6 +160,41 @@ struct log_source {
 };
 _Static_assert(sizeof(struct log_source) == 64, "a source is a cache line");
 
+/* What was appended to the disk in one batch; 0: nothing of that kind. */
+struct keep_wait {
+    uint64_t batch;
+    uint64_t run, copied;
+    uint64_t pledge;
+};
+
+enum { KEEP_WAITS_MAX = 8 }; /* more are taken together */
+
+/* What this replica has on its disk. */
+struct keeping {
+    struct disk *disk; /* NULL: nothing is kept */
+    uint64_t run;      /* promise under which entries were last copied; 0: none were in this life */
+    uint64_t copied;   /* end of these: nothing beyond is applied */
+    /* The chain: the disk has, or is given, all from its snapshot to `solid`. What it had beyond, to `end` at most, is still part of
+     * it unless what was copied since is something else; that is found out when it is put together. */
+    uint64_t solid, end;
+    uint64_t pledge;                       /* promise that was last appended */
+    struct disk_says said;                 /* with it, or with entries */
+    struct keep_wait wait[KEEP_WAITS_MAX]; /* appended and not known to be durable, in order */
+    uint32_t waits;
+    uint64_t kept_run, kept; /* what is durable, as the row says */
+    uint64_t pledged;
+    /* The state was replaced: entries count once a snapshot of at least this position is durable; 0: it was not. */
+    uint64_t gap;
+    bool reset_due; /* the disk is yet to be told */
+    uint32_t
+        save_asked; /* rounds since the others were told that a snapshot is about to be made; */
+    void *save;     /* one is being written, */
+    unsigned char *piece; /* the next bytes of it, */
+    uint32_t piece_bytes, piece_at;
+    bool save_whole; /* and the machine has given all */
+    bool replaying;  /* what is applied comes from the disk: nothing is asked for room */
+};
+
 /* Steps of recovery, in order. */
 enum rec_step {
     REC_IDLE,
@@ -223,6 +259,8 @@ struct log {
 
     uint32_t follow;        /* writer of the lane last applied from */
     uint64_t follow_ballot; /* its run then */
+
+    struct keeping keep;
 
     struct oracle oracle;
     struct peer peer[LOG_REPLICAS_MAX];
@@ -385,6 +423,7 @@ uint32_t snap_head_size(const struct log_options *);
 uint32_t snap_piece_bytes(const struct log *);
 bool snap_budget_take(struct log *);
 bool snap_head_read(struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
+void snap_head_write(const struct log *, unsigned char *to, uint64_t state_bytes);
 int snap_send(struct log *);
 void snap_not_busy(struct log *);
 void snap_abort(struct log *);
@@ -412,6 +451,39 @@ static inline bool snap_records(const struct log *l)
 int snap_take(struct log *);
 void snap_notice(struct log *);
 int join_step(struct log *);
+
+/* log_keep.c */
+
+static inline bool log_kept(const struct log *l)
+{
+    return l->keep.disk != NULL;
+}
+
+/* Takes note of what is durable now, and tells the leader. */
+int keep_settle(struct log *);
+/* Appends the promise, and what the leader of it has written here. Before anything is applied. */
+int keep_follow(struct log *);
+void keep_pledge(struct log *, uint64_t promised);
+/* Up to where it may be applied what stands in the lane of that promise. */
+uint64_t keep_apply_end(const struct log *, uint64_t promised);
+/* Up to where the replica's disk has what we wrote under our ballot. */
+uint64_t keep_end_of(const struct log *, uint32_t rank);
+/* Its disk has the promise that we raised, in the life that we raised it in. */
+bool keep_is_pledged(const struct log *, uint32_t rank);
+/* The state was replaced by one of the present position. */
+void keep_reset(struct log *);
+/* Tells the disk of it, as decided under that ballot; false: there is no room. */
+bool keep_append_reset(struct log *, uint64_t ballot);
+/* Writes snapshots as the disk asks for them. */
+int keep_save(struct log *);
+/* Nothing is to be written, or under way. */
+bool keep_at_rest(const struct log *);
+void keep_close(struct log *);
+
+/* log_restore.c */
+
+/* May what was taken on be granted: is all of it on disk? */
+bool restore_may_grant(struct log *, uint64_t ballot);
 
 /* planted.c, of the test build alone: what a planted bug does instead, where that takes more than a line. */
 int planted_heads_are_read(struct peer *);

@@ -68,15 +68,23 @@ static void peer_live(struct log *l, uint32_t rank)
         l->peer[rank].hold = UINT64_MAX; /* its row says what it needs */
 }
 
+/* If logs are kept, it is open since the raise (log_raise.c). */
+static void run_flow_open(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (!log_kept(l))
+        mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+}
+
 /* Begins a run at the replica that has nothing of ours to go on from. */
 static void run_renew(struct log *l, uint32_t rank, uint64_t start)
 {
     struct peer *p = &l->peer[rank];
     struct mem_lane *lane = l->lane[rank][l->me];
-    mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+    run_flow_open(l, rank);
     mem_set1(l->mem, &p->flow, lane, LOG_RUN, 0);
-    uint64_t words[] = {start, start, start};
-    mem_set(l->mem, &p->flow, lane, LOG_START, words, 3);
+    uint64_t words[] = {start, start, start, 0};
+    mem_set(l->mem, &p->flow, lane, LOG_START, words, log_kept(l) ? 4 : 3);
     mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
     p->start = p->next = p->kept = p->commit_sent = start;
     peer_live(l, rank);
@@ -92,13 +100,15 @@ static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t 
     struct peer *p = &l->peer[rank];
     struct mem_lane *lane = l->lane[rank][l->me];
     const uint64_t *head = p->head[l->me];
-    mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+    run_flow_open(l, rank);
     mem_set1(l->mem, &p->flow, lane, LOG_START, start);
     if (PLANTED(run_before_guard))
         mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
     if (!PLANTED(guard_stays))
         mem_set1(l->mem, &p->flow, lane, LOG_GUARD, same);
     mem_set1(l->mem, &p->flow, lane, LOG_RUN, l->ballot);
+    if (head[LOG_SOLID] != 0)
+        mem_set1(l->mem, &p->flow, lane, LOG_SOLID, 0);
     p->start = start;
     p->kept = same;
     p->commit_sent = head[LOG_COMMIT];
@@ -486,9 +496,9 @@ int lead_post(struct log *l)
 
 /* ---- counting ---- */
 
-/* How far a quorum has copies under our ballot. The flow of a replica that is not LIVE counts for nothing: it may be left
+/* How far a quorum has copies under our ballot, in memory or on disk. The flow of a replica that is not LIVE counts for nothing: it may be left
  * from an earlier leadership of ours, and what stood there then may have been decided otherwise since. */
-static uint64_t quorum_match(const struct log *l)
+static uint64_t quorum_match(const struct log *l, bool disks)
 {
     uint64_t sorted[LOG_REPLICAS_MAX];
     for (uint32_t q = 0; q < l->n; q++) {
@@ -496,6 +506,9 @@ static uint64_t quorum_match(const struct log *l)
         uint64_t match = counts ? l->peer[q].flow.done : 0;
         if (q == l->me)
             match = own_landed(l);
+        /* What is on disk under our ballot is so whatever becomes of the replica. */
+        if (disks && !(PLANTED(memory_is_disk) && q == l->me))
+            match = keep_end_of(l, q);
         uint32_t i = q;
         for (; i > 0 && sorted[i - 1] < match; i--)
             sorted[i] = sorted[i - 1];
@@ -560,12 +573,18 @@ bool lead_at_rest(const struct log *l)
     return true;
 }
 
+/* A quorum has in memory what it has not on disk: it answers, and only flushes are missing. */
+static bool waits_for_disks(const struct log *l)
+{
+    return log_kept(l) && quorum_match(l, false) > l->commit;
+}
+
 int lead_settle(struct log *l)
 {
     int work = peers_settle(l);
     if (l->state == UNIT_FOLLOWER)
         return work;
-    uint64_t match = quorum_match(l);
+    uint64_t match = quorum_match(l, log_kept(l));
     uint64_t before = l->commit;
     /* Only what stands on a quorum under our own ballot counts, and the start marker is the
      * first of it that was not there before. */
@@ -583,7 +602,7 @@ int lead_settle(struct log *l)
     }
     /* Who is heard by all but hears nobody would hold the place for ever and commit nothing. A
      * snapshot that a quorum waits for may take its time. */
-    if (l->commit != before || l->commit == l->tail || l->snap_to < l->n)
+    if (l->commit != before || l->commit == l->tail || l->snap_to < l->n || waits_for_disks(l))
         log_set_deadline(l);
     else if (l->now_ns >= l->deadline_ns)
         log_step_down(l, true);

@@ -59,6 +59,8 @@ static void up_to_date(struct log *l)
     l->taking.whole = false;
     l->follow = l->n;
     l->behind = false;
+    if (log_kept(l))
+        keep_reset(l);
     table_set(l->rows, ROW_APPLIED, l->applied);
     table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_BEHIND);
     table_push_row(l->rows);
@@ -375,7 +377,7 @@ int join_step(struct log *l)
         }
     }
     l->peeking = true;
-    if (answered < l->quorum)
+    if (answered < l->quorum || (log_kept(l) && !restore_may_grant(l, highest)))
         return 0;
     mem_region_grant(l->mem, l->opt.region, highest);
     table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_JOINING);

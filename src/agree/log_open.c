@@ -214,6 +214,7 @@ static void numbers_init(struct log *l, const struct log_options *o)
     l->opt = *o;
     l->opt.nodes = NULL; /* the caller's; buffers_open copies them */
     l->mem = o->mem;
+    l->keep.disk = o->disk;
     l->n = o->replicas;
     l->me = o->rank;
     l->quorum = l->n / 2 + 1;
@@ -233,6 +234,8 @@ static void numbers_init(struct log *l, const struct log_options *o)
         l->peer[q].hold = UINT64_MAX;
     oracle_init(&l->oracle, l->n, l->me, o->suspect_ns, o->stagger_ns, o->seed + l->me);
     l->oracle.remote = l->mem->remote && !o->duels;
+    l->oracle.kept = log_kept(l);
+    l->oracle.unmet = l->mem->remote;
 }
 
 static int buffers_open(struct log *l, const uint32_t *nodes_of_caller, struct err *e)
@@ -306,7 +309,8 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->opt.source_nodes = NULL;
     l->opt.stream = NULL;
     flows_begin(l);
-    state_begin(l, birth);
+    if (!log_kept(l))
+        state_begin(l, birth);
     *out = l;
     return 0;
 }
@@ -347,6 +351,7 @@ void log_close(struct log *l)
 {
     if (l == NULL)
         return;
+    keep_close(l);
     table_close(l->rows);
     free(l->source);
     free(l->writer);

@@ -1,6 +1,6 @@
 /* From a replica that is not reached to one whose promise we have and whose lanes we have read.
  *
- *      DOWN -> RAISE -> RUNS -> HEADS -> VERIFY -> READY
+ *      DOWN -> RAISE -> RUNS -> HEADS -> VERIFY -> READY          (kept on disk: VERIFY -> PLEDGE -> READY)
  *
  * First the promise, then the reads: what was written under a lower ballot and is reported done is in what we read.
  * Of each lane RUN is read before and after the other words, so that they are known to be of one run. Last, the promise
@@ -16,7 +16,8 @@ static const unsigned moves[] = {
     [PEER_RAISE] = MOVE(DOWN) | MOVE(RUNS),
     [PEER_RUNS] = MOVE(DOWN) | MOVE(HEADS),
     [PEER_HEADS] = MOVE(DOWN) | MOVE(VERIFY),
-    [PEER_VERIFY] = MOVE(DOWN) | MOVE(READY),
+    [PEER_VERIFY] = MOVE(DOWN) | MOVE(READY) | MOVE(PLEDGE),
+    [PEER_PLEDGE] = MOVE(DOWN) | MOVE(READY),
     [PEER_READY] = MOVE(DOWN) | MOVE(RAISE) | MOVE(COMPARE) | MOVE(LIVE),
     [PEER_COMPARE] = MOVE(DOWN) | MOVE(READY),
     [PEER_LIVE] = MOVE(DOWN),
@@ -34,7 +35,7 @@ void peer_move(struct log *l, uint32_t rank, enum peer_phase to)
 void peer_down(struct log *l, uint32_t rank, uint64_t retry_ns)
 {
     struct peer *p = &l->peer[rank];
-    if (p->phase == PEER_LIVE)
+    if (p->phase == PEER_LIVE || (log_kept(l) && p->phase > PEER_RAISE))
         mem_flow_close(l->mem, &p->flow);
     peer_move(l, rank, PEER_DOWN);
     p->retry_ns = retry_ns;
@@ -101,6 +102,10 @@ static int raise_settle(struct log *l, uint32_t rank)
     case MEM_DONE:
         if (PLANTED(read_ungranted))
             return planted_heads_are_read(p);
+        if (log_kept(l)) {
+            mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+            mem_bell(l->mem, l->opt.nodes[rank]); /* it has a promise to write */
+        }
         read_runs(l, rank, p->run);
         peer_move(l, rank, PEER_RUNS);
         return 1;
@@ -160,22 +165,65 @@ static int heads_step(struct log *l, uint32_t rank)
     if (OWN_READ_EARLY(l, rank))
         return planted_raise_own_last(l);
     read_runs(l, rank, p->run_after);
-    mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
+    if (log_kept(l))
+        mem_mark(l->mem, &p->flow, 1);
+    else
+        mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
     peer_move(l, rank, PEER_VERIFY);
     return 1;
+}
+
+/* Does the promise still stand, in the memory that was read? One that comes back from its disk may have the very ballot, so a look
+ * at the word does not tell; but no flow spans two memories. */
+static enum mem_status stands(const struct log *l, const struct peer *p)
+{
+    if (!log_kept(l)) {
+        bool good = p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified));
+        return p->op.status == MEM_PENDING || good ? p->op.status : MEM_LOST;
+    }
+    if (p->flow.status != MEM_DONE)
+        return MEM_LOST;
+    return p->flow.done == 1 ? MEM_DONE : MEM_PENDING;
+}
+
+static void ready(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (log_kept(l))
+        p->flow.marked = p->flow.done =
+            0; /* from here on tags are positions; nothing is under way */
+    peer_move(l, rank, PEER_READY);
+    l->peer[rank].retry_ns = l->now_ns + l->opt.heartbeat_ns;
 }
 
 static int verify_step(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (p->op.status == MEM_PENDING || lane_ops_pending(l, p))
+    enum mem_status status = stands(l, p);
+    if (status == MEM_PENDING || lane_ops_pending(l, p))
         return 0;
-    bool stands = p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified));
-    if (!stands || lane_ops_lost(l, p))
+    if (status != MEM_DONE || lane_ops_lost(l, p))
         return try_later(l, rank);
     drop_changed_runs(l, p);
-    peer_move(l, rank, PEER_READY);
-    p->retry_ns = l->now_ns + l->opt.heartbeat_ns;
+    if (log_kept(l))
+        peer_move(l, rank, PEER_PLEDGE);
+    else
+        ready(l, rank);
+    return 1;
+}
+
+/* A promise that its disk does not have could be made again, for other entries, by the next life. */
+static int pledge_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (p->flow.status != MEM_DONE)
+        return try_later(l, rank);
+    if (!keep_is_pledged(l, rank)) {
+        if (rank != l->me && table_get(l->rows, rank, ROW_LIFE) > p->raised_life)
+            return try_later(l, rank);
+        return 0;
+    }
+    ready(l, rank);
     return 1;
 }
 
@@ -197,6 +245,8 @@ int peer_step(struct log *l, uint32_t rank)
         return heads_step(l, rank);
     case PEER_VERIFY:
         return verify_step(l, rank);
+    case PEER_PLEDGE:
+        return pledge_step(l, rank);
     case PEER_READY:
     case PEER_COMPARE:
     case PEER_LIVE:

@@ -205,6 +205,12 @@ static void rec_keep(struct log *l)
         rec_read(l, at, l->follow, best, l->applied, l->chain);
 }
 
+/* Up to where all entries of the lane are of its run. */
+static uint64_t rec_solid(const uint64_t *head)
+{
+    return head[LOG_SOLID] != 0 ? head[LOG_SOLID] : UINT64_MAX;
+}
+
 /* A lane of the quorum that holds decided entries from pos on; returns how far. */
 static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_out,
                                  uint32_t *w_out)
@@ -221,8 +227,8 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
                 continue;
             /* A run of at least the ballot that made the claim agrees with it; an older one only up
              * to its own claim. */
-            uint64_t sure =
-                run >= r->commit_run ? head[LOG_GUARD] : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
+            uint64_t sure = run >= r->commit_run ? min_u64(head[LOG_GUARD], rec_solid(head))
+                                                 : min_u64(head[LOG_COMMIT], head[LOG_GUARD]);
             sure = min_u64(sure, r->commit);
             if (sure > best) {
                 best = sure;
@@ -313,7 +319,8 @@ static bool rec_suffix(struct log *l)
         if (head[LOG_RUN] == 0 || head[LOG_GUARD] <= r->commit || head[LOG_START] > r->commit)
             continue;
         uint64_t from = r->commit;
-        if (head[LOG_RUN] < r->commit_run && head[LOG_COMMIT] < r->commit && !PLANTED(mid_entry))
+        bool sure = head[LOG_RUN] >= r->commit_run && rec_solid(head) >= r->commit;
+        if (!sure && head[LOG_COMMIT] < r->commit && !PLANTED(mid_entry))
             from = max_u64(head[LOG_START], head[LOG_COMMIT]);
         if (head[LOG_GUARD] - from > l->opt.log_bytes)
             continue;

@@ -73,10 +73,10 @@ static unsigned char *stage_record(struct sending *s, enum snap_kind kind, uint3
     return at + sizeof(head);
 }
 
-static void stage_head(struct log *l, uint64_t state_bytes)
+/* Of the state as it is now. */
+void snap_head_write(const struct log *l, unsigned char *to, uint64_t state_bytes)
 {
-    unsigned char *at = stage_record(&l->sending, SNAP_HEAD, l->snap_head_bytes);
-    uint64_t *w = (uint64_t *)(void *)at;
+    uint64_t *w = (uint64_t *)(void *)to;
     *w++ = SNAP_MAGIC;
     *w++ = l->applied;
     *w++ = state_bytes;
@@ -88,6 +88,11 @@ static void stage_head(struct log *l, uint64_t state_bytes)
         *w++ = PLANTED(snap_no_sources) ? stream_start() : l->source[s].taken;
         *w++ = l->source[s].life;
     }
+}
+
+static void stage_head(struct log *l, uint64_t state_bytes)
+{
+    snap_head_write(l, stage_record(&l->sending, SNAP_HEAD, l->snap_head_bytes), state_bytes);
 }
 
 bool snap_head_read(struct log *l, const void *head, uint64_t pos, uint64_t *state_bytes)
@@ -185,6 +190,8 @@ static bool wants_snapshot(struct log *l, uint32_t q)
 /* Freezing should be quick, and may not be: the others are told a round before. */
 static int ask(struct log *l)
 {
+    if (l->keep.save != NULL || l->keep.save_asked > 0)
+        return 0; /* a machine has one save open */
     for (uint32_t q = 0; q < l->n; q++)
         if (q != l->me && !peer_is_well(l, q) && wants_snapshot(l, q)) {
             l->snap_to = q;
@@ -215,7 +222,7 @@ static int freeze(struct log *l)
         sending_end(l);
         return 1;
     }
-    if (!snap_budget_take(l))
+    if (l->keep.save != NULL || !snap_budget_take(l))
         return 1;
     uint64_t bytes = STATE_UNKNOWN;
     uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);

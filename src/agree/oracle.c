@@ -7,6 +7,8 @@ enum {
     BACKOFF_DOUBLINGS_MAX = 6,
     BUSY_DOUBLINGS = 4, /* of suspect_ns, for who is busy; one more after each time, */
     BUSY_DOUBLINGS_MAX = 12,
+    NEW_DOUBLINGS =
+        4, /* likewise, for a leader that was never heard in a life that has just begun */
 };
 
 void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
@@ -29,6 +31,8 @@ void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now
 {
     /* Who was away himself, stopped or starved, has heard nobody meanwhile; that says nothing of them. */
     uint64_t away = o->watched_ns ? now_ns - o->watched_ns : 0;
+    if (o->watched_ns == 0)
+        o->began_ns = now_ns;
     if (away >= o->suspect_ns)
         oracle_forgive(o, away);
     o->watched_ns = now_ns;
@@ -76,6 +80,10 @@ static enum oracle_seat seat_now(const struct oracle *o, const struct oracle_vie
                                  uint64_t promised, uint64_t now_ns)
 {
     uint32_t leader = (uint32_t)(promised % o->n);
+    /* Who comes back from its disk has had no time to hear it yet; over a network it may not have met it, either. */
+    if (o->kept && promised != 0 && leader != o->me && (!view[leader].dead || o->unmet) &&
+        o->beat_ns[leader] == 0 && now_ns - o->began_ns < o->suspect_ns << NEW_DOUBLINGS)
+        return SEAT_TAKEN;
     if (promised == 0 || leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns) ||
         view[leader].backs == ORACLE_ALONE)
         return SEAT_VACANT;
@@ -105,8 +113,9 @@ static bool quorum_answers(const struct oracle *o, const struct oracle_view *vie
 {
     uint32_t reachable = 0;
     for (uint32_t r = 0; r < o->n; r++)
-        reachable += o->remote ? r == o->me || (!oracle_silent(o, r, now_ns) && !view[r].dead)
-                               : !oracle_silent(o, r, now_ns) || view[r].dead;
+        reachable += o->remote || o->kept
+                         ? r == o->me || (!oracle_silent(o, r, now_ns) && !view[r].dead)
+                         : !oracle_silent(o, r, now_ns) || view[r].dead;
     return reachable >= o->quorum;
 }
 

@@ -32,6 +32,10 @@ enum oracle_seat {
 struct oracle {
     uint32_t n, me, quorum;
     bool remote; /* links may be cut one by one, and the memory of the dead does not answer */
+    bool
+        kept; /* logs are on disk: a new life may lead at once, and the memory of the dead keeps nothing */
+    bool unmet; /* over a network: who was never heard of counts as dead until it was met */
+    uint64_t began_ns;
     uint64_t suspect_ns, stagger_ns;
     struct rng rng;
     uint64_t beat[ORACLE_RANKS_MAX];    /* as last seen */

@@ -113,6 +113,19 @@ bool source_room(struct source *s, uint64_t stream_bytes)
     return stream_room(&s->stream, stream_bytes);
 }
 
+void source_make_room(struct source *s, uint64_t stream_bytes)
+{
+    uint64_t end = s->stream.tail + stream_bytes, pos = taken_so_far(s);
+    stream_settle(&s->stream);
+    /* Whole frames: what is left begins with one. */
+    while (end > pos + s->shape.ring_bytes) {
+        struct frame f;
+        frame_read(&f, s->stream.ring, s->shape.ring_bytes, pos);
+        pos += frame_size(f.bytes);
+    }
+    s->stream.taken = max_u64(s->stream.taken, pos);
+}
+
 void *source_reserve(struct source *s, uint32_t bytes, uint64_t *end)
 {
     if (bytes > s->opt.payload_max || !source_room(s, frame_size(bytes)))

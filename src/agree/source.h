@@ -58,6 +58,9 @@ void *source_reserve(struct source *, uint32_t bytes, uint64_t *end);
 /* Is there room for so many bytes of stream? A message takes frame_size of its payload. */
 bool source_room(struct source *, uint64_t stream_bytes);
 
+/* Gives up as much of the oldest bytes as it takes to have that room: they were taken, though that is not known here any more. */
+void source_make_room(struct source *, uint64_t stream_bytes);
+
 /* Writes out what was added, and wakes the leader. */
 void source_flush(struct source *);
 

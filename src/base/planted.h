@@ -68,6 +68,14 @@
     X(compare_early, log, "a leader goes on from its own copy before that is known to stand")      \
     X(lost_counts, log, "a write whose outcome is unknown counts as done")                         \
     X(lost_resumes, log, "after a loss a leader goes on behind what it sent")                      \
+    X(memory_is_disk, durable, "the leader's own memory counts as its disk")                       \
+    X(pledge_unawaited, durable, "a promise counts before it is on disk")                          \
+    X(own_pledge_unawaited, durable,                                                               \
+      "a candidate does not wait for its own promise to be on disk")                               \
+    X(kept_at_submit, durable, "what is given to the disk counts as being there")                  \
+    X(kept_over_reset, durable, "entries behind a state that is not on disk count")                \
+    X(replay_to_commit, durable, "what was decided and not applied is replayed as if it were")     \
+    X(old_stamps_awaited, durable, "decided entries with old stamps are not kept")                 \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \
     X(edge_forgets, tree, "a new leader does not write again what its predecessor left")           \
     X(parent_ahead, tree,                                                                          \

@@ -41,6 +41,7 @@ struct sim_args {
     uint32_t replicas, jobs;
     enum run_memory memory;
     enum aim_when aim;
+    bool durable;
     const char *bug;
 };
 
@@ -51,6 +52,7 @@ struct tally {
     uint64_t failures;
     uint64_t failed_seed; /* the first */
     struct run_result failed;
+    uint64_t power_cuts;
 };
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
@@ -69,6 +71,7 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->terms += r->terms;
     t->messages += r->messages;
     t->snapshots += r->snapshots;
+    t->power_cuts += r->power_cuts;
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
     t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
@@ -91,6 +94,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
         printf(" --memory %s", memory_names[a->memory]);
     if (a->aim != AIM_DRAWN)
         printf(" --aim %s", aim_names[a->aim]);
+    if (a->durable)
+        printf(" --durable");
     if (a->bug)
         printf(" --bug %s", a->bug);
     printf("\n");
@@ -102,6 +107,7 @@ static int run_one(const struct sim_args *a)
                             .replicas = a->replicas,
                             .memory = a->memory,
                             .aim = a->aim,
+                            .durable = a->durable,
                             .trace = a->quiet ? NULL : stdout};
     struct run_result r;
     a->protocol->run(&o, &r);
@@ -125,8 +131,11 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
     struct tally t = {0};
     uint64_t reported = clock_now_ns();
     for (uint64_t i = index; i < a->seeds; i += a->jobs) {
-        struct run_options o = {
-            .seed = a->first + i, .replicas = a->replicas, .memory = a->memory, .aim = a->aim};
+        struct run_options o = {.seed = a->first + i,
+                                .replicas = a->replicas,
+                                .memory = a->memory,
+                                .aim = a->aim,
+                                .durable = a->durable};
         struct run_result r;
         a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
@@ -165,6 +174,7 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->snapshots += t->snapshots;
     sum->over_ofi += t->over_ofi;
     sum->over_tcp += t->over_tcp;
+    sum->power_cuts += t->power_cuts;
     add_figures(&sum->aimed, &t->aimed);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
@@ -238,6 +248,8 @@ static int run_many(const struct sim_args *a)
         (unsigned long long)sum.terms, (unsigned long long)sum.faults,
         (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
         (unsigned long long)sum.over_tcp, (unsigned long long)sum.failures);
+    if (a->durable)
+        printf("%llu times a host lost power\n", (unsigned long long)sum.power_cuts);
     if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0)
@@ -318,6 +330,8 @@ int cmd_sim(int argc, char **argv)
          "on: besides the faults that are drawn over time, some are aimed at the middle of steps; "
          "off: none are; drawn: from the seed, half of each (default drawn)",
          .choice = &aim, .choices = aim_names, .needs = "that is"},
+        {"--durable", NULL, "hosts have disks, and lose power: one, some or all of them",
+         .flag = &a.durable},
         {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
          .max = 1024},
         {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},

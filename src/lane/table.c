@@ -148,8 +148,13 @@ void table_push_row(struct table *t)
 
 void table_tell(struct table *t, uint32_t rank, uint32_t word)
 {
+    table_tell_words(t, rank, word, 1);
+}
+
+void table_tell_words(struct table *t, uint32_t rank, uint32_t first, uint32_t count)
+{
     reopen_if_lost(t, rank);
-    write_words(t, rank, word, 1);
+    write_words(t, rank, first, count);
 }
 
 void table_mark(struct table *t)

@@ -99,8 +99,9 @@ void table_push(struct table *);
 /* Writes the whole row to all others, in one write each. */
 void table_push_row(struct table *);
 
-/* Writes one word, as it is now, to one other. It still goes out with the next push. */
+/* Writes one word, or several that follow each other, as they are now, to one other. They still go out with the next push. */
 void table_tell(struct table *, uint32_t rank, uint32_t word);
+void table_tell_words(struct table *, uint32_t rank, uint32_t first, uint32_t count);
 
 /* Makes the pushes so far land before anything that this node reads after its next poll. */
 void table_mark(struct table *);

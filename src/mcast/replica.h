@@ -26,6 +26,7 @@ struct replica_options {
     uint64_t seed;
     bool duels;                /* likewise */
     struct log_budget *budget; /* likewise */
+    struct disk *disk;         /* likewise; it knows the group by its number */
     const struct mcast_machine *machine;
     void *ctx;
     /* For checkers, as in log_machine; may be NULL. */

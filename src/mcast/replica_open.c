@@ -115,6 +115,8 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
         .snap_bytes = z->snap_bytes,
         .backlog_bytes = z->backlog_bytes,
         .budget = o->budget,
+        .disk = o->disk,
+        .disk_group = o->group,
         .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
         .heartbeat_ns = o->heartbeat_ns,
         .suspect_ns = o->suspect_ns,
@@ -189,6 +191,8 @@ int replica_open(const struct replica_options *options, struct replica **out, st
         rc = replies_part_open(r, e);
     if (rc == 0)
         rc = r->protocol->open(r, e);
+    if (rc == 0 && o.disk)
+        rc = log_restore(r->log, e);
     free(s);
     if (rc != 0) {
         replica_close(r);

@@ -130,6 +130,9 @@ static void tree_apply(void *replica, const struct entry *e)
     if (!t->well_formed)
         return;
     for (uint32_t i = 0; t->belongs && i < t->wants; i++) {
+        /* What no longer fits was taken before this was applied for the first time. */
+        if (log_replaying(r->log))
+            source_make_room(r->edge[t->want[i]].source, frame_size(e->bytes));
         CHECK(replica_send(r, t->want[i], e->payload, e->bytes) == 0);
     }
     if (!t->belongs)

@@ -104,6 +104,23 @@ static void fault_crash(struct chaos *c, uint32_t host)
     plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600));
 }
 
+/* One host loses power, or some, or all do, at the same moment; each comes back when it does. */
+static void fault_power(struct chaos *c)
+{
+    uint64_t how = rng_below(c->rng, 3);
+    uint32_t one = leader_or_any(c);
+    for (uint32_t host = 0; host < c->hosts; host++) {
+        if (how == 0 ? host != one : how == 1 && rng_below(c->rng, 2))
+            continue;
+        chaos_trace(c, "%s loses power", name(c, host));
+        chaos_forget(c, host);
+        c->calls->power_cut(c->ctx, host);
+        c->power_cuts++;
+        plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 20) : units(c, 20, 300));
+    }
+    c->faults++;
+}
+
 /* ---- cuts ---- */
 
 static void heal_event(void *ctx, uint64_t arg)
@@ -291,7 +308,9 @@ static void fault_event(void *ctx, uint64_t begun)
     uint64_t pick = rng_below(c->rng, 100);
     if (c->duels && pick < 90)
         pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
-    if (c->links && rng_below(c->rng, 3) == 0)
+    if (c->durable && rng_below(c->rng, 5) == 0)
+        fault_power(c);
+    else if (c->links && rng_below(c->rng, 3) == 0)
         fault_break(c, leader_or_any(c));
     else if (pick < 27)
         fault_crash(c, leader_or_any(c));
@@ -315,7 +334,9 @@ static void ambush_event(void *ctx, uint64_t arg)
     if (c->calm || c->life[host] != arg >> 8 || !c->calls->is_up(c->ctx, host))
         return;
     uint64_t pick = rng_below(c->rng, 4);
-    if (c->links && rng_below(c->rng, 3) == 0)
+    if (c->durable && rng_below(c->rng, 3) == 0)
+        fault_power(c);
+    else if (c->links && rng_below(c->rng, 3) == 0)
         fault_break(c, host);
     else if (pick < (c->duels ? 1 : 2))
         fault_crash(c, host);

@@ -15,6 +15,7 @@ struct chaos_calls {
     /* May the host crash now, with or without its memory, and no more is lost than the groups are built to lose? */
     bool (*may_crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*crash)(void *ctx, uint32_t host, bool keep_memory);
+    void (*power_cut)(void *ctx, uint32_t host); /* up or not; of a durable fleet */
     void (*start)(void *ctx, uint32_t host);
     bool (*is_up)(void *ctx, uint32_t host);
     /* Does it lead, or try to lead, anything? */
@@ -40,6 +41,8 @@ struct chaos {
     bool links;        /* connections break, and memory goes with its process */
     bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
+    bool durable;      /* hosts have disks, and lose power */
+    uint64_t power_cuts;
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;

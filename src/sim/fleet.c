@@ -82,6 +82,9 @@ static int host_open(struct fleet_node *n, struct err *e)
     struct fleet *f = n->fleet;
     if (f->calls->host_born)
         f->calls->host_born(n);
+    int opened = f->durable ? fleet_disk_open(n, e) : 0;
+    if (opened != 0)
+        return opened;
     for (uint32_t i = 0; i < n->members; i++) {
         n->member[i].shown = UNIT_FOLLOWER;
         int rc = f->calls->open(&n->member[i], rng_u64(&f->rng), e);
@@ -126,6 +129,7 @@ static void end_life(struct fleet_node *n)
     for (uint32_t i = 0; i < n->members; i++)
         if (n->member[i].unit.of)
             member_close(&n->member[i]);
+    fleet_disk_die(n);
     if (!is_client(n) && calls->host_died)
         calls->host_died(n);
     n->mem = NULL;
@@ -180,7 +184,8 @@ static void check_resigned(struct fleet_member *m)
         const struct fleet_member *o = fleet_member(f, f->group[m->group].nodes[q], m->group);
         prompt += o == m || (!fleet_unfit(o) && !is_late(m, o));
     }
-    if (f->leads[m->group] == m && prompt <= replicas / 2)
+    /* With disks it is excused anyway: who is back and prompt may still have to keep what it missed. */
+    if (f->leads[m->group] == m && (prompt <= replicas / 2 || f->durable))
         f->leads[m->group] = NULL;
 }
 
@@ -270,6 +275,8 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     }
     if (half != 1)
         work += mem_poll(n->mem);
+    if (half != 1 && n->disk)
+        work += fleet_disk_round(n, now);
     if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
         work += meet_clients(n);
     for (uint32_t i = 0; i < n->members; i++) {
@@ -282,6 +289,10 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
             f->calls->stepped(m);
         spent_ns += f->calls->spent_ns ? f->calls->spent_ns(m) : 0;
         uint64_t next = unit_next_ns(&m->unit);
+        *next_ns = next < *next_ns ? next : *next_ns;
+    }
+    if (n->disk) {
+        uint64_t next = fleet_disk_next_ns(n);
         *next_ns = next < *next_ns ? next : *next_ns;
     }
     if (spent_ns > 0)
@@ -506,6 +517,8 @@ static bool may_crash(void *ctx, uint32_t host, bool keep_memory)
 {
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
+    if (f->durable && !f->returns)
+        return true; /* its disk has all that counts */
     if (keep_memory && f->aim.on && !f->chaos.links)
         return may_kill(f, n);
     for (uint32_t i = 0; f->returns && i < n->members; i++)
@@ -521,6 +534,12 @@ static void crash(void *ctx, uint32_t host, bool keep_memory)
 {
     struct fleet *f = ctx;
     fleet_crash(&f->node[host], keep_memory);
+}
+
+static void power_cut(void *ctx, uint32_t host)
+{
+    struct fleet *f = ctx;
+    fleet_power_cut(&f->node[host]);
 }
 
 static void start(void *ctx, uint32_t host)
@@ -565,6 +584,7 @@ static const char *name(void *ctx, uint32_t node)
 static const struct chaos_calls chaos_calls = {
     .may_crash = may_crash,
     .crash = crash,
+    .power_cut = power_cut,
     .start = start,
     .is_up = is_up,
     .leads = leads,
@@ -628,6 +648,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         .unit_ns = f->unit_ns,
         .links = so.links.on,
         .returns = f->returns,
+        .durable = f->durable,
     };
     f->aim.chaos = &f->chaos;
     if (f->sleepy)
@@ -648,6 +669,8 @@ void fleet_free(struct fleet *f)
     fleet_close(f);
     for (uint32_t h = 0; f->node && h < f->hosts; h++) {
         free(f->node[h].member);
+        if (f->node[h].platters)
+            disk_sim_close(f->node[h].platters);
         fiber_free(&f->node[h].fiber);
     }
     free(f->node);

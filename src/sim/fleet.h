@@ -10,6 +10,8 @@
 #ifndef SIM_FLEET_H
 #define SIM_FLEET_H
 
+#include "disk/block_sim.h"
+#include "disk/disk.h"
 #include "host/host.h"
 #include "mcast/mcast.h"
 #include "mem/sim/sim.h"
@@ -42,7 +44,10 @@ struct fleet_node {
     uint32_t members;
     uint64_t due_ns; /* when it is stepped next; UINT64_MAX: not before something happens */
     uint64_t step;   /* number of that step: events of another one are void */
-    struct log_budget budget; /* for its replicas */
+    struct log_budget budget;  /* for its replicas */
+    struct disk_sim *platters; /* of a host, if the fleet is durable; and while it is up, */
+    struct disk *disk;         /* what it keeps there */
+    uint64_t disk_ns;          /* the disk's clock */
     /* With aimed faults its rounds may be stopped in the middle. */
     struct fiber fiber;
     bool stopped; /* it is */
@@ -94,6 +99,9 @@ struct fleet {
     /* Nothing happens but that hosts which do not lead crash and return: a leader that lives must be left to lead. */
     bool returns;
 
+    bool durable; /* hosts have disks */
+    struct disk_sim_options disk_options;
+
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */
     struct chaos chaos;
@@ -116,6 +124,15 @@ int fleet_start(struct fleet_node *, struct err *);
 
 /* Ends it, as sim_node_crash does. */
 void fleet_crash(struct fleet_node *, bool keep_memory);
+
+/* The host loses power: its process ends, if it is up, with its memory and with what its disk had not flushed. */
+void fleet_power_cut(struct fleet_node *);
+
+/* Of a durable fleet's host, for fleet.c. */
+int fleet_disk_open(struct fleet_node *, struct err *);
+void fleet_disk_die(struct fleet_node *);
+int fleet_disk_round(struct fleet_node *, uint64_t now_ns);
+uint64_t fleet_disk_next_ns(const struct fleet_node *);
 
 /* The faults have stopped: whoever stands in the middle of a round goes on. */
 void fleet_calm(struct fleet *);

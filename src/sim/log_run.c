@@ -110,11 +110,14 @@ static int member_open(struct fleet_member *m, uint64_t seed, struct err *e)
     o.rank = m->rank;
     o.ctx = p;
     o.budget = &m->host->budget;
+    o.disk = m->host->disk;
+    o.disk_group = m->group;
     o.seed = seed;
     int rc = log_open(&o, &log, e);
-    if (rc == 0)
-        m->unit = log_unit(log);
-    return rc;
+    if (rc != 0)
+        return rc;
+    m->unit = log_unit(log);
+    return o.disk ? log_restore(log, e) : 0;
 }
 
 /* Compares what a replica holds below its commit with what is decided. */
@@ -132,6 +135,9 @@ static void look_at_lane(struct run *r, const struct fleet_member *m)
         return;
     uint64_t start = mem_word(lane, LOG_START);
     uint64_t from = s.applied > start ? s.applied : start;
+    /* A life that came back from its disk may be further behind than the ring reaches: it does not read it then. */
+    if (r->fleet.durable && mem_word(lane, LOG_GUARD) > from + r->log_opt.log_bytes)
+        return;
     check_lane(&r->check, m->rank, lane->ring, r->log_opt.log_bytes, from,
                mem_word(lane, LOG_COMMIT), mem_word(lane, LOG_GUARD));
 }
@@ -241,11 +247,18 @@ static void client_send(struct run *r, struct client *c)
     source_flush(c->source);
 }
 
+/* Two flushes may be between a message and its answer, and what was written before it. */
+static uint64_t prompt_ns(const struct run *r)
+{
+    uint64_t flushes = r->fleet.durable ? 4 * r->fleet.disk_options.flush_ns_max : 0;
+    return PROMPT_US * RUN_US + flushes;
+}
+
 static void client_waits(struct run *r, struct client *c, uint64_t now_ns)
 {
     if (c->asked_ns != 0 && source_taken(c->source) == c->end) {
         uint64_t took = now_ns - c->asked_ns;
-        c->waited_ns += took > PROMPT_US * RUN_US ? took : 0;
+        c->waited_ns += took > prompt_ns(r) ? took : 0;
         c->asked_ns = 0;
         c->next_ns = now_ns + r->pause_ns;
     }
@@ -308,6 +321,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
     f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
     run_draw_memory(r->opt, f, so);
+    run_draw_disks(r->opt, f);
     run_draw_state(r->opt, &r->state);
     f->returns = r->state.returns;
     if (f->returns)
@@ -417,7 +431,7 @@ static uint64_t waited_ns(const void *ctx)
     for (uint32_t s = 0; s < r->fleet.clients; s++) {
         const struct client *c = &r->client[s];
         uint64_t now = c->source && c->asked_ns ? sim_now(r->fleet.sim) - c->asked_ns : 0;
-        uint64_t waited = c->waited_ns + (now > PROMPT_US * RUN_US ? now : 0);
+        uint64_t waited = c->waited_ns + (now > prompt_ns(r) ? now : 0);
         longest = waited > longest ? waited : longest;
     }
     return longest;

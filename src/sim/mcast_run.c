@@ -113,6 +113,7 @@ static int place_open(struct fleet_member *m, uint64_t seed, struct err *e)
     o.rank = m->rank;
     o.ctx = p;
     o.budget = &m->host->budget;
+    o.disk = m->host->disk;
     o.seed = seed;
     int rc = replica_open(&o, &replica, e);
     if (rc == 0)
@@ -348,6 +349,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     draw_groups(r);
     r->fleet.clients = (uint32_t)rng_range(g, 1, TREE_CLIENTS_MAX);
     run_draw_memory(r->opt, &r->fleet, so);
+    run_draw_disks(r->opt, &r->fleet);
     run_draw_state(r->opt, &r->state);
     r->fleet.returns = r->state.returns;
     if (r->fleet.returns)

@@ -11,6 +11,7 @@ enum {
     STATE_STREAM = 8,
     ORIGIN_STREAM = 9,
     JUDGED_STREAM = 14,
+    DISK_STREAM = 15,
     FRAME_BYTES_MAX = 16384,
 };
 
@@ -114,6 +115,16 @@ void run_draw_memory(const struct run_options *opt, struct fleet *f, struct sim_
     so->read_gap_ns_max = f->aim.read_gap_ns_max;
 }
 
+void run_draw_disks(const struct run_options *opt, struct fleet *f)
+{
+    struct rng own, *g = &own;
+    f->durable = opt->durable;
+    rng_init(g, hash_mix(opt->seed, DISK_STREAM));
+    f->disk_options = (struct disk_sim_options){.seed = rng_u64(g)};
+    f->disk_options.flush_ns_min = rng_range(g, 200, 5 * RUN_US);
+    f->disk_options.flush_ns_max = f->disk_options.flush_ns_min + rng_below(g, 30 * RUN_US);
+}
+
 void run_draw_state(const struct run_options *opt, struct run_state *s)
 {
     struct rng own, *g = &own;
@@ -190,6 +201,7 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->hash = sim_hash(f->sim);
     r->events = sim_events(f->sim);
     r->faults = f->chaos.faults;
+    r->power_cuts = f->chaos.power_cuts;
     r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
     fleet_close(f);

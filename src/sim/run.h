@@ -25,6 +25,7 @@ struct run_options {
     uint32_t replicas; /* 0: drawn from the seed */
     enum run_memory memory;
     enum aim_when aim; /* are faults aimed at the middle of steps? */
+    bool durable;      /* hosts have disks */
     FILE *trace;       /* readable trace of what happens; NULL: none */
 };
 
@@ -37,7 +38,8 @@ struct run_result {
     uint64_t time_ns;          /* virtual, when it was found; else when the run ended */
     uint64_t hash;             /* of the whole event trace */
     uint64_t events;
-    uint64_t faults;   /* injected: crashes, pauses, cuts, lies */
+    uint64_t faults; /* injected: crashes, pauses, cuts, lies */
+    uint64_t power_cuts;
     uint64_t terms;    /* times a leader began to serve */
     uint64_t messages; /* decided */
     uint64_t snapshots;
@@ -57,6 +59,9 @@ void run_violated(struct run_result *, const char *property, uint64_t pos, const
 
 /* Draws how the memory behaves, and what is aimed at; nodes_max is left to the run. */
 void run_draw_memory(const struct run_options *, struct fleet *, struct sim_options *);
+
+/* Draws how the disks behave, if there are any. */
+void run_draw_disks(const struct run_options *, struct fleet *);
 
 /* What was drawn, by what the memory is like. */
 enum run_memory run_memory_of(const struct sim_options *);

@@ -1,0 +1,432 @@
+/* Keeping what was accepted and promised on disk.
+ *
+ * A replica follows the lane of the leader that it promised, its own included. What stands there is appended to the disk, under
+ * that promise, before it is applied. If the promise still stood after the bytes were taken, then whoever raises this replica
+ * later sees these entries: so what is kept under a ballot is known to every later leader, even if the promise moves before
+ * the disk has it. A commit waits for a quorum of disks, a candidate for the disks of those that promised. */
+#include "agree/log_impl.h"
+#include "base/grow.h"
+
+#include <stdatomic.h>
+
+enum {
+    COPY_BYTES_MAX = 32 << 10, /* a round; the rest follows in the next one */
+    SAVE_AT = 500, /* thousandths of the journal in use, from which on states are saved, */
+    SAVE_ASK_ROUNDS = 2,
+    SAVE_STAGGER = 200, /* and so many more for the last in rank */
+};
+
+/* ---- what is durable ---- */
+
+/* Notes what has just been appended, for when its batch is done. */
+static void wait_for(struct log *l, uint64_t run, uint64_t copied, uint64_t pledge)
+{
+    struct keeping *k = &l->keep;
+    uint64_t batch = disk_batch(k->disk);
+    struct keep_wait *last = k->waits > 0 ? &k->wait[k->waits - 1] : NULL;
+    if (last == NULL || (last->batch != batch && k->waits < KEEP_WAITS_MAX)) {
+        last = &k->wait[k->waits++];
+        *last = (struct keep_wait){0};
+    }
+    last->batch = batch;
+    if (run != 0) {
+        last->run = run;
+        last->copied = copied;
+    }
+    last->pledge = max_u64(last->pledge, pledge);
+}
+
+static void show(struct log *l)
+{
+    const struct keeping *k = &l->keep;
+    uint64_t life = table_get(l->rows, l->me, ROW_LIFE);
+    table_set(l->rows, ROW_KEPT_BALLOT, k->kept_run);
+    table_set(l->rows, ROW_KEPT, k->kept);
+    table_set(l->rows, ROW_PLEDGED, k->pledged);
+    table_set(l->rows, ROW_DISK_CHECK, row_disk_check(life, k->kept_run, k->kept, k->pledged));
+}
+
+/* The leader waits for it; so may a candidate, whose ballot is the promise. */
+static void tell(struct log *l)
+{
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    show(l);
+    if (promised == 0 || promised == MEM_CLOSED)
+        return;
+    uint32_t leader = (uint32_t)(promised % l->n);
+    if (leader == l->me)
+        return;
+    if (table_reaches(l->rows, leader))
+        table_tell_words(l->rows, leader, ROW_KEPT_BALLOT, ROW_DISK_WORDS);
+    mem_bell(l->mem, l->opt.nodes[leader]);
+}
+
+/* Behind a state that was replaced nothing counts before a snapshot of it is durable. */
+static bool is_covered(const struct log *l)
+{
+    const struct keeping *k = &l->keep;
+    return k->gap == 0 || disk_snap(k->disk, l->opt.disk_group) >= k->gap ||
+           PLANTED(kept_over_reset);
+}
+
+int keep_settle(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint64_t done = PLANTED(kept_at_submit) ? UINT64_MAX : disk_done(k->disk);
+    uint32_t over = 0;
+    bool covered = is_covered(l);
+    if (k->gap != 0 && covered && !PLANTED(kept_over_reset))
+        k->gap = 0;
+    for (; over < k->waits && k->wait[over].batch <= done; over++) {
+        const struct keep_wait *w = &k->wait[over];
+        if (w->run != 0 && !covered)
+            break;
+        if (w->run != 0) {
+            k->kept_run = w->run;
+            k->kept = w->copied;
+        }
+        k->pledged = max_u64(k->pledged, w->pledge);
+    }
+    if (over == 0)
+        return 0;
+    k->waits -= over;
+    memmove(k->wait, k->wait + over, k->waits * sizeof(*k->wait));
+    tell(l);
+    return 1;
+}
+
+/* ---- appending ---- */
+
+/* What goes along with the next record. The commit is as the promised leader told it; it never says more than is written by
+ * then, nor less than was said before. */
+static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_ballot)
+{
+    struct keeping *k = &l->keep;
+    struct disk_says *s = &k->said;
+    s->pledge = k->pledge;
+    s->end = k->end;
+    s->ballot = k->run;
+    if (k->reset_due)
+        return *s; /* what the chain has is not what was applied */
+    if (min_u64(commit, k->end) > s->commit) {
+        s->commit = min_u64(commit, k->end);
+        s->commit_ballot = commit_ballot;
+    }
+    s->applied = max_u64(s->applied, min_u64(l->applied, k->end));
+    return *s;
+}
+
+void keep_pledge(struct log *l, uint64_t promised)
+{
+    struct keeping *k = &l->keep;
+    k->pledge = promised;
+    struct disk_record r = {
+        .kind = DISK_PLEDGE, .group = l->opt.disk_group, .ballot = promised, .says = says(l, 0, 0)};
+    wait_for(l, 0, 0, promised);
+    disk_append(k->disk, &r);
+}
+
+/* The end of what may be copied of the lane, from `from` on. What is below the commit is decided, and so in every later ballot
+ * too: its stamps may be old, for a leader that continues a run does not write it again. Other old stamps are about to be
+ * rewritten. */
+static uint64_t copy_end(const struct log *l, uint32_t w, uint64_t promised, uint64_t from)
+{
+    const struct mem_lane *lane = l->lane[l->me][w];
+    uint64_t guard = mem_word(lane, LOG_GUARD), commit = mem_word(lane, LOG_COMMIT);
+    uint64_t pos = from;
+    while (pos < guard) {
+        const struct entry *e = log_entry(l, w, pos);
+        if (e->pos != pos || e->bytes > l->opt.payload_max)
+            break;
+        if (e->ballot != promised && (pos >= commit || PLANTED(old_stamps_awaited)))
+            break;
+        if (pos > from && pos + entry_size(e->bytes) - from > COPY_BYTES_MAX)
+            break;
+        pos += entry_size(e->bytes);
+    }
+    return pos;
+}
+
+/* All of it is of this promise now. False: it changed while it was copied. */
+static bool stamp(const struct log *l, unsigned char *bytes, uint64_t from, uint64_t end,
+                  uint64_t promised)
+{
+    for (uint64_t pos = from; pos < end;) {
+        struct entry *e = (struct entry *)(void *)(bytes + (pos - from));
+        if (e->pos != pos || e->bytes > l->opt.payload_max || pos + entry_size(e->bytes) > end)
+            return false;
+        e->ballot = promised;
+        pos += entry_size(e->bytes);
+    }
+    return true;
+}
+
+/* Nothing was raised, renewed or overwritten while the bytes were taken. */
+static bool still_stands(const struct log *l, uint32_t w, uint64_t promised, uint64_t from)
+{
+    const struct mem_lane *lane = l->lane[l->me][w];
+    atomic_thread_fence(memory_order_seq_cst);
+    return mem_promised(l->mem, l->opt.region) == promised && mem_word(lane, LOG_RUN) == promised &&
+           (w == l->me || mem_word(lane, LOG_GUARD) + l->put_max <= from + l->opt.log_bytes);
+}
+
+/* Appends [from, end) of the lane under the promise. False: there is no room, or it changed while it was copied. */
+static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t promised, uint64_t from,
+                   uint64_t end)
+{
+    struct keeping *k = &l->keep;
+    const struct mem_lane *lane = l->lane[l->me][w];
+    unsigned char *to = disk_reserve(k->disk, (uint32_t)(end - from));
+    if (to == NULL)
+        return false;
+    ring_read(lane->ring, l->opt.log_bytes, from, to, end - from);
+    if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
+        return false;
+    k->run = promised;
+    k->copied = k->solid = end;
+    k->end = max_u64(k->end, end);
+    struct disk_record r = {.kind = kind,
+                            .group = l->opt.disk_group,
+                            .from = from,
+                            .to = end,
+                            .ballot = promised,
+                            .says = says(l, mem_word(lane, LOG_COMMIT), promised),
+                            .bytes = to};
+    wait_for(l, promised, end, 0);
+    disk_append(k->disk, &r);
+    return true;
+}
+
+static int copy(struct log *l, uint32_t w, uint64_t promised)
+{
+    struct keeping *k = &l->keep;
+    uint64_t from = k->run == promised ? k->copied : l->applied;
+    if (mem_word(l->lane[l->me][w], LOG_START) > from)
+        return 0;
+    uint64_t end = copy_end(l, w, promised, from);
+    return end > from && append(l, DISK_ENTRIES, w, promised, from, end);
+}
+
+/* What is decided and cannot be applied, for others have no room for what it brings about, is in no snapshot: it would keep the
+ * journal from going on, and with it the others. It is at most a ring, and is written again. */
+static int copy_again(struct log *l, uint32_t w, uint64_t promised)
+{
+    const struct keeping *k = &l->keep;
+    uint64_t snap = disk_snap(k->disk, l->opt.disk_group);
+    if (k->run != promised || k->gap != 0 || snap != l->applied || k->copied <= snap ||
+        k->end != k->copied || disk_used(k->disk) < SAVE_AT ||
+        disk_oldest(k->disk) != l->opt.disk_group || mem_word(l->lane[l->me][w], LOG_START) > snap)
+        return 0;
+    return append(l, DISK_COPY, w, promised, snap, k->copied);
+}
+
+/* What the chain has below may be other than what was decided: nothing of it counts any more. */
+void keep_reset(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    k->run = 0; /* what is copied next begins at it */
+    k->gap = l->applied;
+    k->reset_due = true;
+}
+
+/* Says where the chain goes on. False: there is no room for that. */
+bool keep_append_reset(struct log *l, uint64_t ballot)
+{
+    struct keeping *k = &l->keep;
+    if (!k->reset_due)
+        return true;
+    if (disk_reserve(k->disk, 0) == NULL)
+        return false;
+    k->reset_due = false;
+    k->copied = k->solid = k->gap;
+    k->end = max_u64(k->end, k->gap);
+    struct disk_record r = {.kind = DISK_RESET,
+                            .group = l->opt.disk_group,
+                            .from = k->gap,
+                            .to = k->gap,
+                            .says = says(l, k->gap, ballot)};
+    disk_append(k->disk, &r);
+    return true;
+}
+
+int keep_follow(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (promised == 0 || promised == MEM_CLOSED)
+        return 0;
+    int work = 0;
+    if (promised > k->pledge) {
+        keep_pledge(l, promised);
+        work++;
+    }
+    uint32_t w = (uint32_t)(promised % l->n);
+    const struct mem_lane *lane = l->lane[l->me][w];
+    if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
+        return work;
+    if (!keep_append_reset(l, promised))
+        return work;
+    work += copy(l, w, promised) + copy_again(l, w, promised);
+    if (k->run == promised) {
+        struct disk_says s = says(l, mem_word(lane, LOG_COMMIT), promised);
+        disk_say(k->disk, l->opt.disk_group, &s);
+    }
+    return work;
+}
+
+uint64_t keep_apply_end(const struct log *l, uint64_t promised)
+{
+    return l->keep.run == promised ? l->keep.copied : 0;
+}
+
+/* ---- snapshots ---- */
+
+/* The disk has no room for much more, and this group is in the way; the next in rank waits longer, so that not all of them save
+ * at once. Or nothing counts before there is one. */
+static bool wants_save(const struct log *l)
+{
+    const struct keeping *k = &l->keep;
+    if (l->behind || l->taking.on || l->snap_to < l->n || disk_snap_busy(k->disk))
+        return false;
+    if (k->gap != 0)
+        return !is_covered(l);
+    return disk_used(k->disk) >= SAVE_AT + SAVE_STAGGER * l->me / l->n &&
+           disk_oldest(k->disk) == l->opt.disk_group &&
+           disk_snap(k->disk, l->opt.disk_group) < l->applied;
+}
+
+static void save_end(struct log *l, bool whole)
+{
+    struct keeping *k = &l->keep;
+    l->opt.machine->state->save_close(l->opt.ctx, k->save);
+    disk_snap_end(k->disk, whole);
+    k->save = NULL;
+    grow_free(k->piece);
+    k->piece = NULL;
+}
+
+/* Freezing should be quick, and may not be: the others are told two rounds before, for what is written here leaves with the
+ * next poll. */
+static int save_ask(struct log *l)
+{
+    if (l->keep.save_asked++ == 0) {
+        table_set(l->rows, ROW_BUSY, 1);
+        table_push_row(l->rows);
+    }
+    return 1;
+}
+
+static int save_begin(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint64_t bytes = STATE_UNKNOWN;
+    if (!snap_budget_take(l) || !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
+        return 0;
+    k->save = l->opt.machine->state->save_open(l->opt.ctx, &bytes);
+    l->count.saves++;
+    if (k->save == NULL) {
+        disk_snap_end(k->disk, false);
+        log_stop(l, "the state machine could not save its state");
+        return 1;
+    }
+    uint32_t room = (uint32_t)max_u64(l->snap_head_bytes, STATE_PIECE_BYTES);
+    k->piece = grow("a state that is kept", NULL, 1, room);
+    snap_head_write(l, k->piece, bytes);
+    k->piece_bytes = l->snap_head_bytes;
+    k->piece_at = 0;
+    k->save_whole = false;
+    return 1;
+}
+
+/* The next bytes of the state, or the end of it. */
+static void save_piece(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    int bytes = l->opt.machine->state->save_next(l->opt.ctx, k->save, k->piece, STATE_PIECE_BYTES);
+    k->piece_at = 0;
+    k->piece_bytes = bytes > 0 ? (uint32_t)bytes : 0;
+    k->save_whole = bytes == 0;
+    if (bytes < 0 || bytes > STATE_PIECE_BYTES) {
+        log_stop(l, "the state machine could not save its state");
+        save_end(l, false);
+    }
+}
+
+int keep_save(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    if (k->save == NULL && !wants_save(l)) {
+        if (k->save_asked > 0)
+            snap_not_busy(l);
+        k->save_asked = 0;
+        return 0;
+    }
+    if (k->save == NULL)
+        return k->save_asked < SAVE_ASK_ROUNDS ? save_ask(l) : save_begin(l);
+    int work = 0;
+    if (k->save_asked > 0)
+        snap_not_busy(l);
+    k->save_asked = 0;
+    while (k->save != NULL) {
+        uint32_t put = disk_snap_put(k->disk, k->piece + k->piece_at, k->piece_bytes - k->piece_at);
+        k->piece_at += put;
+        work += put > 0;
+        if (k->piece_at < k->piece_bytes || !snap_budget_take(l))
+            break;
+        save_piece(l);
+        if (k->save != NULL && k->save_whole)
+            save_end(l, true);
+        work++;
+    }
+    return work;
+}
+
+bool keep_at_rest(const struct log *l)
+{
+    const struct keeping *k = &l->keep;
+    return k->waits == 0 && k->copied == l->applied && k->save == NULL && k->save_asked == 0 &&
+           !wants_save(l);
+}
+
+void keep_close(struct log *l)
+{
+    if (l->keep.save != NULL)
+        save_end(l, false);
+}
+
+/* ---- what others keep ---- */
+
+struct disk_row {
+    uint64_t ballot, kept, pledged;
+};
+
+/* What the replica's disk has, as its row says; false: its words do not go together. */
+static bool read_row(const struct log *l, uint32_t rank, struct disk_row *r)
+{
+    *r = (struct disk_row){.ballot = table_get(l->rows, rank, ROW_KEPT_BALLOT),
+                           .kept = table_get(l->rows, rank, ROW_KEPT),
+                           .pledged = table_get(l->rows, rank, ROW_PLEDGED)};
+    uint64_t life = table_get(l->rows, rank, ROW_LIFE);
+    return table_get(l->rows, rank, ROW_DISK_CHECK) ==
+           row_disk_check(life, r->ballot, r->kept, r->pledged);
+}
+
+uint64_t keep_end_of(const struct log *l, uint32_t rank)
+{
+    const struct keeping *k = &l->keep;
+    struct disk_row r = {.ballot = k->kept_run, .kept = k->kept};
+    if (rank != l->me && !read_row(l, rank, &r))
+        return 0;
+    return r.ballot == l->ballot ? r.kept : 0;
+}
+
+bool keep_is_pledged(const struct log *l, uint32_t rank)
+{
+    struct disk_row r = {.pledged = l->keep.pledged};
+    if (PLANTED(pledge_unawaited) || (PLANTED(own_pledge_unawaited) && rank == l->me))
+        return true;
+    if (rank != l->me &&
+        (!read_row(l, rank, &r) || table_get(l->rows, rank, ROW_LIFE) != l->peer[rank].raised_life))
+        return false;
+    return r.pledged >= l->ballot;
+}

@@ -1,0 +1,292 @@
+/* Coming back from the disk.
+ *
+ * What the disk has of this group is a snapshot and records, in the order in which they were written. Put together they are a
+ * *chain*: the state and everything accepted beyond it. An entry replaces what stands at its position; if it is the same but for
+ * its stamp, what follows stays, else the chain ends with it.
+ *
+ *      memory  disk                          then
+ *      kept    whole, below                  lanes and promise from memory, the state from the disk
+ *      lost    whole                         promise: what was pledged; the state; the rest of the chain into the own lane
+ *      lost    damaged below the commit      likewise without the state: a snapshot comes from the others
+ *      any     damaged beyond, gone          nothing counts: taken back by the others, as without a disk
+ *
+ * Entries count as applied only as far as the disk says that they were: until there what they bring about was taken by whom it
+ * is for, and need not be kept for them. */
+#include "agree/log_impl.h"
+#include "base/grow.h"
+
+struct chain {
+    struct log *log;
+    unsigned char *bytes; /* of entries [base, end) */
+    uint64_t base, end, room;
+    uint64_t highest; /* stamp of all that ever stood in it */
+    bool bad;         /* no correct replica writes that */
+};
+
+/* ---- putting it together ---- */
+
+static void chain_room(struct chain *c, uint64_t bytes)
+{
+    uint64_t need = c->end - c->base + bytes;
+    if (need <= c->room)
+        return;
+    c->room = max_u64(2 * c->room, need);
+    c->bytes = grow("what a disk has of a log", c->bytes, 1, c->room);
+}
+
+static bool equal_but_stamp(const struct entry *a, const struct entry *b)
+{
+    return a->bytes == b->bytes && a->source == b->source && a->life == b->life &&
+           a->srcpos == b->srcpos && memcmp(a->payload, b->payload, a->bytes) == 0;
+}
+
+/* What stands at its position, or NULL: it is the next one. */
+static struct entry *chain_at(const struct chain *c, uint64_t pos)
+{
+    return pos < c->end ? (struct entry *)(void *)(c->bytes + (pos - c->base)) : NULL;
+}
+
+static void chain_add(struct chain *c, const struct entry *e)
+{
+    uint64_t size = entry_size(e->bytes);
+    c->highest = max_u64(c->highest, e->ballot);
+    if (e->pos < c->base || e->pos > c->end)
+        return; /* in the snapshot; or behind a gap that none covers */
+    struct entry *there = chain_at(c, e->pos);
+    if (there != NULL && equal_but_stamp(there, e)) {
+        there->ballot = e->ballot;
+        return;
+    }
+    c->end = e->pos;
+    chain_room(c, size);
+    memcpy(c->bytes + (e->pos - c->base), e, size);
+    c->end += size;
+}
+
+/* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest. */
+static void chain_reset(struct chain *c, uint64_t to)
+{
+    uint64_t pos = c->base;
+    if (to <= c->base)
+        return;
+    while (pos < to && pos < c->end)
+        pos += entry_size(chain_at(c, pos)->bytes);
+    if (pos != to)
+        c->end =
+            pos; /* no entry begins there: none of what follows was decided, and what is next begins there */
+    memmove(c->bytes, c->bytes + (pos - c->base), c->end - pos);
+    c->end = to + (c->end - pos);
+    c->base = to;
+}
+
+static void chain_take(void *ctx, const struct disk_record *r)
+{
+    struct chain *c = ctx;
+    if (r->kind == DISK_RESET && !c->bad)
+        chain_reset(c, r->from);
+    if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
+        return;
+    if (r->kind == DISK_COPY && r->from >= c->base)
+        c->end = min_u64(c->end, r->from);
+    for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
+        const struct entry *e = entry_at(r->bytes + (pos - r->from));
+        c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
+                 r->to - pos < entry_size(e->bytes);
+        if (!c->bad) {
+            chain_add(c, e);
+            pos += entry_size(e->bytes);
+        }
+    }
+}
+
+/* ---- the state ---- */
+
+/* A snapshot on its way to the machine: the log's part comes first. */
+struct loading {
+    struct log *log;
+    uint64_t pos;
+    unsigned char *head;
+    uint64_t got;
+    bool opened;
+};
+
+static int load_piece(void *ctx, const void *piece, uint32_t bytes)
+{
+    struct loading *g = ctx;
+    struct log *l = g->log;
+    const unsigned char *at = piece;
+    if (g->got < l->snap_head_bytes) {
+        uint32_t n = (uint32_t)min_u64(bytes, l->snap_head_bytes - g->got);
+        memcpy(g->head + g->got, at, n);
+        g->got += n;
+        at += n;
+        bytes -= n;
+        if (g->got < l->snap_head_bytes)
+            return 0;
+        uint64_t state_bytes;
+        if (!snap_head_read(l, g->head, g->pos, &state_bytes) ||
+            l->opt.machine->state->load_open(l->opt.ctx, state_bytes) < 0)
+            return -1;
+        g->opened = true;
+    }
+    while (bytes > 0) {
+        uint32_t n = bytes < STATE_PIECE_BYTES ? bytes : STATE_PIECE_BYTES;
+        if (l->opt.machine->state->load_next(l->opt.ctx, at, n) < 0)
+            return -1;
+        at += n;
+        bytes -= n;
+    }
+    return 0;
+}
+
+static int load_snapshot(struct log *l, uint64_t pos, struct err *e)
+{
+    struct loading g = {.log = l, .pos = pos};
+    g.head = grow("a state that is loaded", NULL, 1, l->snap_head_bytes);
+    int rc = disk_snap_read(l->keep.disk, l->opt.disk_group, load_piece, &g, e);
+    bool good = rc == 0 && g.opened;
+    if (g.opened && l->opt.machine->state->load_close(l->opt.ctx, good) < 0)
+        good = false;
+    grow_free(g.head);
+    if (good) {
+        l->applied = pos;
+        return 0;
+    }
+    return rc != 0 ? rc
+                   : err_set(e, ERR_CORRUPT, "log: the snapshot of position %llu cannot be loaded",
+                             (unsigned long long)pos);
+}
+
+static void apply_chain(struct log *l, const struct chain *c, uint64_t end)
+{
+    l->keep.replaying = true;
+    while (l->applied < end && l->broken == NULL && log_apply(l, chain_at(c, l->applied)))
+        ;
+    l->keep.replaying = false;
+}
+
+/* ---- the own lane ---- */
+
+/* The first entry that the ring holds, with all behind it and one more put. */
+static uint64_t lane_start(const struct log *l, const struct chain *c)
+{
+    uint64_t reach = l->opt.log_bytes - l->put_max;
+    uint64_t low = c->end > reach ? c->end - reach : 0, pos = c->base;
+    while (pos < low && pos < c->end)
+        pos += entry_size(chain_at(c, pos)->bytes);
+    return pos;
+}
+
+/* Behind `from`: the end of what is stamped so. */
+static uint64_t stamped_end(const struct chain *c, uint64_t from, uint64_t run)
+{
+    while (from < c->end && chain_at(c, from)->ballot == run)
+        from += entry_size(chain_at(c, from)->bytes);
+    return from;
+}
+
+/* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
+ * older rest would else be believed where this one knows better. */
+static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uint64_t commit_ballot)
+{
+    struct mem_flow flow;
+    struct mem_lane *lane = l->lane[l->me][l->me];
+    uint64_t run = max_u64(c->highest, commit_ballot);
+    uint64_t start = lane_start(l, c);
+    if (run == 0)
+        return;
+    mem_flow_open(l->mem, &flow, l->opt.nodes[l->me], l->opt.region, 0);
+    for (uint64_t pos = start; pos < c->end;) {
+        uint32_t bytes = (uint32_t)min_u64(c->end - pos, ring_straight(l->opt.log_bytes, pos));
+        mem_put(l->mem, &flow, lane, pos, c->bytes + (pos - c->base), bytes);
+        pos += bytes;
+    }
+    uint64_t words[] = {start, c->end, commit, max_u64(commit, stamped_end(c, commit, run))};
+    mem_set(l->mem, &flow, lane, LOG_START, words, 4);
+    mem_set1(l->mem, &flow, lane, LOG_RUN, run);
+    mem_flow_close(l->mem, &flow);
+    l->tail_max = c->end;
+}
+
+/* ---- beginning a life ---- */
+
+static void show_life(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint64_t life = l->mem->life + 1;
+    table_set(l->rows, ROW_LIFE, life);
+    table_set(l->rows, ROW_FLAGS,
+              (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0));
+    table_set(l->rows, ROW_APPLIED, l->applied);
+    table_set(l->rows, ROW_PLEDGED, k->pledged);
+    table_set(l->rows, ROW_DISK_CHECK, row_disk_check(life, 0, 0, k->pledged));
+}
+
+/* The state, as far as it is there. */
+static int restore_state(struct log *l, const struct disk_found *f, const struct chain *c,
+                         struct err *e)
+{
+    uint64_t applied =
+        min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c->end);
+    if (f->snap != 0) {
+        int rc = load_snapshot(l, f->snap, e);
+        if (rc != 0)
+            return rc;
+    }
+    apply_chain(l, c, applied);
+    return 0;
+}
+
+static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
+{
+    struct keeping *k = &l->keep;
+    struct chain c = {.log = l, .base = f->snap, .end = f->snap};
+    disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
+    uint64_t commit = min_u64(f->says.commit, c.end);
+    int rc = 0;
+    if (c.bad)
+        rc = err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
+    l->behind = f->state == DISK_BELOW;
+    if (rc == 0 && !l->behind)
+        rc = restore_state(l, f, &c, e);
+    k->solid = k->end = c.end;
+    k->said = f->says;
+    k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
+    if (rc == 0 && !kept) {
+        fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
+        mem_region_grant(l->mem, l->opt.region, k->pledge);
+    }
+    grow_free(c.bytes);
+    return rc;
+}
+
+int log_restore(struct log *l, struct err *e)
+{
+    const struct disk_found *f = disk_found(l->keep.disk, l->opt.disk_group);
+    bool closed = mem_promised(l->mem, l->opt.region) == MEM_CLOSED;
+    int rc = 0;
+    l->state = UNIT_FOLLOWER;
+    if (f->state == DISK_BEYOND) {
+        l->behind = true;
+        l->state = UNIT_JOINING;
+    } else {
+        rc = restore_chain(l, f, !closed, e);
+    }
+    show_life(l);
+    return rc;
+}
+
+bool log_replaying(const struct log *l)
+{
+    return l->keep.replaying;
+}
+
+bool restore_may_grant(struct log *l, uint64_t ballot)
+{
+    struct keeping *k = &l->keep;
+    if (l->behind)
+        return false;
+    if (ballot > k->pledge)
+        keep_pledge(l, ballot);
+    return keep_append_reset(l, ballot) && k->pledged >= ballot && k->gap == 0;
+}
