@@ -183,16 +183,20 @@ struct keeping {
     uint32_t waits;
     uint64_t kept_run, kept; /* what is durable, as the row says */
     uint64_t pledged;
-    /* The state was replaced: entries count once a snapshot of at least this position is durable; 0: it was not. */
+    /* The state was replaced: nothing is copied until a snapshot of at least this position is durable; 0: it was not. */
     uint64_t gap;
-    bool reset_due; /* the disk is yet to be told */
+    bool beyond;    /* what was on the disk does not count */
+    bool reset_due; /* and the disk is yet to be told where it begins anew */
     uint32_t
         save_asked; /* rounds since the others were told that a snapshot is about to be made; */
     void *save;     /* one is being written, */
     unsigned char *piece; /* the next bytes of it, */
     uint32_t piece_bytes, piece_at;
     bool save_whole; /* and the machine has given all */
-    bool replaying;  /* what is applied comes from the disk: nothing is asked for room */
+    bool
+        is_filling; /* what the disk had is on its way into the own lane: nothing is promised before it is there */
+    struct mem_flow filling;
+    bool replaying; /* what is applied comes from the disk: nothing is asked for room */
 };
 
 /* Steps of recovery, in order. */
@@ -482,6 +486,9 @@ void keep_close(struct log *);
 
 /* log_restore.c */
 
+/* The own lane is being filled with what the disk has; and when it is, the region is opened for promises. */
+bool restore_is_filling(const struct log *);
+int restore_filled(struct log *);
 /* May what was taken on be granted: is all of it on disk? */
 bool restore_may_grant(struct log *, uint64_t ballot);
 

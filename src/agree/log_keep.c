@@ -61,7 +61,7 @@ static void tell(struct log *l)
     mem_bell(l->mem, l->opt.nodes[leader]);
 }
 
-/* Behind a state that was replaced nothing counts before a snapshot of it is durable. */
+/* The state was replaced, and a snapshot of it is durable. */
 static bool is_covered(const struct log *l)
 {
     const struct keeping *k = &l->keep;
@@ -69,18 +69,24 @@ static bool is_covered(const struct log *l)
            PLANTED(kept_over_reset);
 }
 
+/* The chain goes on from the new state. */
+static void cover(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    k->solid = k->gap;
+    k->end = max_u64(k->end, k->gap);
+    k->gap = 0;
+}
+
 int keep_settle(struct log *l)
 {
     struct keeping *k = &l->keep;
     uint64_t done = PLANTED(kept_at_submit) ? UINT64_MAX : disk_done(k->disk);
     uint32_t over = 0;
-    bool covered = is_covered(l);
-    if (k->gap != 0 && covered && !PLANTED(kept_over_reset))
-        k->gap = 0;
+    if (k->gap != 0 && !k->reset_due && is_covered(l))
+        cover(l);
     for (; over < k->waits && k->wait[over].batch <= done; over++) {
         const struct keep_wait *w = &k->wait[over];
-        if (w->run != 0 && !covered)
-            break;
         if (w->run != 0) {
             k->kept_run = w->run;
             k->kept = w->copied;
@@ -106,7 +112,7 @@ static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_bal
     s->pledge = k->pledge;
     s->end = k->end;
     s->ballot = k->run;
-    if (k->reset_due)
+    if (k->gap != 0)
         return *s; /* what the chain has is not what was applied */
     if (min_u64(commit, k->end) > s->commit) {
         s->commit = min_u64(commit, k->end);
@@ -220,16 +226,17 @@ static int copy_again(struct log *l, uint32_t w, uint64_t promised)
     return append(l, DISK_COPY, w, promised, snap, k->copied);
 }
 
-/* What the chain has below may be other than what was decided: nothing of it counts any more. */
+/* The chain may have other entries than were decided, and a decision of before may rest on it: it stays as it is, and nothing is
+ * added, until a snapshot of the new state is durable. One that is damaged is given up at once. */
 void keep_reset(struct log *l)
 {
     struct keeping *k = &l->keep;
     k->run = 0; /* what is copied next begins at it */
     k->gap = l->applied;
-    k->reset_due = true;
+    k->reset_due = k->beyond;
 }
 
-/* Says where the chain goes on. False: there is no room for that. */
+/* Says where the chain of a disk that was damaged begins. False: there is no room for that. */
 bool keep_append_reset(struct log *l, uint64_t ballot)
 {
     struct keeping *k = &l->keep;
@@ -237,14 +244,18 @@ bool keep_append_reset(struct log *l, uint64_t ballot)
         return true;
     if (disk_reserve(k->disk, 0) == NULL)
         return false;
-    k->reset_due = false;
-    k->copied = k->solid = k->gap;
-    k->end = max_u64(k->end, k->gap);
+    k->reset_due = k->beyond = false;
+    k->copied = k->solid = k->end = k->gap;
+    k->said = (struct disk_says){.pledge = k->pledge,
+                                 .end = k->gap,
+                                 .commit = k->gap,
+                                 .commit_ballot = ballot,
+                                 .applied = k->gap};
     struct disk_record r = {.kind = DISK_RESET,
                             .group = l->opt.disk_group,
                             .from = k->gap,
                             .to = k->gap,
-                            .says = says(l, k->gap, ballot)};
+                            .says = k->said};
     disk_append(k->disk, &r);
     return true;
 }
@@ -264,7 +275,7 @@ int keep_follow(struct log *l)
     const struct mem_lane *lane = l->lane[l->me][w];
     if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
         return work;
-    if (!keep_append_reset(l, promised))
+    if (k->gap != 0)
         return work;
     work += copy(l, w, promised) + copy_again(l, w, promised);
     if (k->run == promised) {
@@ -288,8 +299,9 @@ static bool wants_save(const struct log *l)
     const struct keeping *k = &l->keep;
     if (l->behind || l->taking.on || l->snap_to < l->n || disk_snap_busy(k->disk))
         return false;
+    /* The disk is told of the new beginning first; unless it has no room for that before there is a snapshot. */
     if (k->gap != 0)
-        return !is_covered(l);
+        return !is_covered(l) && (!k->reset_due || disk_reserve(k->disk, 0) == NULL);
     return disk_used(k->disk) >= SAVE_AT + SAVE_STAGGER * l->me / l->n &&
            disk_oldest(k->disk) == l->opt.disk_group &&
            disk_snap(k->disk, l->opt.disk_group) < l->applied;

@@ -186,26 +186,46 @@ static uint64_t stamped_end(const struct chain *c, uint64_t from, uint64_t run)
 }
 
 /* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
- * older rest would else be believed where this one knows better. */
+ * older rest would else be believed where this one knows better. It counts, and is promised for, when it is there. */
 static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uint64_t commit_ballot)
 {
-    struct mem_flow flow;
+    struct mem_flow *flow = &l->keep.filling;
     struct mem_lane *lane = l->lane[l->me][l->me];
     uint64_t run = max_u64(c->highest, commit_ballot);
     uint64_t start = lane_start(l, c);
-    if (run == 0)
-        return;
-    mem_flow_open(l->mem, &flow, l->opt.nodes[l->me], l->opt.region, 0);
+    mem_flow_open(l->mem, flow, l->opt.nodes[l->me], l->opt.region, 0);
     for (uint64_t pos = start; pos < c->end;) {
         uint32_t bytes = (uint32_t)min_u64(c->end - pos, ring_straight(l->opt.log_bytes, pos));
-        mem_put(l->mem, &flow, lane, pos, c->bytes + (pos - c->base), bytes);
+        mem_put(l->mem, flow, lane, pos, c->bytes + (pos - c->base), bytes);
         pos += bytes;
     }
     uint64_t words[] = {start, c->end, commit, max_u64(commit, stamped_end(c, commit, run))};
-    mem_set(l->mem, &flow, lane, LOG_START, words, 4);
-    mem_set1(l->mem, &flow, lane, LOG_RUN, run);
-    mem_flow_close(l->mem, &flow);
+    mem_set(l->mem, flow, lane, LOG_START, words, 4);
+    mem_set1(l->mem, flow, lane, LOG_RUN, run);
+    mem_mark(l->mem, flow, 1);
     l->tail_max = c->end;
+}
+
+bool restore_is_filling(const struct log *l)
+{
+    return l->keep.is_filling;
+}
+
+int restore_filled(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    if (k->filling.status != MEM_DONE) {
+        log_stop(l, "what was on the disk cannot be written into its own memory");
+        return 1;
+    }
+    if (k->filling.done == 0 && !PLANTED(lane_unawaited))
+        return 0;
+    mem_flow_close(l->mem, &k->filling);
+    k->is_filling = false;
+    mem_region_grant(l->mem, l->opt.region, k->pledge);
+    table_set(l->rows, ROW_FLAGS, table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_JOINING);
+    log_move(l, UNIT_FOLLOWER);
+    return 1;
 }
 
 /* ---- beginning a life ---- */
@@ -254,7 +274,8 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
     if (rc == 0 && !kept) {
         fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
-        mem_region_grant(l->mem, l->opt.region, k->pledge);
+        k->is_filling = true;
+        l->state = UNIT_JOINING;
     }
     grow_free(c.bytes);
     return rc;
@@ -267,7 +288,7 @@ int log_restore(struct log *l, struct err *e)
     int rc = 0;
     l->state = UNIT_FOLLOWER;
     if (f->state == DISK_BEYOND) {
-        l->behind = true;
+        l->keep.beyond = l->behind = true;
         l->state = UNIT_JOINING;
     } else {
         rc = restore_chain(l, f, !closed, e);

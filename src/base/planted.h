@@ -75,6 +75,7 @@
     X(kept_at_submit, durable, "what is given to the disk counts as being there")                  \
     X(kept_over_reset, durable, "entries behind a state that is not on disk count")                \
     X(replay_to_commit, durable, "what was decided and not applied is replayed as if it were")     \
+    X(lane_unawaited, durable, "what a disk had counts before it is in memory")                    \
     X(old_stamps_awaited, durable, "decided entries with old stamps are not kept")                 \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \
     X(edge_forgets, tree, "a new leader does not write again what its predecessor left")           \

@@ -104,6 +104,47 @@ static void fault_crash(struct chaos *c, uint32_t host)
     plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600));
 }
 
+static void disk_recovers_event(void *ctx, uint64_t host)
+{
+    struct chaos *c = ctx;
+    c->calls->slow_disk(c->ctx, (uint32_t)host, 0);
+}
+
+static void fault_slow_disk(struct chaos *c, uint32_t host)
+{
+    chaos_trace(c, "%s has a slow disk", name(c, host));
+    c->calls->slow_disk(c->ctx, host, units(c, 20, 300));
+    sim_at(c->sim, sim_now(c->sim) + units(c, 50, 600), disk_recovers_event, c, host);
+    c->faults++;
+}
+
+static void fault_fail_disk(struct chaos *c, uint32_t host)
+{
+    chaos_trace(c, "the disk of %s fails once", name(c, host));
+    c->calls->fail_disk(c->ctx, host);
+    c->faults++;
+}
+
+/* A host's disk is exchanged for a blank one. */
+static void fault_lose_disk(struct chaos *c, uint32_t host)
+{
+    if (!c->calls->may_lose_disk(c->ctx, host))
+        return;
+    chaos_trace(c, "%s loses its disk", name(c, host));
+    chaos_forget(c, host);
+    c->calls->lose_disk(c->ctx, host);
+    c->disks_lost++;
+    plan_restart(c, host, units(c, 1, 60));
+    c->faults++;
+}
+
+static void fault_disk(struct chaos *c)
+{
+    static void (*const faults[])(struct chaos *, uint32_t) = {fault_slow_disk, fault_fail_disk,
+                                                               fault_lose_disk};
+    faults[rng_below(c->rng, 3)](c, leader_or_any(c));
+}
+
 /* One host loses power, or some, or all do, at the same moment; each comes back when it does. */
 static void fault_power(struct chaos *c)
 {
@@ -308,7 +349,9 @@ static void fault_event(void *ctx, uint64_t begun)
     uint64_t pick = rng_below(c->rng, 100);
     if (c->duels && pick < 90)
         pick = 66 + pick % 32; /* no crash: leaders that depose each other half-way */
-    if (c->durable && rng_below(c->rng, 5) == 0)
+    if (c->durable && rng_below(c->rng, 8) == 0)
+        fault_disk(c);
+    else if (c->durable && rng_below(c->rng, 5) == 0)
         fault_power(c);
     else if (c->links && rng_below(c->rng, 3) == 0)
         fault_break(c, leader_or_any(c));

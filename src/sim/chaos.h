@@ -16,6 +16,11 @@ struct chaos_calls {
     bool (*may_crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*power_cut)(void *ctx, uint32_t host); /* up or not; of a durable fleet */
+    /* Could the groups lose the host's disk now? */
+    bool (*may_lose_disk)(void *ctx, uint32_t host);
+    void (*lose_disk)(void *ctx, uint32_t host);
+    void (*fail_disk)(void *ctx, uint32_t host);                    /* what it writes next fails */
+    void (*slow_disk)(void *ctx, uint32_t host, uint64_t flush_ns); /* 0: it is as ever */
     void (*start)(void *ctx, uint32_t host);
     bool (*is_up)(void *ctx, uint32_t host);
     /* Does it lead, or try to lead, anything? */
@@ -42,7 +47,7 @@ struct chaos {
     bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool durable;      /* hosts have disks, and lose power */
-    uint64_t power_cuts;
+    uint64_t power_cuts, disks_lost;
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;

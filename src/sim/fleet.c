@@ -313,6 +313,11 @@ static void after_round(struct fleet_node *n, bool done)
 {
     struct fleet *f = n->fleet;
     f->stepping = NULL;
+    if (done && n->disk && disk_failure(n->disk)) {
+        /* Its process ends, and another one begins. */
+        chaos_crash(&f->chaos, n->node, !f->chaos.links, rng_range(&f->rng, 1, 100) * f->unit_ns);
+        return;
+    }
     if (done) {
         self_check(n);
         if (n->due_ns == UINT64_MAX)
@@ -536,6 +541,44 @@ static void crash(void *ctx, uint32_t host, bool keep_memory)
     fleet_crash(&f->node[host], keep_memory);
 }
 
+/* A disk may be lost if all replicas of the host's groups are well but for these: then a quorum of disks remains, and has what
+ * counts. */
+static bool may_lose_disk(void *ctx, uint32_t host)
+{
+    const struct fleet *f = ctx;
+    const struct fleet_node *n = &f->node[host];
+    if (f->returns)
+        return false;
+    for (uint32_t h = 0; h < f->hosts; h++) {
+        const struct fleet_node *o = &f->node[h];
+        for (uint32_t i = 0; i < o->members; i++)
+            if (fleet_unfit(&o->member[i]))
+                return false;
+    }
+    for (uint32_t i = 0; i < n->members; i++)
+        if (f->group[n->member[i].group].replicas < 3)
+            return false;
+    return true;
+}
+
+static void fail_disk(void *ctx, uint32_t host)
+{
+    const struct fleet *f = ctx;
+    disk_sim_fail(f->node[host].platters);
+}
+
+static void slow_disk(void *ctx, uint32_t host, uint64_t flush_ns)
+{
+    const struct fleet *f = ctx;
+    disk_sim_slow(f->node[host].platters, flush_ns);
+}
+
+static void lose_disk(void *ctx, uint32_t host)
+{
+    struct fleet *f = ctx;
+    fleet_disk_lose(&f->node[host]);
+}
+
 static void power_cut(void *ctx, uint32_t host)
 {
     struct fleet *f = ctx;
@@ -546,7 +589,10 @@ static void start(void *ctx, uint32_t host)
 {
     struct fleet *f = ctx;
     struct err e = {""};
-    if (fleet_start(&f->node[host], &e) != 0)
+    int rc = fleet_start(&f->node[host], &e);
+    if (rc != 0 && f->durable)
+        rc = fleet_start(&f->node[host], &e); /* a disk fails once */
+    if (rc != 0)
         f->calls->violated(&f->node[host], "opens", e.text);
 }
 
@@ -585,6 +631,10 @@ static const struct chaos_calls chaos_calls = {
     .may_crash = may_crash,
     .crash = crash,
     .power_cut = power_cut,
+    .may_lose_disk = may_lose_disk,
+    .lose_disk = lose_disk,
+    .fail_disk = fail_disk,
+    .slow_disk = slow_disk,
     .start = start,
     .is_up = is_up,
     .leads = leads,

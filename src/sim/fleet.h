@@ -48,6 +48,7 @@ struct fleet_node {
     struct disk_sim *platters; /* of a host, if the fleet is durable; and while it is up, */
     struct disk *disk;         /* what it keeps there */
     uint64_t disk_ns;          /* the disk's clock */
+    bool disk_blank;           /* there is no directory yet */
     /* With aimed faults its rounds may be stopped in the middle. */
     struct fiber fiber;
     bool stopped; /* it is */
@@ -127,6 +128,9 @@ void fleet_crash(struct fleet_node *, bool keep_memory);
 
 /* The host loses power: its process ends, if it is up, with its memory and with what its disk had not flushed. */
 void fleet_power_cut(struct fleet_node *);
+
+/* The same, and its disk is exchanged for a blank one. */
+void fleet_disk_lose(struct fleet_node *);
 
 /* Of a durable fleet's host, for fleet.c. */
 int fleet_disk_open(struct fleet_node *, struct err *);

@@ -21,26 +21,35 @@ static struct disk_shape shape_of(const struct fleet_node *n)
     return s;
 }
 
-/* The platters, and a directory on them. */
+/* A directory: of a host's first life, or of one that had another disk before. */
+static int make_directory(struct fleet_node *n, struct err *e)
+{
+    struct disk_shape shape = shape_of(n);
+    struct block *b = disk_sim_block(n->platters, &n->disk_ns);
+    int rc = disk_format(b, &shape, n->mem->life, e);
+    block_close(b);
+    n->disk_blank = rc != 0;
+    if (rc != 0)
+        disk_sim_wipe(n->platters); /* it may be half made */
+    return rc;
+}
+
 static int disk_make(struct fleet_node *n, struct err *e)
 {
     const struct fleet *f = n->fleet;
     struct disk_sim_options o = f->disk_options;
-    struct disk_shape shape = shape_of(n);
     o.seed = hash_mix(f->disk_options.seed, n->node);
     n->platters = disk_sim_open(&o);
-    if (n->platters == NULL)
-        return err_set(e, ERR_NOMEM, "no memory for a disk");
-    struct block *b = disk_sim_block(n->platters, &n->disk_ns);
-    int rc = disk_format(b, &shape, 0, e);
-    block_close(b);
-    return rc;
+    n->disk_blank = true;
+    return n->platters ? 0 : err_set(e, ERR_NOMEM, "no memory for a disk");
 }
 
 int fleet_disk_open(struct fleet_node *n, struct err *e)
 {
     n->disk_ns = sim_now(n->fleet->sim);
     int rc = n->platters ? 0 : disk_make(n, e);
+    if (rc == 0 && n->disk_blank)
+        rc = make_directory(n, e);
     if (rc != 0)
         return rc;
     struct disk_options o = {
@@ -76,6 +85,13 @@ uint64_t fleet_disk_next_ns(const struct fleet_node *n)
 {
     uint64_t next = disk_next_ns(n->disk), over = disk_sim_next_ns(n->platters);
     return next < over ? next : over;
+}
+
+void fleet_disk_lose(struct fleet_node *n)
+{
+    fleet_power_cut(n);
+    disk_sim_wipe(n->platters);
+    n->disk_blank = true;
 }
 
 void fleet_power_cut(struct fleet_node *n)

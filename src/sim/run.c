@@ -202,6 +202,7 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->events = sim_events(f->sim);
     r->faults = f->chaos.faults;
     r->power_cuts = f->chaos.power_cuts;
+    r->disks_lost = f->chaos.disks_lost;
     r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
     fleet_close(f);

@@ -3,7 +3,12 @@
 #include "../disk_fixture.h"
 #include "../disk_model.h"
 
+/* AddressSanitizer takes four times as long. */
+#ifdef __SANITIZE_ADDRESS__
+enum { SEEDS = 600 };
+#else
 enum { SEEDS = 3000 };
+#endif
 
 static void journal__keeps_what_was_done_whatever_falls(void **state)
 {
