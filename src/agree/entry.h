@@ -12,6 +12,9 @@
 
 #include "lane/frame.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 struct entry {
     uint64_t pos;    /* its index in the log; a reader takes it only where it expects it */
     uint64_t ballot; /* of the leader who wrote this copy */
@@ -41,6 +44,14 @@ struct entry_join {
 static inline uint64_t entry_size(uint32_t bytes)
 {
     return sizeof(struct entry) + padded(bytes);
+}
+
+/* The same entry, whoever stamped it. */
+static inline bool entry_same(const struct entry *a, const struct entry *b)
+{
+    return a->pos == b->pos && a->bytes == b->bytes && a->source == b->source &&
+           a->life == b->life && a->srcpos == b->srcpos &&
+           memcmp(a->payload, b->payload, a->bytes) == 0;
 }
 
 #endif

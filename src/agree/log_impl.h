@@ -174,9 +174,9 @@ struct keeping {
     struct disk *disk; /* NULL: nothing is kept */
     uint64_t run;      /* promise under which entries were last copied; 0: none were in this life */
     uint64_t copied;   /* end of these: nothing beyond is applied */
-    /* The chain: the disk has, or is given, all from its snapshot to `solid`. What it had beyond, to `end` at most, is still part of
-     * it unless what was copied since is something else; that is found out when it is put together. */
-    uint64_t solid, end;
+    /* Where the chain on the disk ends, at most: what it had beyond `copied` is still part of it unless what was copied since is
+     * something else, which is found out when it is put together. */
+    uint64_t end;
     uint64_t pledge;                       /* promise that was last appended */
     struct disk_says said;                 /* with it, or with entries */
     struct keep_wait wait[KEEP_WAITS_MAX]; /* appended and not known to be durable, in order */
@@ -486,8 +486,7 @@ void keep_close(struct log *);
 
 /* log_restore.c */
 
-/* The own lane is being filled with what the disk has; and when it is, the region is opened for promises. */
-bool restore_is_filling(const struct log *);
+/* When the own lane has what the disk had, the region is opened for promises. */
 int restore_filled(struct log *);
 /* May what was taken on be granted: is all of it on disk? */
 bool restore_may_grant(struct log *, uint64_t ballot);

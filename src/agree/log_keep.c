@@ -73,7 +73,6 @@ static bool is_covered(const struct log *l)
 static void cover(struct log *l)
 {
     struct keeping *k = &l->keep;
-    k->solid = k->gap;
     k->end = max_u64(k->end, k->gap);
     k->gap = 0;
 }
@@ -189,7 +188,7 @@ static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t prom
     if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
         return false;
     k->run = promised;
-    k->copied = k->solid = end;
+    k->copied = end;
     k->end = max_u64(k->end, end);
     struct disk_record r = {.kind = kind,
                             .group = l->opt.disk_group,
@@ -245,7 +244,7 @@ bool keep_append_reset(struct log *l, uint64_t ballot)
     if (disk_reserve(k->disk, 0) == NULL)
         return false;
     k->reset_due = k->beyond = false;
-    k->copied = k->solid = k->end = k->gap;
+    k->copied = k->end = k->gap;
     k->said = (struct disk_says){.pledge = k->pledge,
                                  .end = k->gap,
                                  .commit = k->gap,

@@ -17,13 +17,6 @@ static uint64_t own_landed(const struct log *l)
 
 /* ---- synchronising ---- */
 
-static bool entries_equal(const struct entry *a, const struct entry *b)
-{
-    return a->pos == b->pos && a->bytes == b->bytes && a->source == b->source &&
-           a->life == b->life && a->srcpos == b->srcpos &&
-           memcmp(a->payload, b->payload, a->bytes) == 0;
-}
-
 /* Entries [pos, end) in `bytes` against those of our own lane: returns up to where they are the same but
  * for ballots. */
 static uint64_t equal_until(const struct log *l, const unsigned char *bytes, uint64_t pos,
@@ -32,7 +25,7 @@ static uint64_t equal_until(const struct log *l, const unsigned char *bytes, uin
     const uint64_t from = pos;
     while (pos < end) {
         const struct entry *a = entry_at(bytes + (pos - from));
-        if (a->bytes > l->opt.payload_max || !entries_equal(a, log_entry(l, l->me, pos)))
+        if (a->bytes > l->opt.payload_max || !entry_same(a, log_entry(l, l->me, pos)))
             break;
         pos += entry_size(a->bytes);
     }

@@ -348,7 +348,7 @@ static void begin_anew(struct log *l)
  * the last one: it is done while entries behind it still come, so that nobody has to wait for it at the end. */
 int join_step(struct log *l)
 {
-    if (restore_is_filling(l))
+    if (l->keep.is_filling)
         return restore_filled(l);
     /* Unless somebody is bringing us a state: then there is a group to come back to. */
     if (l->mem->anew && l->behind && !l->taking.on && l->taking.bytes == 0) {

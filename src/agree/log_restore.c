@@ -34,12 +34,6 @@ static void chain_room(struct chain *c, uint64_t bytes)
     c->bytes = grow("what a disk has of a log", c->bytes, 1, c->room);
 }
 
-static bool equal_but_stamp(const struct entry *a, const struct entry *b)
-{
-    return a->bytes == b->bytes && a->source == b->source && a->life == b->life &&
-           a->srcpos == b->srcpos && memcmp(a->payload, b->payload, a->bytes) == 0;
-}
-
 /* What stands at its position, or NULL: it is the next one. */
 static struct entry *chain_at(const struct chain *c, uint64_t pos)
 {
@@ -53,7 +47,7 @@ static void chain_add(struct chain *c, const struct entry *e)
     if (e->pos < c->base || e->pos > c->end)
         return; /* in the snapshot; or behind a gap that none covers */
     struct entry *there = chain_at(c, e->pos);
-    if (there != NULL && equal_but_stamp(there, e)) {
+    if (there != NULL && entry_same(there, e)) {
         there->ballot = e->ballot;
         return;
     }
@@ -206,11 +200,6 @@ static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uin
     l->tail_max = c->end;
 }
 
-bool restore_is_filling(const struct log *l)
-{
-    return l->keep.is_filling;
-}
-
 int restore_filled(struct log *l)
 {
     struct keeping *k = &l->keep;
@@ -269,7 +258,7 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     l->behind = f->state == DISK_BELOW;
     if (rc == 0 && !l->behind)
         rc = restore_state(l, f, &c, e);
-    k->solid = k->end = c.end;
+    k->end = c.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
     if (rc == 0 && !kept) {
