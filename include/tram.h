@@ -170,7 +170,9 @@ struct tram_host_options {
 struct tram_host;
 
 /* Opens the host with all its replicas. What a killed process of the same host had in memory is taken
- * over if another host still has it mapped. */
+ * over if another host still has it mapped. In a durable cluster what the host's disk has is loaded and delivered
+ * again, to a machine that is as new, before this returns. TRAM_NOTFOUND: it has no directory yet (tram format, or
+ * tram_host_format). */
 TRAM_API int tram_host_open(const struct tram_cluster *, const struct tram_host_options *,
                             struct tram_host **, struct tram_error *);
 

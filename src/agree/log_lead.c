@@ -234,8 +234,9 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     uint64_t words[] = {max_u64(end, p->kept), p->commit_sent};
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
     peer_ask(l, rank);
-    /* A follower wakes by itself, unless its ring fills up before that. */
-    if (rank != l->me && end - row_applied(l, rank) > l->opt.log_bytes / 4)
+    /* A follower wakes by itself, unless its ring fills up before that, or its disk is waited for. */
+    if (rank != l->me &&
+        (end - row_applied(l, rank) > l->opt.log_bytes / 4 || (log_kept(l) && is_first(l, rank))))
         mem_bell_later(l->mem, l->opt.nodes[rank]);
 }
 

@@ -7,6 +7,7 @@
 #include "conf/cluster.h"
 #include "mcast/caster.h"
 #include "mcast/replica.h"
+#include "mem/lives.h"
 #include "mem/tcp/tcp.h"
 #include "tram.h"
 
@@ -47,8 +48,8 @@ struct api_home {
 };
 
 /* Joins the cluster's memory as a host, or as a client in any place that is free. */
-int api_join_host(const struct tram_cluster *, uint32_t host, struct api_home *, const struct say *,
-                  struct mem **, struct err *);
+int api_join_host(const struct tram_cluster *, uint32_t host, struct api_home *,
+                  const struct mem_lives *, const struct say *, struct mem **, struct err *);
 int api_join_client(const struct tram_cluster *, const struct say *, struct mem **, struct err *);
 
 /* After mem_close, or if joining has failed. */

@@ -1,6 +1,7 @@
 /* A host: replicas of the groups that the cluster file gives it, in one loop. */
 #include "api/api.h"
 
+#include "api/disk.h"
 #include "api/machine.h"
 #include "api/watch.h"
 #include "base/clock.h"
@@ -41,10 +42,12 @@ struct tram_host {
     struct tram_log log;
     struct say say;
     struct api_home home;
+    struct api_disk disk; /* of a durable cluster */
     struct mem *mem;
     struct member *member;
     uint32_t members;
     struct host loop;
+    _Atomic bool looping; /* it may be woken */
     struct event event;
     struct watch *watch;
     uint64_t watch_ns; /* when it last looked */
@@ -96,6 +99,20 @@ static const struct mcast_machine machine_calls = {.deliver = on_deliver, .state
 
 /* ---- opening ---- */
 
+/* Before it is open: what is kept is delivered again. */
+static int member_trace(struct member *p, const char *trace_dir, struct err *e)
+{
+    const struct tram_host *h = p->host;
+    char name[2 * CLUSTER_NAME_BYTES + 8];
+    snprintf(name, sizeof(name), "%s-%s", p->machine.group_name,
+             h->cluster->conf->host[h->index].name);
+    int rc = api_trace(h->cluster, trace_dir, name, &h->say, &p->trace, e);
+    p->trace_began = h->mem->life == 0;
+    if (rc == 0 && p->trace_began)
+        trace_start(p->trace, (struct trace_replica){p->group, h->index, 0}, 0);
+    return rc;
+}
+
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
                        struct err *e)
 {
@@ -113,26 +130,18 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     };
     struct replica_options o = api_replica_options(c, group, rank);
     o.mem = h->mem;
+    o.disk = h->disk.disk;
     o.budget = &h->loop.budget;
     p->machine.heartbeat_ns = o.heartbeat_ns;
     o.seed = clock_now_ns() + group;
     o.machine = &machine_calls;
     o.ctx = p;
-    int rc = replica_open(&o, &p->replica, e);
+    h->members++;
+    int rc = trace_dir ? member_trace(p, trace_dir, e) : 0;
+    if (rc == 0)
+        rc = replica_open(&o, &p->replica, e);
     if (rc != 0)
         return rc;
-    h->members++;
-    if (trace_dir) {
-        char name[2 * CLUSTER_NAME_BYTES + 8];
-        snprintf(name, sizeof(name), "%s-%s", c->conf->group[group].name,
-                 c->conf->host[h->index].name);
-        rc = api_trace(c, trace_dir, name, &h->say, &p->trace, e);
-        if (rc != 0)
-            return rc;
-        p->trace_began = h->mem->life == 0;
-        if (p->trace_began)
-            trace_start(p->trace, (struct trace_replica){group, h->index, 0}, 0);
-    }
     host_add(&h->loop, replica_unit(p->replica));
     return 0;
 }
@@ -163,12 +172,32 @@ static int check_descriptors(const struct tram_host *h, const char *trace_dir, s
                    (unsigned long long)((limit.rlim_cur - rest) / FDS_OF_CLIENT));
 }
 
+/* From the disk's threads. Before the host has a loop nobody sleeps. */
+static void on_disk_over(void *ctx)
+{
+    struct tram_host *h = ctx;
+    if (atomic_load(&h->looping))
+        tram_host_wake(h);
+}
+
+static int open_disk(struct tram_host *h, struct err *e)
+{
+    int rc = api_disk_open(h->cluster, h->index, on_disk_over, h, &h->disk, e);
+    const char *note = rc == 0 ? disk_note(h->disk.disk) : NULL;
+    if (note)
+        say_warn(&h->say, "host %s: %s", h->cluster->conf->host[h->index].name, note);
+    return rc;
+}
+
 static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
     int rc = check_descriptors(h, trace_dir, e);
+    if (rc == 0 && c->conf->durable)
+        rc = open_disk(h, e);
     if (rc == 0)
-        rc = api_join_host(c, h->index, &h->home, &h->say, &h->mem, e);
+        rc = api_join_host(c, h->index, &h->home, h->disk.disk ? &h->disk.lives : NULL, &h->say,
+                           &h->mem, e);
     if (rc != 0)
         return rc;
     static const enum host_wait waits[] = {
@@ -176,8 +205,11 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
         [CLUSTER_WAIT_SPIN] = HOST_SPIN,
         [CLUSTER_WAIT_SLEEP] = HOST_SLEEP,
     };
-    host_init(&h->loop,
-              &(struct host_options){.mem = h->mem, .wait = waits[c->conf->wait], .say = h->say});
+    host_init(&h->loop, &(struct host_options){.mem = h->mem,
+                                               .disk = h->disk.disk,
+                                               .wait = waits[c->conf->wait],
+                                               .say = h->say});
+    atomic_store(&h->looping, true);
     h->member = calloc(c->conf->groups, sizeof(*h->member));
     if (h->member == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
@@ -188,6 +220,8 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
                 if (rc != 0)
                     return rc;
             }
+    if (h->disk.disk)
+        disk_forget(h->disk.disk);
     rc = api_mem_limits(c, h->mem, e);
     if (rc != 0)
         return rc;
@@ -244,6 +278,8 @@ void tram_host_close(struct tram_host *h)
 {
     if (h == NULL)
         return;
+    atomic_store(&h->looping, false);
+    api_disk_stop(&h->disk);
     for (uint32_t i = 0; i < h->members; i++) {
         trace_close(h->member[i].trace, NULL);
         replica_close(h->member[i].replica);
@@ -257,6 +293,7 @@ void tram_host_close(struct tram_host *h)
     event_close(&h->event);
     api_home_close(&h->home);
     watch_close(h->watch);
+    api_disk_close(&h->disk);
     free(h->member);
     free(h);
 }
@@ -297,6 +334,13 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
     h->page_old |= work > 0;
+    if (h->disk.disk && disk_failure(h->disk.disk))
+        return api_error(error,
+                         err_set(&e, ERR_SYSTEM,
+                                 "host %s: %s; what was not written is lost here, "
+                                 "and the others go on",
+                                 h->cluster->conf->host[h->index].name, disk_failure(h->disk.disk)),
+                         &e);
     /* There may be a thousand replicas, and nothing is wrong with them nearly always. */
     if (!page_fill(h, h->loop.round_ns))
         return work;

@@ -29,8 +29,9 @@ int api_directory(const struct tram_cluster *c, char *out, size_t bytes, struct 
 
 /* ---- shared memory ---- */
 
-static int shm_join(const struct tram_cluster *c, struct shm_node self, const struct say *say,
-                    struct mem **out, struct err *e)
+static int shm_join(const struct tram_cluster *c, struct shm_node self,
+                    const struct mem_lives *lives, const struct say *say, struct mem **out,
+                    struct err *e)
 {
     struct shm_node hosts[CLUSTER_HOSTS_MAX];
     for (uint32_t h = 0; h < c->conf->hosts; h++)
@@ -41,6 +42,7 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self, const st
         .self = self,
         .hosts = hosts,
         .hosts_count = c->conf->hosts,
+        .lives = lives,
         .say = *say,
     };
     return shm_open_node(&o, out, e);
@@ -55,7 +57,7 @@ static int shm_join_at(const struct tram_cluster *c, uint32_t place, const struc
     char name[32];
     snprintf(name, sizeof(name), "client-%u", place);
     struct shm_node self = {.name = name, .node = c->sizes.client_node + place, .role = SHM_CLIENT};
-    int rc = shm_join(c, self, say, out, e);
+    int rc = shm_join(c, self, NULL, say, out, e);
     if (rc == 0 && (*out)->life >= CASTER_LIVES_MAX) {
         say_warn(say, "place %u for clients of cluster %s has had %u processes, and is passed over",
                  place, c->conf->name, (*out)->life);
@@ -130,8 +132,9 @@ static int tcp_join(const struct tram_cluster *c, const struct far_options *far,
     return rc;
 }
 
-static int far_join_node(const struct tram_cluster *c, uint32_t self, const char *state, bool looks,
-                         const struct say *say, struct mem **out, struct err *e)
+static int far_join_node(const struct tram_cluster *c, uint32_t self, const char *state,
+                         const struct mem_lives *lives, bool looks, const struct say *say,
+                         struct mem **out, struct err *e)
 {
     struct far_host hosts[CLUSTER_HOSTS_MAX];
     for (uint32_t h = 0; h < c->conf->hosts; h++)
@@ -157,6 +160,7 @@ static int far_join_node(const struct tram_cluster *c, uint32_t self, const char
         .facts_count = count,
         .self = self,
         .state = state,
+        .lives = lives,
         .looks = looks,
         .huge_pages = c->conf->huge_pages,
         .say = *say,
@@ -216,31 +220,38 @@ static int home_lock(struct api_home *h, const char *host, struct err *e)
 }
 
 static int far_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
-                         const struct say *say, struct mem **out, struct err *e)
+                         const struct mem_lives *lives, const struct say *say, struct mem **out,
+                         struct err *e)
 {
+    char data[512];
     int rc = home_open(h, e);
     if (rc == 0)
         rc = home_lock(h, c->conf->host[host].name, e);
     if (h->dir_fd >= 0)
         flock(h->dir_fd, LOCK_UN);
+    if (rc == 0 && lives)
+        rc = cluster_path(c->conf, c->file, CLUSTER_PATH_DATA, NULL, data, sizeof(data), e);
+    if (rc != 0)
+        return rc;
     /* Lives are counted where the user wants all files, or where they outlive the machine's restart. */
-    return rc ? rc
-              : far_join_node(c, host, c->conf->runtime_dir[0] ? h->dir : NULL, false, say, out, e);
+    const char *state = lives ? data : c->conf->runtime_dir[0] ? h->dir : NULL;
+    return far_join_node(c, host, state, lives, false, say, out, e);
 }
 
 /* ---- either ---- */
 
 int api_join_host(const struct tram_cluster *c, uint32_t host, struct api_home *h,
-                  const struct say *say, struct mem **out, struct err *e)
+                  const struct mem_lives *lives, const struct say *say, struct mem **out,
+                  struct err *e)
 {
     int rc = api_directory(c, h->dir, sizeof(h->dir), e);
     if (rc != 0)
         return rc;
     if (c->conf->transport != CLUSTER_SHM)
-        return far_join_host(c, host, h, say, out, e);
+        return far_join_host(c, host, h, lives, say, out, e);
     return shm_join(
-        c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST}, say,
-        out, e);
+        c, (struct shm_node){.name = c->conf->host[host].name, .node = host, .role = SHM_HOST},
+        lives, say, out, e);
 }
 
 void api_home_close(struct api_home *h)
@@ -259,8 +270,9 @@ void api_home_close(struct api_home *h)
 int api_join_client(const struct tram_cluster *c, const struct say *say, struct mem **out,
                     struct err *e)
 {
-    return c->conf->transport == CLUSTER_SHM ? shm_join_client(c, say, out, e)
-                                             : far_join_node(c, FAR_ANY, NULL, false, say, out, e);
+    return c->conf->transport == CLUSTER_SHM
+               ? shm_join_client(c, say, out, e)
+               : far_join_node(c, FAR_ANY, NULL, NULL, false, say, out, e);
 }
 
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
@@ -285,7 +297,7 @@ bool api_mem_counts(const struct tram_cluster *c, struct mem *m, struct tcp_coun
 int api_look_open(const struct tram_cluster *c, const struct say *say, struct mem **out,
                   struct err *e)
 {
-    return far_join_node(c, FAR_ANY, NULL, true, say, out, e);
+    return far_join_node(c, FAR_ANY, NULL, NULL, true, say, out, e);
 }
 
 const char *api_mem_failure(const struct tram_cluster *c, struct mem *m)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -24,6 +25,7 @@ struct init_args {
     struct cluster_plan plan;
     enum overlay_shape shape;
     bool force;
+    bool durable;
 };
 
 /* ---- writing ---- */
@@ -185,6 +187,12 @@ static int init(struct init_args *a)
         cluster_name_from_file(to_stdout ? "cluster.yaml" : a->file, name);
         a->plan.name = name;
     }
+    unsigned char id[CLUSTER_ID_BYTES];
+    if (a->durable && getrandom(id, sizeof id, 0) != sizeof id) {
+        fprintf(stderr, "tram init: no source of random numbers: %s\n", strerror(errno));
+        return CMD_FAILED;
+    }
+    a->plan.id = a->durable ? id : NULL;
     overlay_shape_fill(a->shape, a->plan.groups, parent);
     a->plan.parent = parent;
     int rc = cluster_make(&a->plan, &c, &e);
@@ -227,6 +235,9 @@ int cmd_init(int argc, char **argv)
          .choices = cluster_protocol_names, .needs = "it needs one of"},
         {"--name", "NAME", "of the cluster (default: FILE without folder and .yaml)",
          .text = &p->name, .needs = "a name"},
+        {"--durable", NULL,
+         "what is answered is on the disks of a majority, and survives power cuts",
+         .flag = &a.durable},
         {"--force", NULL, "replace FILE if it exists", .flag = &a.force},
         {0},
     };

@@ -21,6 +21,7 @@ static const struct command commands[] = {
     {"demo", cmd_demo, "see 8 groups order messages while a host is killed"},
     {"init", cmd_init, "write a cluster file to begin with"},
     {"key", cmd_key, "make and change the keys of hosts and clients"},
+    {"format", cmd_format, "make the directories in which a durable cluster keeps what it has"},
     {"up", cmd_up, "start all hosts of a cluster file on this machine, and look after them"},
     {"host", cmd_host, "run one host in the foreground"},
     {"send", cmd_send, "multicast a message, or the lines of standard input"},

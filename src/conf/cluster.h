@@ -21,6 +21,7 @@ enum {
     CLUSTER_GROUPS_MAX = 1024,
     CLUSTER_REPLICAS_MAX = 9, /* of one group */
     CLUSTER_NAME_BYTES = 32,  /* of any name: 30 characters and the final 0, to a multiple of 8 */
+    CLUSTER_ID_BYTES = 16,    /* two hexadecimal digits in the file for each */
     CLUSTER_ADDRESS_BYTES = 256, /* DNS allows 253 characters */
     CLUSTER_DIR_BYTES = 200,     /* of runtime_dir, key and every other path */
     CLUSTER_FILE_BYTES_MAX = 4 << 20,
@@ -72,8 +73,13 @@ struct cluster {
     enum cluster_transport transport;
     enum cluster_protocol protocol;
     enum cluster_wait wait;
-    bool durable;                        /* false until there is a log on disk */
-    bool huge_pages;                     /* for what others write at a host; not on shm */
+    bool durable; /* what is answered is on the disks of a quorum */
+    /* By which a disk knows its cluster; with durable alone. All 0: there is none. */
+    unsigned char id[CLUSTER_ID_BYTES];
+    char data_dir
+        [CLUSTER_DIR_BYTES]; /* where what is kept is, from where the cluster file is; "": the
+                                       * cluster file's name with .data */
+    bool huge_pages;         /* for what others write at a host; not on shm */
     char runtime_dir[CLUSTER_DIR_BYTES]; /* "": left to the transport */
     /* File of the cluster's key, from where the cluster file is; "": the cluster file's name with .key. For verbs:
      * shm needs none, and under tcp everybody has a key of their own. */
@@ -105,6 +111,7 @@ struct cluster {
     uint32_t heartbeat_ms;
     uint32_t suspect_ms;
     uint32_t detach_ms;
+    uint32_t disk_bytes; /* of a host's journal; with durable alone */
 
     uint32_t hosts;
     struct cluster_host host[CLUSTER_HOSTS_MAX];
@@ -171,6 +178,15 @@ struct cluster_fact {
 
 uint32_t cluster_facts(const struct cluster *, struct cluster_fact out[CLUSTER_FACTS_MAX]);
 
+/* Of all that the files of a disk depend on: who of another value opens them would misread them. */
+uint64_t cluster_shape(const struct cluster *);
+
+/* The id as it stands in the file. */
+struct cluster_id_text {
+    char s[2 * CLUSTER_ID_BYTES + 1];
+};
+struct cluster_id_text cluster_id_text(const unsigned char id[CLUSTER_ID_BYTES]);
+
 /* By value; the last is NULL. */
 extern const char *const cluster_transport_names[];
 extern const char *const cluster_protocol_names[];
@@ -188,7 +204,8 @@ struct cluster_plan {
                              * NULL: all below the first */
     enum cluster_transport transport;
     enum cluster_protocol protocol;
-    uint16_t port; /* of h1, the others follow; 0: 7101 */
+    uint16_t port;           /* of h1, the others follow; 0: 7101 */
+    const unsigned char *id; /* of a durable cluster; NULL: it is none */
 };
 
 /* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */
@@ -207,6 +224,7 @@ int cluster_key_path(const struct cluster *, const char *file, char *out, size_t
  * each %h. ERR_TOOBIG as above. */
 enum cluster_path {
     CLUSTER_PATH_KEYS_DIR,
+    CLUSTER_PATH_DATA, /* with `name`: of that host */
     CLUSTER_PATH_ANY,
     CLUSTER_PATH_CA,
     CLUSTER_PATH_CERT,

@@ -39,10 +39,11 @@ static void group_text(const struct cluster *c, const struct cluster_group *g, c
         used += snprintf(text + used, bytes - (size_t)used, " %s", c->host[g->replica[r]].name);
 }
 
-/* Those for which there is room one by one, and a sum of all. */
-static uint32_t add_groups(const struct cluster *c, struct cluster_fact *out, uint32_t n)
+enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES };
+
+static uint64_t sum_of_all(const struct cluster *c)
 {
-    char text[(CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES], key[CLUSTER_KEY_BYTES];
+    char text[GROUP_TEXT_BYTES];
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < c->hosts; i++)
@@ -50,11 +51,22 @@ static uint32_t add_groups(const struct cluster *c, struct cluster_fact *out, ui
     for (uint32_t i = 0; i < c->groups; i++) {
         group_text(c, &c->group[i], text, sizeof text);
         sum = hash_bytes(sum, text, strlen(text) + 1);
+    }
+    return sum;
+}
+
+/* Those for which there is room one by one, and a sum of all. */
+static uint32_t add_groups(const struct cluster *c, struct cluster_fact *out, uint32_t n)
+{
+    char text[GROUP_TEXT_BYTES], key[CLUSTER_KEY_BYTES];
+
+    for (uint32_t i = 0; i < c->groups; i++) {
+        group_text(c, &c->group[i], text, sizeof text);
         snprintf(key, sizeof key, "group %u", i + 1);
         if (n < CLUSTER_FACTS_MAX - 1)
             n = add(out, n, key, text);
     }
-    snprintf(text, sizeof text, "%u, and %016" PRIx64 " as sum of all", c->groups, sum);
+    snprintf(text, sizeof text, "%u, and %016" PRIx64 " as sum of all", c->groups, sum_of_all(c));
     return add(out, n, "groups", text);
 }
 
@@ -68,8 +80,35 @@ uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_
         snprintf(text, sizeof text, "%u", setting_get(c, s));
         n = add(out, n, setting_info[s].key, text);
     }
+    n = add(out, n, "durable", c->durable ? cluster_id_text(c->id).s : "false");
     n = add(out, n, "encrypt", c->encrypt ? "true" : "false");
     n = add(out, n, "tls", c->tls_ca[0] != '\0' ? "by an authority" : "by keys");
     n = add_hosts(c, out, n);
     return add_groups(c, out, n);
+}
+
+/* Not what a host may do otherwise from one day to the next: how long it waits, what its journal may take. */
+static bool shapes_files(enum setting s)
+{
+    return s != SETTING_heartbeat_ms && s != SETTING_suspect_ms && s != SETTING_detach_ms &&
+           s != SETTING_disk_bytes;
+}
+
+uint64_t cluster_shape(const struct cluster *c)
+{
+    uint64_t sum = hash_mix(sum_of_all(c), c->protocol);
+
+    for (enum setting s = 0; s < SETTING_COUNT; s++)
+        if (shapes_files(s))
+            sum = hash_mix(sum, setting_get(c, s));
+    return sum;
+}
+
+struct cluster_id_text cluster_id_text(const unsigned char id[CLUSTER_ID_BYTES])
+{
+    struct cluster_id_text out;
+
+    for (size_t i = 0; i < CLUSTER_ID_BYTES; i++)
+        snprintf(out.s + 2 * i, 3, "%02x", id[i]);
+    return out;
 }

@@ -44,7 +44,9 @@ enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is
       "ring for replies to a client: a power of two; as many may be under way as it holds")        \
     X(heartbeat_ms, NUMBER, 1, 10000, 15, "how often replicas show that they live")                \
     X(suspect_ms, NUMBER, 2, 60000, 60, "silence after which a leader counts as hung")             \
-    X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")
+    X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")           \
+    X(disk_bytes, SIZE, 256 << 20, UINT32_C(4032) << 20, 1 << 30,                                  \
+      "of a host's journal, if durable; states come on top")
 
 enum setting {
 #define SETTING_ENUM_(key, kind, least, most, value, help) SETTING_##key,

@@ -63,6 +63,16 @@ static bool put_name(const char *text, const char *name, char *out, size_t bytes
     return true;
 }
 
+static bool data_path(const struct cluster *c, const char *file, const char *host, char *out,
+                      size_t bytes)
+{
+    if (!beside(file, c->data_dir, ".data", out, bytes))
+        return false;
+    size_t used = strlen(out);
+    int n = host ? snprintf(out + used, bytes - used, "/%s", host) : 0;
+    return n >= 0 && (size_t)n < bytes - used;
+}
+
 int cluster_path(const struct cluster *c, const char *file, enum cluster_path which,
                  const char *name, char *out, size_t bytes, struct err *e)
 {
@@ -71,6 +81,8 @@ int cluster_path(const struct cluster *c, const char *file, enum cluster_path wh
     switch (which) {
     case CLUSTER_PATH_KEYS_DIR:
         return beside(file, c->keys_dir, ".keys", out, bytes) ? 0 : too_long(c, "keys", bytes, e);
+    case CLUSTER_PATH_DATA:
+        return data_path(c, file, name, out, bytes) ? 0 : too_long(c, "data", bytes, e);
     case CLUSTER_PATH_ANY:
         return beside(file, c->any_file, ".pub", out, bytes)
                    ? 0

@@ -11,6 +11,8 @@ enum top_key {
     TOP_PROTOCOL,
     TOP_WAIT,
     TOP_DURABLE,
+    TOP_ID,
+    TOP_DATA_DIR,
     TOP_HUGE_PAGES,
     TOP_RUNTIME_DIR,
     TOP_KEY,
@@ -27,10 +29,23 @@ enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {
-    "name",       "transport",   "protocol",    "wait",    "durable",
-    "huge_pages", "runtime_dir", "key",         "encrypt", "keys_dir",
-    "tls",        "hosts",       "client_keys", "groups",  SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {"name",
+                                       "transport",
+                                       "protocol",
+                                       "wait",
+                                       "durable",
+                                       "id",
+                                       "data_dir",
+                                       "huge_pages",
+                                       "runtime_dir",
+                                       "key",
+                                       "encrypt",
+                                       "keys_dir",
+                                       "tls",
+                                       "hosts",
+                                       "client_keys",
+                                       "groups",
+                                       SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", "key", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
@@ -50,16 +65,63 @@ static int take_huge_pages(struct reader *r, const struct node *n)
                    "huge_pages: true is for transport: tcp and verbs; leave the line out");
 }
 
-static int take_durable(struct reader *r, const struct node *n)
+static int hex_digit(char c)
 {
-    bool durable = false;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
-    int rc = take_bool(r, n, "durable", &durable);
-    if (rc < 0 || !durable)
+static int take_id(struct reader *r, const struct node *n)
+{
+    const char *text = NULL;
+    unsigned any = 0;
+
+    int rc = take_text(r, n, "id", "32 hexadecimal digits", &text);
+    if (rc < 0)
         return rc;
+    bool good = strlen(text) == sizeof r->c->id * 2;
+    for (size_t i = 0; good && i < sizeof r->c->id; i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        r->c->id[i] = (unsigned char)(high << 4 | low);
+        any |= r->c->id[i];
+    }
+    if (good && any != 0)
+        return 0;
     return doc_bad(r->d, n->line, r->e,
-                   "durable: true is not available yet, messages are kept in memory only; write"
-                   " `durable: false` or leave the line out");
+                   "id '%s' is none; an id is 32 hexadecimal digits (0-9, a-f), not all 0, as"
+                   " `tram init --durable` writes it",
+                   doc_shown(text).s);
+}
+
+/* Without durable nobody would look at the rest, and who wrote it relies on it. */
+static int take_durable(struct reader *r, const struct node *const *value)
+{
+    static const struct {
+        unsigned at;
+        const char *what;
+    } only[] = {{TOP_ID, "id"},
+                {TOP_DATA_DIR, "data_dir"},
+                {TOP_SETTINGS + SETTING_disk_bytes, "disk_bytes"}};
+    struct cluster *c = r->c;
+
+    int rc = take_bool(r, value[TOP_DURABLE], "durable", &c->durable);
+    for (size_t i = 0; rc == 0 && !c->durable && i < sizeof only / sizeof only[0]; i++)
+        if (value[only[i].at] != NULL)
+            return doc_bad(r->d, value[only[i].at]->line, r->e,
+                           "%s is for durable: true; leave it out, or add that", only[i].what);
+    if (rc < 0 || !c->durable)
+        return rc;
+    if (value[TOP_ID] == NULL)
+        return doc_bad(r->d, value[TOP_DURABLE]->line, r->e,
+                       "durable: true needs an id, by which disks know their cluster: `id:` and 32"
+                       " hexadecimal digits that no other cluster has; `tram init --durable` writes"
+                       " a file with one");
+    rc = take_id(r, value[TOP_ID]);
+    if (rc == 0 && value[TOP_DATA_DIR] != NULL)
+        rc = take_path(r, value[TOP_DATA_DIR], "data_dir", "the path of a directory", c->data_dir);
+    return rc;
 }
 
 static int take_runtime_dir(struct reader *r, const struct node *n)
@@ -462,7 +524,7 @@ static int take_file(struct reader *r, const char *file)
     rc = rc < 0 ? rc
                 : take_word(r, value[TOP_PROTOCOL], "protocol", cluster_protocol_names, &protocol);
     rc = rc < 0 ? rc : take_word(r, value[TOP_WAIT], "wait", wait_names, &wait);
-    rc = rc < 0 ? rc : take_durable(r, value[TOP_DURABLE]);
+    rc = rc < 0 ? rc : take_durable(r, value);
     rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);
     rc = rc < 0 ? rc : take_key(r, value[TOP_KEY]);
     struct identity_nodes who = {

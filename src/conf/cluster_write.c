@@ -23,6 +23,8 @@ static void write_settings(FILE *f, const struct cluster *c)
         uint32_t standard = setting_standard(c, s);
         struct value_shown shown;
 
+        if (s == SETTING_disk_bytes && !c->durable)
+            continue;
         if (i->kind == SETTING_NUMBER)
             snprintf(shown.s, sizeof shown.s, "%u", value);
         else
@@ -31,8 +33,6 @@ static void write_settings(FILE *f, const struct cluster *c)
     }
     write_line(f, "wait", wait_names[c->wait], c->wait == CLUSTER_WAIT_AUTO,
                "auto: spin, then sleep; spin; sleep");
-    write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
-               "messages are kept in memory only; true is not available yet");
     if (c->transport != CLUSTER_SHM)
         write_line(f, "huge_pages", c->huge_pages ? "true" : "false", !c->huge_pages,
                    "true: of 2 MiB, for the rings of hosts (vm.nr_hugepages)");
@@ -58,6 +58,18 @@ static void write_path(FILE *f, const char *key, const char *path, const char *s
     fprintf(f, "%s: ", key);
     write_quoted(f, path);
     fputc('\n', f);
+}
+
+static void write_durable(FILE *f, const struct cluster *c)
+{
+    write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
+               "true: what is answered is on the disks of a majority");
+    if (!c->durable)
+        return;
+    fprintf(f, "id: %s  # by which disks know this cluster; it never changes\n",
+            cluster_id_text(c->id).s);
+    write_path(f, "data_dir", c->data_dir, "cluster.data",
+               "where it is kept, HOST in it; default: this file's name with .data");
 }
 
 static void write_key(FILE *f, const struct cluster *c)
@@ -186,6 +198,7 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
                "tree: along the parents below; genuine: destinations only");
     fputc('\n', f);
     write_settings(f, c);
+    write_durable(f, c);
     write_path(f, "runtime_dir", c->runtime_dir, "/run/tram",
                "where hosts and clients meet; default $XDG_RUNTIME_DIR, or /dev/shm");
     write_key(f, c);

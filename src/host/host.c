@@ -100,24 +100,31 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
     return work;
 }
 
+/* What has become durable counts in this round; what the round appends is written behind it. */
+static int step_disk(struct host *h, uint64_t now_ns)
+{
+    return h->opt.disk ? disk_round(h->opt.disk, now_ns) : 0;
+}
+
 /* It goes round either way. Where writing is a store, a round begins with it, and the poll settles it at
  * once. Where it is sending, a round begins with what has come, and what that brings about leaves with it. */
 static int round_of(struct host *h, uint64_t now_ns, bool all)
 {
-    int work;
+    int work = step_disk(h, now_ns);
     uint64_t since = now_ns - h->here_ns;
     h->budget.pieces = since > LONG_ROUND_MS * UINT64_C(1000000) ? 1 : PIECES_PER_ROUND;
     if (since > h->away_ns)
         h->away_ns = since;
     h->round_ns = h->here_ns = now_ns;
     if (h->opt.mem->remote) {
-        work = poll_units(h, now_ns, all);
+        work += poll_units(h, now_ns, all);
         work += post_units(h, now_ns, all);
         mem_flush(h->opt.mem);
     } else {
-        work = post_units(h, now_ns, all);
+        work += post_units(h, now_ns, all);
         work += poll_units(h, now_ns, all);
     }
+    work += step_disk(h, now_ns);
     h->turn++;
     return work;
 }
@@ -135,7 +142,7 @@ int host_turn(struct host *h, uint64_t now_ns)
 
 static uint64_t sleep_until(const struct host *h)
 {
-    uint64_t until = UINT64_MAX;
+    uint64_t until = h->opt.disk ? disk_next_ns(h->opt.disk) : UINT64_MAX;
     for (uint32_t i = 0; i < h->units; i++) {
         uint64_t next = unit_next_ns(&h->unit[i]);
         until = next < until ? next : until;

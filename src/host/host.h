@@ -9,6 +9,7 @@
 
 #include "agree/log.h"
 #include "base/say.h"
+#include "disk/disk.h"
 #include "host/event.h"
 #include "host/yield.h"
 #include "mcast/dst.h"
@@ -21,7 +22,8 @@ enum host_wait {
 };
 
 struct host_options {
-    struct mem *mem; /* one that can sleep: shm or ofi */
+    struct mem *mem;   /* one that can sleep: shm or ofi */
+    struct disk *disk; /* of durable clusters; NULL: there is none */
     enum host_wait wait;
     uint64_t spin_ns;   /* HOST_AUTO: how long to spin without work; 0: 50 us */
     uint64_t active_ns; /* how often to look while the group is active; 0: 1 ms */

@@ -191,15 +191,15 @@ int replica_open(const struct replica_options *options, struct replica **out, st
         rc = replies_part_open(r, e);
     if (rc == 0)
         rc = r->protocol->open(r, e);
+    *out = r; /* the machine, which is given what was kept, may ask for it */
     if (rc == 0 && o.disk)
         rc = log_restore(r->log, e);
     free(s);
     if (rc != 0) {
         replica_close(r);
-        return rc;
+        *out = NULL;
     }
-    *out = r;
-    return 0;
+    return rc;
 }
 
 int replica_client_open(struct replica *r, const struct mem_lane_spec *offer, struct err *e)

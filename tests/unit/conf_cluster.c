@@ -421,12 +421,54 @@ static void cluster__refuses_unknown_words(void **state)
     refused("durable: maybe\n" HOSTS GROUPS, 1, "durable is 'maybe'", "false, true", NULL);
 }
 
-static void cluster__refuses_durable(void **state)
+#define ID "0123456789abcdef0123456789abcdef"
+
+static void cluster__durable_needs_an_id_and_takes_a_directory(void **state)
 {
     (void)state;
-    refused(HOSTS GROUPS "durable: true\n", 8, "durable: true is not available yet",
-            "`durable: false`", NULL);
+    refused(HOSTS GROUPS "durable: true\n", 8, "needs an id", "tram init --durable", NULL);
+    refused(HOSTS GROUPS "durable: true\nid: 12\n", 9, "id '12' is none", "32 hexadecimal", NULL);
+    refused(HOSTS GROUPS "durable: true\nid: 00000000000000000000000000000000\n", 9, "is none",
+            NULL);
+    refused(HOSTS GROUPS "durable: true\nid: 0123456789abcdef0123456789abcdeF\n", 9, "is none",
+            NULL);
+    refused(HOSTS GROUPS "id: " ID "\n", 8, "id is for durable: true", NULL);
+    refused(HOSTS GROUPS "durable: false\ndata_dir: x\n", 9, "data_dir is for durable: true", NULL);
+    refused(HOSTS GROUPS "disk_bytes: 1024 MiB\n", 8, "disk_bytes is for durable: true", NULL);
     cluster_free(accepted(HOSTS GROUPS "durable: false\n"));
+
+    struct err e = {""};
+    char path[256];
+    struct cluster *c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\n");
+    assert_true(c->durable && c->id[0] == 0x01 && c->id[15] == 0xef && c->disk_bytes == 1 << 30);
+    assert_string_equal(cluster_id_text(c->id).s, ID);
+    assert_int_equal(cluster_path(c, "a/x.yaml", CLUSTER_PATH_DATA, "h1", path, sizeof path, &e),
+                     0);
+    assert_string_equal(path, "a/x.data/h1");
+    cluster_free(c);
+    c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\ndata_dir: /var/lib/tram\n"
+                              "disk_bytes: 512 MiB\n");
+    assert_int_equal(cluster_path(c, "a/x.yaml", CLUSTER_PATH_DATA, NULL, path, sizeof path, &e),
+                     0);
+    assert_string_equal(path, "/var/lib/tram");
+    cluster_free(c);
+}
+
+/* What a disk's files depend on, and what not. */
+static void cluster__shape_is_of_what_files_depend_on(void **state)
+{
+    (void)state;
+    struct cluster *a = accepted(HOSTS GROUPS);
+    struct cluster *same = accepted(HOSTS GROUPS "suspect_ms: 200\nheartbeat_ms: 20\n");
+    struct cluster *other = accepted(HOSTS GROUPS "clients: 65\n");
+    struct cluster *genuine = accepted(HOSTS GROUPS "protocol: genuine\n");
+    assert_true(cluster_shape(a) == cluster_shape(same));
+    assert_true(cluster_shape(a) != cluster_shape(other));
+    assert_true(cluster_shape(a) != cluster_shape(genuine));
+    cluster_free(a);
+    cluster_free(same);
+    cluster_free(other);
+    cluster_free(genuine);
 }
 
 static void cluster__huge_pages_are_for_networks(void **state)
@@ -947,7 +989,8 @@ int main(void)
         cmocka_unit_test(cluster__refuses_a_key_twice),
         cmocka_unit_test(cluster__refuses_wrong_types),
         cmocka_unit_test(cluster__refuses_unknown_words),
-        cmocka_unit_test(cluster__refuses_durable),
+        cmocka_unit_test(cluster__durable_needs_an_id_and_takes_a_directory),
+        cmocka_unit_test(cluster__shape_is_of_what_files_depend_on),
         cmocka_unit_test(cluster__huge_pages_are_for_networks),
         cmocka_unit_test(cluster__refuses_a_file_without_hosts_or_groups),
         cmocka_unit_test(cluster__refuses_a_host_twice),

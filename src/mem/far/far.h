@@ -11,6 +11,7 @@
 #define MEM_FAR_FAR_H
 
 #include "base/say.h"
+#include "mem/lives.h"
 #include "mem/mem.h"
 
 enum {
@@ -40,11 +41,12 @@ struct far_options {
     const struct far_host
         *hosts; /* all hosts of the cluster; their node numbers are their places */
     uint32_t hosts_count;
-    uint32_t clients;   /* that there may be; their node numbers begin at hosts_count */
-    uint32_t lives_max; /* of each of their places; 0: any number */
-    uint32_t self;      /* a node number; or FAR_ANY: a client in any place */
-    const char *state;  /* host: directory in which its lives are counted */
-    struct say say;     /* where log lines go, from the caller's thread */
+    uint32_t clients;              /* that there may be; their node numbers begin at hosts_count */
+    uint32_t lives_max;            /* of each of their places; 0: any number */
+    uint32_t self;                 /* a node number; or FAR_ANY: a client in any place */
+    const char *state;             /* host: directory in which its lives are counted */
+    const struct mem_lives *lives; /* of a host with a disk; else NULL */
+    struct say say;                /* where log lines go, from the caller's thread */
     const struct far_fact
         *facts; /* nodes in which one of them differs do not connect, and say which */
     uint32_t facts_count;

@@ -13,6 +13,7 @@
 #define MEM_SHM_SHM_H
 
 #include "base/say.h"
+#include "mem/lives.h"
 #include "mem/mem.h"
 
 enum {
@@ -38,9 +39,10 @@ struct shm_options {
     struct shm_node self;
     const struct shm_node *hosts; /* all hosts of the cluster, self included if it is one */
     uint32_t hosts_count;
-    uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
+    uint64_t answer_timeout_ns;    /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
-    struct say say;             /* where log lines go, from the caller's thread and the helper */
+    const struct mem_lives *lives; /* of a host with a disk; else NULL */
+    struct say say;                /* where log lines go, from the caller's thread and the helper */
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.

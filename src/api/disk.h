@@ -1,0 +1,40 @@
+/* The disk of a host, in a durable cluster: its directory, and what there is of it to the layers below. */
+#ifndef API_DISK_H
+#define API_DISK_H
+
+#include "disk/block_file.h"
+#include "disk/disk.h"
+#include "mem/lives.h"
+
+struct tram_cluster;
+
+struct api_disk {
+    struct block *block;
+    struct disk *disk;
+    struct mem_lives lives;
+    uint64_t *place_due; /* by place: the batch that has the last life noted */
+    uint64_t *host_due;
+};
+
+/* DATA/HOST, of that host. */
+int api_disk_path(const struct tram_cluster *, uint32_t host, char *out, size_t bytes,
+                  struct err *);
+
+/* What the directory is compared with when it is opened. */
+struct disk_shape api_disk_shape(const struct tram_cluster *, uint32_t host);
+
+/* Makes the directory one of this host, in its first life, or, after its disk was lost, in a later one. ERR_EXISTS: there is one. */
+int api_disk_format(const struct tram_cluster *, uint32_t host, uint32_t life, struct err *);
+
+/* Opens it and counts a life. `over` as in block_file.h. ERR_NOTFOUND: it was not made. */
+int api_disk_open(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,
+                  struct api_disk *, struct err *);
+
+/* Nothing is under way any more: before what is under way goes. And the rest. */
+void api_disk_stop(struct api_disk *);
+void api_disk_close(struct api_disk *);
+
+/* For tests of the loss of power: hosts that are opened from now on have disks with a shadow (block_file.h). */
+void api_disk_use_shadow(bool);
+
+#endif
