@@ -81,7 +81,7 @@ bool power_open(struct power *t)
     struct tram_error error = {""};
     void *board = mmap(NULL, sizeof(struct power_board), PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    snprintf(t->dir, sizeof(t->dir), "/dev/shm/tram-power-XXXXXX");
+    snprintf(t->dir, sizeof(t->dir), "/dev/shm/power-test-XXXXXX");
     if (board == MAP_FAILED || mkdtemp(t->dir) == NULL) {
         printf("# no memory for the test\n");
         t->dir[0] = '\0';
@@ -117,6 +117,8 @@ static void print_log(const struct power *t)
 bool power_close(struct power *t, bool good)
 {
     char command[128];
+    if (!good && getenv("POWER_STAY"))
+        pause();
     power_kill_clients(t);
     power_kill_hosts(t, POWER_ALL);
     tram_cluster_free(t->cluster);
