@@ -22,7 +22,8 @@ enum {
     SERVED = 10, /* messages of each client, before the cluster counts as serving */
 };
 
-#define QUIET_NS (50 * MS) /* what a killed client left may still be on its way */
+#define SLOW_NS (3000 * MS) /* for a wait that is worth a look */
+#define QUIET_NS (50 * MS)  /* what a killed client left may still be on its way */
 
 /* ---- making it ---- */
 
@@ -293,9 +294,16 @@ static void print_replicas(const struct power *t)
 static bool wait_until(struct power *t, bool (*is_so)(const struct power *), uint64_t lasting_ns,
                        const char *what)
 {
-    uint64_t give_up = clock_now_ns() + POWER_PATIENCE, since = 0;
+    uint64_t began = clock_now_ns(), give_up = began + POWER_PATIENCE, since = 0;
+    bool told = false;
     for (;;) {
         uint64_t now = clock_now_ns();
+        if (now - began > SLOW_NS && !told) {
+            printf("# for %.0f s now %s\n", (double)SLOW_NS / 1e9, what);
+            print_replicas(t);
+            fflush(stdout);
+            told = true;
+        }
         since = !is_so(t) ? 0 : since ? since : now;
         if (since != 0 && now - since >= lasting_ns)
             return true;

@@ -185,13 +185,13 @@ static bool find_batches(struct spots *s, const char *dir)
     return slot != NULL;
 }
 
-static bool flip(struct rng *rng, const char *dir, const struct spot *p)
+static bool flip(struct rng *rng, const char *path, uint64_t from, uint64_t bytes)
 {
     unsigned char byte;
-    int fd = open(segment_path(dir, p->segment).text, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     bool good = fd >= 0;
     for (uint64_t n = rng_range(rng, 1, FLIPS_MAX); good && n > 0; n--) {
-        off_t at = (off_t)(p->at + rng_below(rng, p->bytes));
+        off_t at = (off_t)(from + rng_below(rng, bytes));
         good = pread(fd, &byte, 1, at) == 1;
         byte ^= (unsigned char)(1 << rng_below(rng, 8));
         good = good && pwrite(fd, &byte, 1, at) == 1;
@@ -211,16 +211,53 @@ static const struct spot *draw_spot(struct spots *s, struct rng *rng)
     return stay ? &s->spot[rng_below(rng, stay)] : NULL;
 }
 
+static bool damage_journal(struct rng *rng, const char *dir)
+{
+    struct spots s = {0};
+    bool good = find_batches(&s, dir);
+    const struct spot *p = good ? draw_spot(&s, rng) : NULL;
+    if (p != NULL)
+        good = flip(rng, segment_path(dir, p->segment).text, p->at, p->bytes);
+    free(s.spot);
+    return good;
+}
+
+/* One of the two. */
+static bool damage_slot(struct rng *rng, const char *dir)
+{
+    struct path p;
+    snprintf(p.text, sizeof(p.text), "%s/" HOST_NAME, dir);
+    return flip(rng, p.text, rng_below(rng, SLOTS) * SLOT_BYTES, SLOT_BYTES);
+}
+
+/* Any that is there; there may be none. */
+static bool damage_snapshot(struct rng *rng, const char *dir)
+{
+    const struct dirent *entry;
+    struct path p = {""};
+    uint32_t group, seen = 0;
+    uint64_t pos;
+    struct stat st;
+    DIR *d = opendir(dir);
+    while (d && (entry = readdir(d)) != NULL)
+        if (scan_snap_name(entry->d_name, &group, &pos) && rng_below(rng, ++seen) == 0)
+            snprintf(p.text, sizeof(p.text), "%s/" SNAP_PREFIX "%u.%llu", dir, group,
+                     (unsigned long long)pos);
+    if (d)
+        closedir(d);
+    return seen == 0 || (stat(p.text, &st) == 0 && flip(rng, p.text, 0, (uint64_t)st.st_size));
+}
+
 bool power_damage(struct power *t, uint32_t host)
 {
     char dir[PATH_MAX_BYTES];
-    struct spots s = {0};
     struct err e = {""};
-    bool good = api_disk_path(t->cluster, host, dir, sizeof(dir), &e) == 0 && find_batches(&s, dir);
-    const struct spot *p = good ? draw_spot(&s, &t->rng) : NULL;
+    uint64_t what = rng_below(&t->rng, 8);
+    bool good = api_disk_path(t->cluster, host, dir, sizeof(dir), &e) == 0;
     t->sound = false;
-    if (p != NULL)
-        good = flip(&t->rng, dir, p);
-    free(s.spot);
+    if (good)
+        good = what == 0   ? damage_slot(&t->rng, dir)
+               : what == 1 ? damage_snapshot(&t->rng, dir)
+                           : damage_journal(&t->rng, dir);
     return good || failed("damage", host, &e);
 }
