@@ -167,7 +167,9 @@ struct disk {
     struct snap_writer snap;
     char remove[BLOCK_NAME_BYTES]; /* a snapshot that is not needed any more; "": none */
     uint32_t making;               /* the segment */
-    uint64_t no_room_ns;           /* when the disk had none; 0: it has */
+    uint64_t no_room_ns;           /* when the disk had none for a segment; 0: it has */
+    bool cramped; /* the last one that was tried had none: those that are there are all */
+    uint64_t snap_no_room_ns; /* the same, for a snapshot */
 
     struct found_record *records; /* of group g: [record_from[g], record_from[g + 1]) */
     uint32_t *record_from;

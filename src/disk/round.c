@@ -75,7 +75,12 @@ int disk_round(struct disk *d, uint64_t now_ns)
 
 uint64_t disk_next_ns(const struct disk *d)
 {
-    uint64_t next = d->no_room_ns ? d->no_room_ns + RETRY_NS : UINT64_MAX;
+    uint64_t next = UINT64_MAX;
+
+    if (d->no_room_ns != 0)
+        next = d->no_room_ns + RETRY_NS;
+    if (d->snap_no_room_ns != 0)
+        next = min_u64(next, d->snap_no_room_ns + RETRY_NS);
 
     if (d->failure[0] != '\0')
         return UINT64_MAX;
@@ -104,7 +109,7 @@ static enum disk_health health(const struct disk *d)
 {
     if (!segment_has_room(d, d->batch_used - d->writing))
         return DISK_FULL;
-    if (d->no_room_ns != 0)
+    if (d->cramped || d->snap_no_room_ns != 0)
         return DISK_NO_ROOM;
     return is_slow(d) ? DISK_SLOW : DISK_OK;
 }

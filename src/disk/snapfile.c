@@ -88,7 +88,7 @@ bool disk_snap_open(struct disk *d, uint32_t group, uint64_t pos)
     struct snap_writer *w = &d->snap;
 
     CHECK(group < d->shape.groups && pos > 0);
-    if (w->phase != SNAP_NONE || d->no_room_ns != 0 || d->failure[0] != '\0')
+    if (w->phase != SNAP_NONE || d->snap_no_room_ns != 0 || d->failure[0] != '\0')
         return false;
     if (PLANTED(disk_snap_ahead))
         pos = max_u64(pos, d->groups[group].said.applied);
@@ -213,7 +213,7 @@ static void give_up(struct disk *d)
 {
     struct snap_writer *w = &d->snap;
 
-    d->no_room_ns = d->now_ns ? d->now_ns : 1;
+    d->snap_no_room_ns = d->now_ns ? d->now_ns : 1;
     w->given_up = true;
     if (w->phase == SNAP_ENDING)
         w->phase = SNAP_DROPPING;
