@@ -279,7 +279,7 @@ static void amcast__lives_that_begin_again_from_a_disk(void **state)
     (void)state;
     expect("+m:a +k:a a1=m a1=k a2=m a2=k !m !k a1.1^1 a1.1=m a1.1=k a2.1^2 a2.1=k", true, 0);
     expect("+m:a +k:a +x:a a1=m a1=k a2=m a1.1=m a1.1=k a1.1=x a2.1=m a2.1=k a2.1=x", true, 0);
-    expect("+m:a +k:a +x:a a1=m a1=k a2=m a2=k !k a1.1=m a1.1=x a2.1=m a2.1=x", true, P);
+    expect("+m:a +k:a +x:a a1=m a1=k a2=m a2=k !k a1.1=m a1.1=x a2.1=m a2.1=x", false, P);
     expect("+m:a +k:a a1=m a1=k a2=m a2=k !k a1.1=m a2.1=m", true, A); /* lost, though answered */
     expect("+m:a +k:a a1=m a1=k a2=m a2=k !k a1.1=m a1.1=k a2.1^1", true, A); /* by one of them */
     expect("+m:a +k:a a1=m a1=k a2=m a2=k a1.1=k a1.1=m", false, P);
