@@ -9,10 +9,16 @@
 #include <sys/stat.h>
 
 static bool with_shadow;
+static struct disk_options with_sizes; /* 0: as they are else */
 
 void api_disk_use_shadow(bool use)
 {
     with_shadow = use;
+}
+
+void api_disk_use_sizes(const struct disk_options *o)
+{
+    with_sizes = o ? *o : (struct disk_options){0};
 }
 
 int api_disk_path(const struct tram_cluster *c, uint32_t host, char *out, size_t bytes,
@@ -139,8 +145,11 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
         rc = open_block(c, host, over, ctx, &d->block, dir, sizeof(dir), e);
     if (rc != 0)
         return rc;
-    struct disk_options o = {
-        .block = d->block, .shape = api_disk_shape(c, host), .bytes = c->conf->disk_bytes};
+    struct disk_options o = with_sizes;
+    o.block = d->block;
+    o.shape = api_disk_shape(c, host);
+    if (o.bytes == 0)
+        o.bytes = c->conf->disk_bytes;
     rc = disk_open(&o, &d->disk, e);
     if (rc == ERR_NOTFOUND)
         return no_directory(c, host, dir, e);

@@ -100,8 +100,9 @@ struct disk_found {
     enum disk_state state;
     struct disk_says says; /* as last read */
     uint64_t snap;         /* position of the newest snapshot that is whole; 0: there is none */
-    uint64_t gap_from,
-        gap_to; /* what is missing, of DISK_BELOW and DISK_BEYOND; 0, 0: not even that is known */
+    /* What is missing, of DISK_BELOW and DISK_BEYOND; 0, 0: not even that is known. With DISK_BELOW the chain is there from
+     * gap_to on. */
+    uint64_t gap_from, gap_to;
 };
 
 const struct disk_found *disk_found(const struct disk *, uint32_t group);
