@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum {
+    LOAD_TURNS = 8,
     CASTS_A_TURN = 32, /* of one client before the next one's turn */
     IDLE_ROUNDS = 64,  /* without a reply before one of the clients waits for its own */
     WAIT_NS = 1000000,
@@ -99,8 +100,6 @@ static int measure_latency(struct run *r, struct err *e)
         insert(out->ratio, i, (double)hist_quantile(&out->turn[1], 0.5) / floor);
         hist_merge(&out->floor, &out->turn[0]);
         hist_merge(&out->latency, &out->turn[1]);
-        if (rc == 0)
-            rc = floor_measure(r->floor, FLOOR_STREAM_BYTES, turn_ns, &out->stream, e);
     }
     return rc;
 }
@@ -128,8 +127,8 @@ static int cast_some(struct run *r, struct durable_user *u, uint32_t payload, ui
     return sent;
 }
 
-/* Returns messages a second. */
-static double saturate(struct run *r, uint32_t payload, uint64_t for_ns)
+/* Returns how many messages were done, and adds how long it took. */
+static uint64_t saturate(struct run *r, uint32_t payload, uint64_t for_ns, uint64_t *ns)
 {
     struct durable_cluster *c = &r->c;
     uint64_t first = done(c), start = clock_now_ns(), now = start;
@@ -144,7 +143,8 @@ static double saturate(struct run *r, uint32_t payload, uint64_t for_ns)
         if (idle > IDLE_ROUNDS) /* what the others wait for comes at about the same time */
             tram_client_wait(c->user[idle % c->users].client, WAIT_NS);
     }
-    return (double)(done(c) - first) * 1e9 / (double)(now - start);
+    *ns += now - start;
+    return done(c) - first;
 }
 
 /* Until nothing is under way. */
@@ -159,6 +159,29 @@ static int drain(struct run *r, struct err *e)
     return check_stop(e);
 }
 
+static int measure_stream(struct run *r, uint64_t for_ns, struct err *e)
+{
+    struct bench_durable *out = r->out;
+    uint64_t start = clock_now_ns(), before = hist_count(&out->stream);
+    int rc = floor_measure(r->floor, FLOOR_STREAM_BYTES, for_ns, &out->stream, e);
+    out->stream_ns += clock_now_ns() - start;
+    out->stream_bytes += (hist_count(&out->stream) - before) * FLOOR_STREAM_BYTES;
+    return rc;
+}
+
+/* Until it flows, and the journals have gone round once: from then on their files are there. */
+static int warm_up(struct run *r, struct err *e)
+{
+    uint64_t turn_ns = part_ns(r->args) / LOAD_TURNS, ns = 0;
+    uint64_t wanted = r->c.durable ? r->args->hosts * (uint64_t)DURABLE_DISK_BYTES : 0;
+    int rc = durable_users_grow(&r->c, r->args->clients, e);
+    do {
+        saturate(r, DURABLE_PAYLOAD_MAX, turn_ns, &ns);
+        rc = rc == 0 ? drain(r, e) : rc;
+    } while (rc == 0 && durable_written(&r->c).bytes < wanted && ns < GIVE_UP_NS);
+    return rc;
+}
+
 enum kind { ONE_GROUP, MANY_GROUPS, IN_MEMORY };
 
 static int measure_load(struct run *r, enum kind kind, uint32_t i, struct err *e)
@@ -167,26 +190,32 @@ static int measure_load(struct run *r, enum kind kind, uint32_t i, struct err *e
     double *rate = kind == ONE_GROUP     ? &l->rate
                    : kind == MANY_GROUPS ? &l->many_rate
                                          : &l->memory_rate;
+    uint64_t turn_ns = part_ns(r->args) / LOAD_TURNS, messages = 0, ns = 0;
+    struct durable_written all = {0};
+    int rc = 0;
     l->payload = payloads[i];
-    /* First until it flows, and the first segments of the journals are made. */
-    saturate(r, l->payload, part_ns(r->args) / 4);
-    struct durable_written before = durable_written(&r->c);
-    uint64_t start = clock_now_ns();
-    *rate = saturate(r, l->payload, part_ns(r->args));
-    double seconds = (double)(clock_now_ns() - start) / 1e9;
-    struct durable_written after = durable_written(&r->c);
-    double bytes = (double)(after.bytes - before.bytes);
-    if (kind == ONE_GROUP) {
-        l->journal = bytes / seconds / r->args->hosts;
-        l->batch =
-            after.batches > before.batches ? bytes / (double)(after.batches - before.batches) : 0;
+    for (uint32_t t = 0; t < LOAD_TURNS && rc == 0; t++) {
+        struct durable_written before = durable_written(&r->c);
+        messages += saturate(r, l->payload, turn_ns, &ns);
+        rc = drain(r, e);
+        struct durable_written after = durable_written(&r->c);
+        all.bytes += after.bytes - before.bytes;
+        all.batches += after.batches - before.batches;
+        if (rc == 0)
+            rc = measure_stream(r, turn_ns / 2, e);
     }
-    return drain(r, e);
+    double seconds = (double)ns / 1e9;
+    *rate = (double)messages / seconds;
+    if (kind == ONE_GROUP) {
+        l->journal = (double)all.bytes / seconds / r->args->hosts;
+        l->batch = all.batches > 0 ? (double)all.bytes / (double)all.batches : 0;
+    }
+    return rc;
 }
 
 static int measure_loads(struct run *r, enum kind kind, struct err *e)
 {
-    int rc = durable_users_grow(&r->c, r->args->clients, e);
+    int rc = warm_up(r, e);
     for (uint32_t i = 0; i < DURABLE_LOADS && rc == 0; i++)
         rc = measure_load(r, kind, i, e);
     return rc;
@@ -307,6 +336,5 @@ int bench_durable(const struct bench_args *a, const char *dir, struct bench_dura
 
 double bench_durable_stream(const struct bench_durable *d)
 {
-    double p50 = (double)hist_quantile(&d->stream, 0.5);
-    return p50 > 0 ? FLOOR_STREAM_BYTES * 1e9 / p50 : 0;
+    return d->stream_ns > 0 ? (double)d->stream_bytes * 1e9 / (double)d->stream_ns : 0;
 }

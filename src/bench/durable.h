@@ -27,7 +27,12 @@ int floor_measure(struct floor *, uint32_t bytes, uint64_t for_ns, struct hist *
 
 /* ---- the measurements: durable.c ---- */
 
-enum { DURABLE_LOADS = 3, DURABLE_KILLS = 9, DURABLE_PAYLOAD_MAX = 16 << 10 };
+enum {
+    DURABLE_LOADS = 3,
+    DURABLE_KILLS = 9,
+    DURABLE_PAYLOAD_MAX = 16 << 10,
+    DURABLE_DISK_BYTES = 512 << 20, /* of a host's journal */
+};
 
 /* One size of message, with all clients. */
 struct bench_durable_load {
@@ -39,8 +44,10 @@ struct bench_durable_load {
 };
 
 struct bench_durable {
-    struct hist floor;         /* of FLOOR_BLOCK_BYTES */
-    struct hist stream;        /* of FLOOR_STREAM_BYTES */
+    struct hist floor;     /* of FLOOR_BLOCK_BYTES */
+    struct hist stream;    /* of FLOOR_STREAM_BYTES */
+    uint64_t stream_bytes; /* that a disk took in that, and how long */
+    uint64_t stream_ns;
     struct hist latency;       /* one client, one message at a time */
     struct hist turn[2];       /* floor and latency of a turn */
     double ratio[BENCH_TURNS]; /* of latency to the floor, sorted */

@@ -171,6 +171,7 @@ static int write_file(struct durable_cluster *d, struct err *e)
     int rc = cluster_make(&plan, &c, e);
     if (rc != 0)
         return rc;
+    c->disk_bytes = DURABLE_DISK_BYTES;
     if (d->args.log_bytes) {
         c->log_bytes = d->args.log_bytes;
         c->window_bytes = c->log_bytes / 2;
