@@ -498,6 +498,7 @@ void log_status(const struct log *l, struct unit_status *s)
                               .written = l->tail,
                               .delivered = l->count.messages,
                               .behind = l->behind,
+                              .unfit = l->keep.unfit,
                               .lost = l->broken != NULL && l->lost,
                               .broken = l->broken,
                               .muted = l->muted,
