@@ -246,10 +246,19 @@ static int restore_state(struct log *l, const struct disk_found *f, const struct
     return 0;
 }
 
+/* The memory that was kept has a run of ours that begins beyond the state: see runs_beyond in log_lead.c. */
+static bool runs_beyond(const struct log *l)
+{
+    const struct mem_lane *own = l->lane[l->me][l->me];
+    return own->ctl != NULL && mem_word(own, LOG_RUN) != 0 && mem_word(own, LOG_START) > l->applied;
+}
+
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    struct chain c = {.log = l, .base = f->snap, .end = f->snap};
+    /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
+    uint64_t base = f->state == DISK_BELOW ? f->gap_to : f->snap;
+    struct chain c = {.log = l, .base = base, .end = base};
     disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
     uint64_t commit = min_u64(f->says.commit, c.end);
     int rc = 0;
@@ -261,6 +270,8 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     k->end = c.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
+    if (rc == 0 && kept && runs_beyond(l))
+        l->behind = true;
     if (rc == 0 && !kept) {
         fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
         k->is_filling = true;
@@ -277,6 +288,7 @@ int log_restore(struct log *l, struct err *e)
     int rc = 0;
     l->state = UNIT_FOLLOWER;
     if (f->state == DISK_BEYOND) {
+        CHECK(closed); /* its host has given up what the memory had */
         l->keep.beyond = l->behind = true;
         l->state = UNIT_JOINING;
     } else {

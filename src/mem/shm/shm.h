@@ -40,7 +40,8 @@ struct shm_options {
     uint32_t hosts_count;
     uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
-    struct say say;             /* where log lines go, from the caller's thread and the helper */
+    bool forget;    /* whatever is left of the memory of earlier lives is given up, and born LOST */
+    struct say say; /* where log lines go, from the caller's thread and the helper */
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.
