@@ -116,6 +116,13 @@ void chaos_power_cut(struct chaos *c, uint32_t host)
     c->power_cuts++;
 }
 
+void chaos_power_out(struct chaos *c, uint32_t host, uint64_t down_ns)
+{
+    chaos_power_cut(c, host);
+    plan_restart(c, host, down_ns);
+    c->faults++;
+}
+
 static void disk_recovers_event(void *ctx, uint64_t host)
 {
     struct chaos *c = ctx;
@@ -205,6 +212,15 @@ static void cut(struct chaos *c, uint32_t from, uint32_t to, uint64_t length)
 {
     sim_cut(c->sim, from, to, true);
     sim_at(c->sim, sim_now(c->sim) + length, heal_event, c, (uint64_t)from << 32 | to);
+}
+
+void chaos_part(struct chaos *c, uint32_t a, uint32_t b, uint64_t length)
+{
+    chaos_trace(c, "cut %s <-> %s for %llu us", name(c, a), name(c, b),
+                (unsigned long long)(length / 1000));
+    cut(c, a, b, length);
+    cut(c, b, a, length);
+    c->faults++;
 }
 
 static void fault_cut(struct chaos *c)

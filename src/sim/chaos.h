@@ -76,7 +76,9 @@ void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
 /* Faults that somebody else has chosen the moment for. A crash is for so long, if it may be now. */
 bool chaos_may_crash(const struct chaos *, uint32_t host, bool keep_memory);
 void chaos_crash(struct chaos *, uint32_t host, bool keep_memory, uint64_t down_ns);
-void chaos_power_cut(struct chaos *, uint32_t host); /* it stays down */
+void chaos_power_cut(struct chaos *, uint32_t host);                   /* it stays down; */
+void chaos_power_out(struct chaos *, uint32_t host, uint64_t down_ns); /* is back after so long */
+void chaos_part(struct chaos *, uint32_t a, uint32_t b, uint64_t length_ns); /* cut both ways */
 void chaos_isolate(struct chaos *, uint32_t host, uint64_t length_ns);
 void chaos_pause(struct chaos *, uint32_t node, uint64_t length_ns);
 /* One host, or all others, are told that one is dead. */

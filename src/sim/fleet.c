@@ -332,6 +332,8 @@ static void after_round(struct fleet_node *n, bool done)
     if (verdict == AIM_KILL) {
         chaos_crash(&f->chaos, n->node, f->aim.keep_memory,
                     rng_range(&f->aim.rng, 1, 100) * f->unit_ns);
+    } else if (verdict == AIM_POWER) {
+        chaos_power_out(&f->chaos, n->node, f->aim.stop_ns);
     } else {
         sim_node_pause(f->sim, n->node, true);
         f->chaos.faults++;

@@ -2,6 +2,7 @@
  * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
  * seeds. */
 #include "../log_schedules.h"
+#include "../log_schedules_disks.h"
 #include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
 #include "../log_schedules_runs.h"
@@ -258,6 +259,30 @@ static void log__finds_start_unchecked(void **state)
     finds_in_some(PLANTED_start_unchecked, run_begins_beyond_a_state, 20, "self-check");
 }
 
+static void log__finds_suffix_dropped(void **state)
+{
+    (void)state;
+    FINDS(suffix_dropped, kept_again_in_part(), DIFFERS);
+}
+
+static void log__finds_solid_ignored(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_solid_ignored, rest_of_an_older_run, 20, DIFFERS);
+}
+
+static void log__finds_run_of_the_rest(void **state)
+{
+    (void)state;
+    FINDS(run_of_the_rest, commit_of_a_later_ballot(), "restored");
+}
+
+static void log__finds_below_forgets(void **state)
+{
+    (void)state;
+    FINDS(below_forgets, decided_and_damaged(), DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +305,8 @@ int main(void)
         cmocka_unit_test(log__finds_lane_unchecked),  cmocka_unit_test(log__finds_overrun_unseen),
         cmocka_unit_test(log__finds_start_unchecked), cmocka_unit_test(log__finds_past_promises),
         cmocka_unit_test(log__finds_counts_unlive),   cmocka_unit_test(log__finds_unverified),
+        cmocka_unit_test(log__finds_suffix_dropped),  cmocka_unit_test(log__finds_solid_ignored),
+        cmocka_unit_test(log__finds_run_of_the_rest), cmocka_unit_test(log__finds_below_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
