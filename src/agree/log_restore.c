@@ -300,6 +300,11 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
 
 int log_restore(struct log *l, struct err *e)
 {
+    /* What is decided and not applied may have to be written again as one record. */
+    if (disk_record_max(l->keep.disk) < l->opt.log_bytes)
+        return err_set(e, ERR_INVALID,
+                       "log: a batch of the disk has room for %u bytes, and the log has %u",
+                       disk_record_max(l->keep.disk), l->opt.log_bytes);
     const struct disk_found *f = disk_found(l->keep.disk, l->opt.disk_group);
     bool closed = mem_promised(l->mem, l->opt.region) == MEM_CLOSED;
     int rc = 0;

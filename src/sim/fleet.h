@@ -103,6 +103,7 @@ struct fleet {
 
     bool durable; /* hosts have disks */
     struct disk_sim_options disk_options;
+    uint32_t log_bytes_max; /* of any of its logs: what a disk must take at once */
 
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */

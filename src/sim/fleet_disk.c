@@ -14,6 +14,16 @@ enum {
     FLIP_TRIES = 1000, /* most of a journal was never written */
 };
 
+static uint32_t batch_bytes(const struct fleet *f)
+{
+    return f->log_bytes_max >= BATCH_BYTES ? 2 * f->log_bytes_max : BATCH_BYTES;
+}
+
+static uint32_t segment_bytes(const struct fleet *f)
+{
+    return batch_bytes(f) > SEGMENT_BYTES / 2 ? 2 * batch_bytes(f) : SEGMENT_BYTES;
+}
+
 static struct disk_shape shape_of(const struct fleet_node *n)
 {
     struct disk_shape s = {.cluster = "simulated",
@@ -52,10 +62,10 @@ static int open_directory(struct fleet_node *n, struct err *e)
     struct disk_options o = {
         .block = disk_sim_block(n->platters, &n->disk_ns),
         .shape = shape_of(n),
-        .segment_bytes = SEGMENT_BYTES,
-        .bytes = (SEGMENTS + SEGMENTS_PER_GROUP * n->members) * SEGMENT_BYTES,
+        .segment_bytes = segment_bytes(n->fleet),
+        .bytes = (uint64_t)(SEGMENTS + SEGMENTS_PER_GROUP * n->members) * segment_bytes(n->fleet),
         .buffer_bytes = BUFFER_BYTES,
-        .batch_bytes = BATCH_BYTES,
+        .batch_bytes = batch_bytes(n->fleet),
     };
     int rc = disk_open(&o, &n->disk, e);
     if (rc != 0)
@@ -149,11 +159,12 @@ struct last_batch {
 static void find_last(const struct fleet_node *n, const unsigned char *images, uint32_t segments,
                       const unsigned char *journal, struct last_batch *last)
 {
+    uint64_t bytes = segment_bytes(n->fleet);
     for (uint32_t s = 0; s < segments; s++) {
-        uint64_t first = (uint64_t)s * SEGMENT_BYTES, where;
+        uint64_t first = s * bytes, where;
         struct scan_batch b;
-        for (uint64_t at = 0; scan_find(images + first, SEGMENT_BYTES, at, journal,
-                                        n->fleet->groups, last->number + 1, UINT64_MAX, &b, &where);
+        for (uint64_t at = 0; scan_find(images + first, bytes, at, journal, n->fleet->groups,
+                                        last->number + 1, UINT64_MAX, &b, &where);
              at = where + b.header->bytes)
             if (scan_records(&b))
                 *last = (struct last_batch){b.header->number, first + where,
@@ -170,25 +181,25 @@ static bool is_last(const struct last_batch *last, uint64_t at)
 static bool flip_journal(struct fleet_node *n, const unsigned char *journal)
 {
     uint32_t segments = 0;
+    uint64_t bytes = segment_bytes(n->fleet);
     struct rng *g = &n->fleet->rng;
     struct last_batch last = {0};
     unsigned char *images =
-        grow("a journal", NULL, SEGMENT_BYTES, SEGMENTS + SEGMENTS_PER_GROUP * n->members);
+        grow("a journal", NULL, bytes, SEGMENTS + SEGMENTS_PER_GROUP * n->members);
     char name[BLOCK_NAME_BYTES];
     for (;; segments++) {
         snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", segments + 1);
         if (segments == SEGMENTS + SEGMENTS_PER_GROUP * n->members ||
-            disk_sim_platter(n->platters, name, 0, images + (uint64_t)segments * SEGMENT_BYTES,
-                             SEGMENT_BYTES) != 0)
+            disk_sim_platter(n->platters, name, 0, images + segments * bytes, bytes) != 0)
             break;
     }
     find_last(n, images, segments, journal, &last);
     bool flipped = false;
     for (int tries = 0; segments > 0 && !flipped && tries < FLIP_TRIES; tries++) {
-        uint64_t at = rng_below(g, (uint64_t)segments * SEGMENT_BYTES);
-        snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", (unsigned)(at / SEGMENT_BYTES) + 1);
-        flipped = images[at] != 0 && !is_last(&last, at) &&
-                  disk_sim_flip(n->platters, name, at % SEGMENT_BYTES);
+        uint64_t at = rng_below(g, segments * bytes);
+        snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", (unsigned)(at / bytes) + 1);
+        flipped =
+            images[at] != 0 && !is_last(&last, at) && disk_sim_flip(n->platters, name, at % bytes);
     }
     grow_free(images);
     return flipped;
