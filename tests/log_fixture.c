@@ -164,6 +164,16 @@ void group_hold_disk(struct group *g, uint32_t rank, bool held)
     g->disk[rank].held = held;
 }
 
+void group_flush_disk(struct group *g, uint32_t rank)
+{
+    struct group_disk *d = &g->disk[rank];
+    uint64_t batch = disk_batch(d->disk);
+    for (uint64_t now = group_now(g); disk_done(d->disk) < batch; now += US) {
+        d->now_ns = now;
+        disk_round(d->disk, now);
+    }
+}
+
 void group_disk_append(struct group *g, uint32_t rank, const struct disk_record *r)
 {
     struct group_disk *d = &g->disk[rank];

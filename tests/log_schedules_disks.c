@@ -5,7 +5,7 @@
 enum {
     SIZE = sizeof(struct entry), /* of all entries here */
     NOBODY = 200,                /* a source that there is not: such entries have no effect */
-    ENTRIES_MAX = 16,
+    ENTRIES_MAX = 64,
 };
 
 static struct group *with_disks(uint64_t seed)
@@ -164,5 +164,112 @@ const char *decided_and_damaged(void)
     GROUP_MUST(g, "agreement", group_leader(g) == g->n);
     group_start(g, 0);
     GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 6 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- the promise is looked at again ---- */
+
+/* The group serves, and these are its leader and the other two. */
+struct cast {
+    uint32_t leader, third, rival;
+};
+
+static struct cast cast_of(struct group *g)
+{
+    struct cast c = {0};
+    for (uint32_t q = 0; q < g->n; q++)
+        group_start(g, q);
+    GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 2 * GROUP_ELECT_NS);
+    group_run(g, 4 * GROUP_HEARTBEAT_NS);
+    c.leader = group_leader(g) % g->n;
+    c.third = (c.leader + 1) % g->n;
+    c.rival = (c.leader + 2) % g->n;
+    return c;
+}
+
+static void step_one(struct group *g, uint32_t rank, uint64_t ns)
+{
+    for (uint64_t end = group_now(g) + ns; group_now(g) < end && !group_failed(g);) {
+        group_post(g, rank);
+        group_settle(g, rank);
+        group_pass(g, 100);
+    }
+}
+
+/* The rival has the promise of the third, and has read it, when the leader, who does not hear of it, writes an entry there. The third
+ * may have begun its round before. It keeps nothing that lands under a promise that it does not make any more, so the leader
+ * decides nothing. */
+const char *raised_while_it_copies(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    client_reaches_only(g, 0, c.leader);
+    cut_both_ways(g, c.leader, c.rival, true);
+    hold_all_but(g, c.rival);
+    group_lie(g, c.rival, c.leader, true);
+    for (int i = 0; i < 2000 && group_stats(g, c.rival).role != UNIT_CANDIDATE; i++)
+        step_one(g, c.rival, 100);
+    step_one(g, c.rival, 5 * US);
+    GROUP_SETUP(g, group_stats(g, c.rival).role == UNIT_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == group_stats(g, c.rival).epoch);
+
+    uint64_t guard = guard_at(g, c.third, c.leader);
+    group_send(g, 0, BYTES);
+    hold_all_but(g, c.leader);
+    for (int i = 0; i < 20 && guard_at(g, c.third, c.leader) == guard; i++)
+        step_one(g, c.leader, GROUP_WAY_NS / 2);
+    GROUP_SETUP(g, guard_at(g, c.third, c.leader) > guard);
+    GROUP_SETUP(g, group_stats(g, c.leader).role == UNIT_LEADER);
+    group_cut(g, c.leader, c.third, true);
+
+    group_hold(g, c.third, false);
+    for (int i = 0; i < 100; i++) {
+        step_one(g, c.third, 100);
+        step_one(g, c.leader, 100);
+    }
+    group_lie(g, c.rival, c.leader, false);
+    client_reaches_all(g, 0);
+    return heals(g, 0, 4);
+}
+
+/* ---- what a disk says of the commit ---- */
+
+/* 1 has a chain of 60 entries, of which the last 20 are not what the others have decided. It is written all of that, and told that it
+ * is; in its first round it copies only a part. Then its disk may say of that part that it is decided, and no more. */
+const char *commit_beyond_what_was_copied(void)
+{
+    enum { ALL = 60, SAME = 40 };
+    struct group *g = with_disks(1);
+    char ours[ALL + 1], theirs[ALL + 1];
+    memset(ours, 'a', ALL);
+    memset(theirs, 'a', ALL);
+    memset(ours + SAME, 'b', ALL - SAME);
+    memset(theirs + SAME, 'c', ALL - SAME);
+    ours[ALL] = theirs[ALL] = 0;
+    struct disk_says all = {.commit = ALL * SIZE, .commit_ballot = 5, .applied = ALL * SIZE};
+    accepted(g, 0, 5, 0, theirs, all);
+    accepted(g, 1, 3, 0, ours, (struct disk_says){0});
+    accepted(g, 2, 5, 0, theirs, all);
+    group_start(g, 0);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_leader(g) < g->n, 2 * GROUP_ELECT_NS);
+    uint32_t leader = group_leader(g) % g->n;
+    group_start(g, 1);
+    for (int i = 0; i < 10000 && commit_at(g, 1, leader) == 0 && !group_failed(g); i++) {
+        if (group_stats(g, 1).role == UNIT_FOLLOWER &&
+            mem_word(group_lane(g, 1, leader), LOG_RUN) == group_stats(g, leader).epoch)
+            group_hold(g, 1, true);
+        group_tick(g);
+    }
+    GROUP_SETUP(g, commit_at(g, 1, leader) > ALL * SIZE && group_stats(g, 1).applied == 0);
+    group_settle(g, 1);
+    group_flush_disk(g, 1);
+    group_power_cut(g, 1);
+    group_start(g, 1);
+    hold_all_but(g, 1);
+    step_one(g, 1, 10 * US);
+    GROUP_SETUP(g, mem_word(group_lane(g, 1, 1), LOG_RUN) > 5);
+    GROUP_SETUP(g, guard_at(g, 1, 1) == ALL * SIZE);
+    GROUP_MUST(g, "restored", commit_at(g, 1, 1) <= SAME * SIZE);
     return group_close(g);
 }

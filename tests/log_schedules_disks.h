@@ -8,5 +8,7 @@ const char *kept_again_in_part(void);
 const char *rest_of_an_older_run(uint64_t seed);
 const char *commit_of_a_later_ballot(void);
 const char *decided_and_damaged(void);
+const char *raised_while_it_copies(void);
+const char *commit_beyond_what_was_copied(void);
 
 #endif

@@ -33,6 +33,7 @@ static void log__disks_have_what_was_decided(void **state)
         HOLDS(rest_of_an_older_run(seed));
     HOLDS(commit_of_a_later_ballot());
     HOLDS(decided_and_damaged());
+    HOLDS(raised_while_it_copies());
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
