@@ -47,6 +47,7 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .client_node = c->sizes.client_node,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
+        .forget = lives && lives->forgets,
         .after_hosts = c->conf->durable && self.role == SHM_CLIENT,
         .say = *say,
     };
