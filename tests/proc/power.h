@@ -16,6 +16,10 @@
 
 struct tram_cluster;
 
+enum {
+    POWER_REFUSED = 5, /* exit code of a client that is to be replaced */
+};
+
 enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << POWER_HOSTS) - 1 };
 
 #define MS UINT64_C(1000000)        /* in nanoseconds */
@@ -37,6 +41,7 @@ struct power_board {
     } host[POWER_HOSTS];
     struct {
         _Alignas(64) _Atomic uint64_t open;
+        _Atomic uint64_t served;                 /* since it is open */
         _Atomic uint64_t done;                   /* messages, */
         _Atomic uint64_t answered[POWER_GROUPS]; /* and replies of each group, over all lives */
         atomic_int stop;
@@ -59,7 +64,8 @@ struct power {
     struct power_board *board;
     pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
     uint32_t starts[POWER_HOSTS];
-    bool sound; /* every disk is known to be whole, since one was last harmed */
+    uint32_t refused; /* clients that came before the hosts, and had to come again */
+    bool sound;       /* every disk is known to be whole, since one was last harmed */
     uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
 };
 

@@ -162,6 +162,7 @@ void power_start_client(struct power *t, uint32_t client)
 {
     fflush(stdout);
     atomic_store(&t->board->client[client].open, 0);
+    atomic_store(&t->board->client[client].served, 0);
     atomic_store(&t->board->client[client].stop, 0);
     t->client[client] = fork();
     if (t->client[client] == 0) {
@@ -228,14 +229,27 @@ bool power_stop_clients(struct power *t)
     return good;
 }
 
-static bool has_ended(const char *what, uint32_t n, pid_t *pid)
+static bool has_ended(const char *what, uint32_t n, pid_t *pid, int *status)
 {
-    int status = 0;
-    if (*pid <= 0 || waitpid(*pid, &status, WNOHANG) != *pid)
+    if (*pid <= 0 || waitpid(*pid, status, WNOHANG) != *pid)
         return false;
     *pid = 0;
-    printf("# %s %u has ended by itself, with status %d\n", what, n + 1, status);
+    printf("# %s %u has ended by itself, with status %d\n", what, n + 1, *status);
     return true;
+}
+
+/* Who came when no host was there to give it a life may turn out to be in one that was, and comes again. */
+static bool client_has_ended(struct power *t, uint32_t client)
+{
+    int status = 0;
+    if (!has_ended("client", client, &t->client[client], &status))
+        return false;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED ||
+        atomic_load(&t->board->client[client].served) != 0)
+        return true;
+    t->refused++;
+    power_start_client(t, client);
+    return false;
 }
 
 /* All is as it should be; and some time has passed. */
@@ -243,10 +257,11 @@ static bool step(struct power *t)
 {
     usleep(LOOK_EVERY_US);
     bool bad = false;
+    int status = 0;
     for (uint32_t c = 0; c < POWER_CLIENTS; c++)
-        bad |= has_ended("client", c, &t->client[c]);
+        bad |= client_has_ended(t, c);
     for (uint32_t h = 0; h < POWER_HOSTS; h++) {
-        bad |= has_ended("host", h, &t->host[h]);
+        bad |= has_ended("host", h, &t->host[h], &status);
         if (atomic_load(&t->board->host[h].wrong) != 0) {
             printf("# host %u was given messages out of turn\n", h + 1);
             bad = true;

@@ -18,7 +18,6 @@ enum {
     CAST_EVERY_NS = 300000, /* keeps traces small */
     BURST_MAX = 6,          /* so that a cut finds messages in all stages of their way */
     FAILED = 3,
-    REFUSED = 5,
 };
 
 /* ---- a host ---- */
@@ -201,6 +200,8 @@ static int ask(struct tram_client *client, struct power_board *b, uint32_t n,
         if (done < 0)
             return done;
         atomic_fetch_add(&b->client[n].done, (uint64_t)done);
+        if (done > 0)
+            atomic_store(&b->client[n].served, 1);
         if (!stop)
             continue;
         give_up = give_up ? give_up : now + POWER_PATIENCE;
@@ -233,7 +234,7 @@ int power_client_main(const struct power *t, uint32_t n)
     if (rc != 0) {
         /* Its trace stays open: what it asked and is not answered need not come. */
         fprintf(stderr, "# client %u: %s\n", n, error.text);
-        _exit(rc == TRAM_REFUSED ? REFUSED : FAILED);
+        _exit(rc == TRAM_REFUSED ? POWER_REFUSED : FAILED);
     }
     tram_client_close(client);
     return 0;
