@@ -86,7 +86,8 @@ static int open_block(const struct tram_cluster *c, uint32_t host, void (*over)(
     int rc = api_disk_path(c, host, dir, bytes, e);
     if (rc != 0)
         return rc;
-    struct block_file_options o = {.dir = dir, .over = over, .ctx = ctx};
+    struct block_file_options o = {
+        .dir = dir, .over = over, .ctx = ctx, .apart = c->conf->wait == CLUSTER_WAIT_SPIN};
     return with_shadow ? block_shadow_open(&o, out, e) : block_file_open(&o, out, e);
 }
 

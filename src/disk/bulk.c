@@ -91,12 +91,15 @@ int bulk_round(struct disk *d)
 {
     try_again(d, &d->no_room_ns);
     try_again(d, &d->snap_no_room_ns);
+    if (d->bulk == BULK_SEGMENT) /* what comes after this segment of the journal has no other */
+        block_hurry(d->block, segment_count(d, SEGMENT_FREE) <= SEGMENTS_SPARE);
     if (d->bulk != BULK_NONE) {
         enum block_status status = block_poll(d->block, BLOCK_BULK);
         if (status == BLOCK_BUSY)
             return 0;
         if (status == BLOCK_FAILED)
             return disk_broken(d);
+        block_hurry(d->block, false);
         over(d, status);
     }
     return begin(d);

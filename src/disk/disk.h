@@ -174,6 +174,9 @@ int disk_round(struct disk *, uint64_t now_ns);
 /* When disk_round has something to do though nobody appends; UINT64_MAX: never. What is under way wakes by itself (block). */
 uint64_t disk_next_ns(const struct disk *);
 
+/* A batch is under way: its end wakes by itself. */
+bool disk_is_writing(const struct disk *);
+
 /* NULL, or what failed: nothing is written any more, and the process is to end with that line. */
 const char *disk_failure(const struct disk *);
 
