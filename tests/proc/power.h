@@ -64,8 +64,11 @@ struct power {
     struct power_board *board;
     pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
     uint32_t starts[POWER_HOSTS];
-    uint32_t refused; /* clients that came before the hosts, and had to come again */
-    bool sound;       /* every disk is known to be whole, since one was last harmed */
+    uint32_t comes[POWER_CLIENTS]; /* processes so far: each has a folder for its trace */
+    bool to_settle[POWER_CLIENTS]; /* its trace is in that folder */
+    uint32_t refused;              /* clients that came before the hosts, and had to come again */
+    uint32_t unseen;               /* clients of which no disk has heard */
+    bool sound;                    /* every disk is known to be whole, since one was last harmed */
     uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
 };
 
@@ -74,6 +77,15 @@ struct power {
 /* In a process of their own, which ends with what they return. */
 int power_host_main(const struct power *, uint32_t host);
 int power_client_main(const struct power *, uint32_t client);
+
+/* ---- traces of clients: power_cluster.c ----
+ *
+ * A client that came before the hosts, or was killed before a disk knew of its life, has cast nothing: another process may have
+ * that life. So each writes its trace apart. When it has ended the trace goes to the others, if its life counts. */
+
+void power_trace_folder(const struct power *, uint32_t client, char *out, size_t bytes);
+/* Of clients that have ended. `all_down`: so have the hosts, and what no disk knows was never there. */
+bool power_settle_traces(struct power *, bool all_down);
 
 /* ---- the cluster: power_cluster.c; what returns bool is false if it does not, with why printed ---- */
 
@@ -98,7 +110,7 @@ bool power_wait_well(struct power *);
 bool power_wait_quiet(struct power *);
 
 /* Of all traces so far, while nobody writes. */
-bool power_check_traces(const struct power *, bool at_end);
+bool power_check_traces(struct power *, bool at_end);
 
 /* ---- disks of hosts that are down: power_disk.c ---- */
 
@@ -109,6 +121,8 @@ bool power_lose(struct power *,
                 uint32_t host); /* the disk is gone, and another one is in its place */
 bool power_damage(struct power *,
                   uint32_t host); /* bits are flipped, not in what was written last */
+/* How many lives of the place some disk knows of; UINT32_MAX: that cannot be told. */
+uint32_t power_place_lives(struct power *, uint32_t place);
 /* Whether everything that the host's groups ever had is there. */
 bool power_is_whole(struct power *, uint32_t host);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "check/load.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -158,8 +159,15 @@ void power_start_host(struct power *t, uint32_t host)
     }
 }
 
+void power_trace_folder(const struct power *t, uint32_t client, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "%s/client-%u-%u", t->dir, client, t->comes[client]);
+}
+
 void power_start_client(struct power *t, uint32_t client)
 {
+    t->comes[client]++;
+    t->to_settle[client] = true;
     fflush(stdout);
     atomic_store(&t->board->client[client].open, 0);
     atomic_store(&t->board->client[client].served, 0);
@@ -229,12 +237,20 @@ bool power_stop_clients(struct power *t)
     return good;
 }
 
-static bool has_ended(const char *what, uint32_t n, pid_t *pid, int *status)
+static bool has_ended(pid_t *pid, int *status)
 {
     if (*pid <= 0 || waitpid(*pid, status, WNOHANG) != *pid)
         return false;
     *pid = 0;
-    printf("# %s %u has ended by itself, with status %d\n", what, n + 1, *status);
+    return true;
+}
+
+static bool host_has_ended(struct power *t, uint32_t host)
+{
+    int status = 0;
+    if (!has_ended(&t->host[host], &status))
+        return false;
+    printf("# host %u has ended by itself, with status %d\n", host + 1, status);
     return true;
 }
 
@@ -242,12 +258,17 @@ static bool has_ended(const char *what, uint32_t n, pid_t *pid, int *status)
 static bool client_has_ended(struct power *t, uint32_t client)
 {
     int status = 0;
-    if (!has_ended("client", client, &t->client[client], &status))
+    bool served = atomic_load(&t->board->client[client].served) != 0;
+    if (!has_ended(&t->client[client], &status))
         return false;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED ||
-        atomic_load(&t->board->client[client].served) != 0)
+    if (served || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
+        printf("# client %u%s has ended by itself, with status %d\n", client + 1,
+               served ? ", which was served," : "", status);
         return true;
+    }
     t->refused++;
+    if (!power_settle_traces(t, false))
+        return true;
     power_start_client(t, client);
     return false;
 }
@@ -257,11 +278,10 @@ static bool step(struct power *t)
 {
     usleep(LOOK_EVERY_US);
     bool bad = false;
-    int status = 0;
     for (uint32_t c = 0; c < POWER_CLIENTS; c++)
         bad |= client_has_ended(t, c);
     for (uint32_t h = 0; h < POWER_HOSTS; h++) {
-        bad |= has_ended("host", h, &t->host[h], &status);
+        bad |= host_has_ended(t, h);
         if (atomic_load(&t->board->host[h].wrong) != 0) {
             printf("# host %u was given messages out of turn\n", h + 1);
             bad = true;
@@ -277,6 +297,53 @@ bool power_run_for(struct power *t, uint64_t ns)
         if (!step(t))
             return false;
     return true;
+}
+
+/* ---- traces of clients ---- */
+
+/* The trace in a folder, and whose it is; false: there is none. */
+static bool find_trace(const char *folder, uint32_t *place, uint32_t *life)
+{
+    const struct dirent *entry;
+    bool found = false;
+    DIR *d = opendir(folder);
+    while (d && !found && (entry = readdir(d)) != NULL)
+        found = sscanf(entry->d_name, "client-%u-%u.jsonl", place, life) == 2;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static bool settle_trace(struct power *t, uint32_t client, bool all_down)
+{
+    char folder[128], from[256], to[256];
+    uint32_t place, life;
+    bool good = true, served = atomic_load(&t->board->client[client].served) != 0;
+    power_trace_folder(t, client, folder, sizeof(folder));
+    if (find_trace(folder, &place, &life)) {
+        snprintf(from, sizeof(from), "%s/client-%u-%u.jsonl", folder, place, life);
+        snprintf(to, sizeof(to), "%s/client-%u-%u.jsonl", t->traces, place, life);
+        bool taken = access(to, F_OK) == 0;
+        bool unseen = !served && (taken || (all_down && power_place_lives(t, place) <= life));
+        t->unseen += unseen;
+        if (taken && served)
+            printf("# client %u was served in life %u of place %u, which another had before\n",
+                   client + 1, life, place);
+        good = (unseen ? unlink(from) : rename(from, to)) == 0 && !(taken && served);
+    }
+    rmdir(folder);
+    return good;
+}
+
+bool power_settle_traces(struct power *t, bool all_down)
+{
+    bool good = true;
+    for (uint32_t c = 0; c < POWER_CLIENTS; c++)
+        if (t->to_settle[c] && t->client[c] == 0) {
+            good &= settle_trace(t, c, all_down);
+            t->to_settle[c] = false;
+        }
+    return good;
 }
 
 /* ---- waiting ---- */
@@ -426,8 +493,10 @@ static uint64_t done_by_clients(const struct power *t)
     return done;
 }
 
-bool power_check_traces(const struct power *t, bool at_end)
+bool power_check_traces(struct power *t, bool at_end)
 {
+    if (!power_settle_traces(t, false))
+        return false;
     struct amcast *a = amcast_open();
     struct load_report report = {0};
     struct amcast_summary s;

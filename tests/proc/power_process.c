@@ -221,8 +221,10 @@ int power_client_main(const struct power *t, uint32_t n)
     struct tram_client *client;
     struct tram_error error = {""};
     struct asker a = {t->board, n};
+    char folder[128];
+    power_trace_folder(t, n, folder, sizeof(folder));
     struct tram_client_options o = {
-        .trace_dir = t->traces, .reply = on_reply, .ctx = &a, .log = api_log_stderr(TRAM_LOG_INFO)};
+        .trace_dir = folder, .reply = on_reply, .ctx = &a, .log = api_log_stderr(TRAM_LOG_INFO)};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int rc = tram_cluster_load(t->file, &cluster, &error);
     if (rc == 0)
