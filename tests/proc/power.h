@@ -18,6 +18,7 @@ struct tram_cluster;
 
 enum {
     POWER_REFUSED = 5, /* exit code of a client that is to be replaced */
+    POWER_LIVES = 1 << 15,
 };
 
 enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << POWER_HOSTS) - 1 };
@@ -33,7 +34,14 @@ struct power_replica {
     _Atomic uint64_t hash;  /* of all of them, in order */
 };
 
+/* Which process a life of a place was, as messages say that were delivered. */
+struct power_life {
+    _Atomic uint64_t key; /* place and life, plus one; 0: free */
+    _Atomic uint64_t owner;
+};
+
 struct power_board {
+    struct power_life life[POWER_LIVES];
     struct {
         _Alignas(64) _Atomic uint64_t up; /* set by the host, cleared by the test */
         _Atomic uint64_t wrong;           /* messages out of turn */
@@ -65,9 +73,8 @@ struct power {
     pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
     uint32_t starts[POWER_HOSTS];
     uint32_t comes[POWER_CLIENTS]; /* processes so far: each has a folder for its trace */
-    bool to_settle[POWER_CLIENTS]; /* its trace is in that folder */
+    bool late[POWER_CLIENTS];      /* it came when all hosts were there */
     uint32_t refused;              /* clients that came before the hosts, and had to come again */
-    uint32_t unseen;               /* clients of which no disk has heard */
     bool sound;                    /* every disk is known to be whole, since one was last harmed */
     uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
 };
@@ -81,11 +88,14 @@ int power_client_main(const struct power *, uint32_t client);
 /* ---- traces of clients: power_cluster.c ----
  *
  * A client that came before the hosts, or was killed before a disk knew of its life, has cast nothing: another process may have
- * that life. So each writes its trace apart. When it has ended the trace goes to the others, if its life counts. */
+ * that life. So each writes its trace into a folder of its own, says in each message which process it is, and its trace goes
+ * to the others when something of it was delivered. Of two in one life that must be one. */
 
-void power_trace_folder(const struct power *, uint32_t client, char *out, size_t bytes);
-/* Of clients that have ended. `all_down`: so have the hosts, and what no disk knows was never there. */
-bool power_settle_traces(struct power *, bool all_down);
+uint64_t power_owner(uint32_t client, uint32_t comes);
+void power_trace_folder(const struct power *, uint32_t client, uint32_t comes, char *out,
+                        size_t bytes);
+/* A message of this life, from this process, is delivered. False: another one's was. */
+bool power_note_owner(struct power_board *, uint32_t place, uint32_t life, uint64_t owner);
 
 /* ---- the cluster: power_cluster.c; what returns bool is false if it does not, with why printed ---- */
 
@@ -121,8 +131,6 @@ bool power_lose(struct power *,
                 uint32_t host); /* the disk is gone, and another one is in its place */
 bool power_damage(struct power *,
                   uint32_t host); /* bits are flipped, not in what was written last */
-/* How many lives of the place some disk knows of; UINT32_MAX: that cannot be told. */
-uint32_t power_place_lives(struct power *, uint32_t place);
 /* Whether everything that the host's groups ever had is there. */
 bool power_is_whole(struct power *, uint32_t host);
 

@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "api/disk.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "check/load.h"
 
 #include <dirent.h>
@@ -159,15 +160,18 @@ void power_start_host(struct power *t, uint32_t host)
     }
 }
 
-void power_trace_folder(const struct power *t, uint32_t client, char *out, size_t bytes)
+static uint32_t hosts_up(const struct power *t)
 {
-    snprintf(out, bytes, "%s/client-%u-%u", t->dir, client, t->comes[client]);
+    uint32_t up = 0;
+    for (uint32_t h = 0; h < POWER_HOSTS; h++)
+        up += atomic_load(&t->board->host[h].up) != 0;
+    return up;
 }
 
 void power_start_client(struct power *t, uint32_t client)
 {
     t->comes[client]++;
-    t->to_settle[client] = true;
+    t->late[client] = hosts_up(t) == POWER_HOSTS;
     fflush(stdout);
     atomic_store(&t->board->client[client].open, 0);
     atomic_store(&t->board->client[client].served, 0);
@@ -254,21 +258,17 @@ static bool host_has_ended(struct power *t, uint32_t host)
     return true;
 }
 
-/* Who came when no host was there to give it a life may turn out to be in one that was, and comes again. */
+/* Who came before all hosts were there may turn out to be in a life that another had, and comes again. */
 static bool client_has_ended(struct power *t, uint32_t client)
 {
     int status = 0;
-    bool served = atomic_load(&t->board->client[client].served) != 0;
     if (!has_ended(&t->client[client], &status))
         return false;
-    if (served || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
-        printf("# client %u%s has ended by itself, with status %d\n", client + 1,
-               served ? ", which was served," : "", status);
+    if (t->late[client] || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
+        printf("# client %u has ended by itself, with status %d\n", client + 1, status);
         return true;
     }
     t->refused++;
-    if (!power_settle_traces(t, false))
-        return true;
     power_start_client(t, client);
     return false;
 }
@@ -301,6 +301,43 @@ bool power_run_for(struct power *t, uint64_t ns)
 
 /* ---- traces of clients ---- */
 
+uint64_t power_owner(uint32_t client, uint32_t comes)
+{
+    return (uint64_t)(client + 1) << 32 | comes;
+}
+
+void power_trace_folder(const struct power *t, uint32_t client, uint32_t comes, char *out,
+                        size_t bytes)
+{
+    snprintf(out, bytes, "%s/client-%u-%u", t->dir, client, comes);
+}
+
+static uint64_t life_key(uint32_t place, uint32_t life)
+{
+    return ((uint64_t)place << 32 | life) + 1;
+}
+
+/* Its entry, or the free one that it gets. */
+static struct power_life *life_entry(struct power_board *b, uint64_t key)
+{
+    for (uint64_t i = hash_mix(key, 0), end = i + POWER_LIVES; i < end; i++) {
+        struct power_life *l = &b->life[i % POWER_LIVES];
+        uint64_t has = atomic_load(&l->key);
+        if (has == 0 && atomic_compare_exchange_strong(&l->key, &has, key))
+            return l;
+        if (has == key)
+            return l;
+    }
+    return NULL;
+}
+
+bool power_note_owner(struct power_board *b, uint32_t place, uint32_t life, uint64_t owner)
+{
+    struct power_life *l = life_entry(b, life_key(place, life));
+    uint64_t had = 0;
+    return l != NULL && (atomic_compare_exchange_strong(&l->owner, &had, owner) || had == owner);
+}
+
 /* The trace in a folder, and whose it is; false: there is none. */
 static bool find_trace(const char *folder, uint32_t *place, uint32_t *life)
 {
@@ -314,35 +351,30 @@ static bool find_trace(const char *folder, uint32_t *place, uint32_t *life)
     return found;
 }
 
-static bool settle_trace(struct power *t, uint32_t client, bool all_down)
+static bool settle_trace(struct power *t, uint32_t client, uint32_t comes)
 {
     char folder[128], from[256], to[256];
     uint32_t place, life;
-    bool good = true, served = atomic_load(&t->board->client[client].served) != 0;
-    power_trace_folder(t, client, folder, sizeof(folder));
-    if (find_trace(folder, &place, &life)) {
-        snprintf(from, sizeof(from), "%s/client-%u-%u.jsonl", folder, place, life);
-        snprintf(to, sizeof(to), "%s/client-%u-%u.jsonl", t->traces, place, life);
-        bool taken = access(to, F_OK) == 0;
-        bool unseen = !served && (taken || (all_down && power_place_lives(t, place) <= life));
-        t->unseen += unseen;
-        if (taken && served)
-            printf("# client %u was served in life %u of place %u, which another had before\n",
-                   client + 1, life, place);
-        good = (unseen ? unlink(from) : rename(from, to)) == 0 && !(taken && served);
-    }
-    rmdir(folder);
-    return good;
+    power_trace_folder(t, client, comes, folder, sizeof(folder));
+    if (!find_trace(folder, &place, &life))
+        return true;
+    const struct power_life *l = life_entry(t->board, life_key(place, life));
+    if (l == NULL || atomic_load(&l->owner) != power_owner(client, comes))
+        return l != NULL;
+    snprintf(from, sizeof(from), "%s/client-%u-%u.jsonl", folder, place, life);
+    snprintf(to, sizeof(to), "%s/client-%u-%u.jsonl", t->traces, place, life);
+    return rename(from, to) == 0 && rmdir(folder) == 0;
 }
 
-bool power_settle_traces(struct power *t, bool all_down)
+/* What nobody has delivered yet may still be. */
+static bool settle_traces(struct power *t)
 {
     bool good = true;
     for (uint32_t c = 0; c < POWER_CLIENTS; c++)
-        if (t->to_settle[c] && t->client[c] == 0) {
-            good &= settle_trace(t, c, all_down);
-            t->to_settle[c] = false;
-        }
+        for (uint32_t i = 1; i <= t->comes[c]; i++)
+            good &= settle_trace(t, c, i);
+    if (!good)
+        printf("# traces of clients cannot be moved\n");
     return good;
 }
 
@@ -495,7 +527,7 @@ static uint64_t done_by_clients(const struct power *t)
 
 bool power_check_traces(struct power *t, bool at_end)
 {
-    if (!power_settle_traces(t, false))
+    if (!settle_traces(t))
         return false;
     struct amcast *a = amcast_open();
     struct load_report report = {0};

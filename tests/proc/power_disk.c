@@ -107,26 +107,6 @@ bool power_is_whole(struct power *t, uint32_t host)
     return look(t, host, are_whole, &whole) && whole;
 }
 
-struct place_lives {
-    uint32_t place, lives;
-};
-
-static void count_lives(const struct disk *d, void *ctx)
-{
-    struct place_lives *p = ctx;
-    uint32_t lives = disk_place_life(d, p->place);
-    p->lives = lives > p->lives ? lives : p->lives;
-}
-
-uint32_t power_place_lives(struct power *t, uint32_t place)
-{
-    struct place_lives p = {.place = place};
-    for (uint32_t h = 0; h < POWER_HOSTS; h++)
-        if (!look(t, h, count_lives, &p))
-            return UINT32_MAX;
-    return p.lives;
-}
-
 /* ---- damage ---- */
 
 /* A batch that was found in a segment. */
