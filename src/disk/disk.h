@@ -144,6 +144,8 @@ uint64_t disk_done(const struct disk *);
 
 /* False: another one is being written, or the disk has no room now. */
 bool disk_snap_open(struct disk *, uint32_t group, uint64_t pos);
+/* Somebody waits for the one that is being written: it need not be slowed. */
+void disk_snap_hurry(struct disk *);
 /* Takes as much as there is room for; returns how much that was. */
 uint32_t disk_snap_put(struct disk *, const void *piece, uint32_t bytes);
 /* That was all (whole), or it is given up. It counts, and replaces the one before, when disk_snap says so. */

@@ -83,6 +83,11 @@ uint32_t disk_snap_put(struct disk *d, const void *piece, uint32_t bytes)
     return taken;
 }
 
+void disk_snap_hurry(struct disk *d)
+{
+    d->snap.hurry = true;
+}
+
 bool disk_snap_open(struct disk *d, uint32_t group, uint64_t pos)
 {
     struct snap_writer *w = &d->snap;
