@@ -185,6 +185,8 @@ struct keeping {
     uint64_t pledged;
     /* The state was replaced: nothing is copied until a snapshot of at least this position is durable; 0: it was not. */
     uint64_t gap;
+    /* Entries applied meanwhile: decided, so that they need not be here first. They are appended when it is durable. */
+    struct backlog later;
     uint64_t full_ns; /* since when the disk has had no room for what is to be copied; 0: it has */
     bool unfit;       /* so for so long that another is to lead */
     bool beyond;      /* what was on the disk does not count */
@@ -198,7 +200,8 @@ struct keeping {
     bool
         is_filling; /* what the disk had is on its way into the own lane: nothing is promised before it is there */
     struct mem_flow filling;
-    bool replaying; /* what is applied comes from the disk: nothing is asked for room */
+    bool replaying;  /* what is applied comes from the disk: nothing is asked for room */
+    uint64_t looked; /* of the planted copy_unchecked */
 };
 
 /* Steps of recovery, in order. */
@@ -379,6 +382,9 @@ void peer_move(struct log *, uint32_t rank, enum peer_phase);
 /* We do not write to it, or try to, until retry_ns. */
 void peer_down(struct log *, uint32_t rank, uint64_t retry_ns);
 
+/* The flow of a peer is open from its raise on. */
+bool peer_has_flow(const struct log *);
+
 /* Moves one replica from unreached to READY; may end the candidacy or leadership. Returns work done. */
 int peer_step(struct log *, uint32_t rank);
 
@@ -478,6 +484,9 @@ int keep_follow(struct log *);
 void keep_pledge(struct log *, uint64_t promised);
 /* Up to where it may be applied what stands in the lane of that promise. */
 uint64_t keep_apply_end(const struct log *, uint64_t promised);
+/* What was applied is yet to be appended: keep_later is told of it. */
+bool keep_is_late(const struct log *);
+void keep_later(struct log *, const struct entry *);
 /* Up to where the replica's disk has what we wrote under our ballot. */
 uint64_t keep_end_of(const struct log *, uint32_t rank);
 /* Its disk has the promise that we raised, in the life that we raised it in. */
@@ -505,6 +514,7 @@ int planted_raise_later(struct peer *);
 void planted_runs_of_heads(const struct log *, struct peer *);
 int planted_raise_own_last(struct log *);
 uint64_t planted_decided_end(const struct log *, uint32_t writer, uint64_t end);
+uint64_t planted_promise_before(struct log *, uint64_t promised);
 bool planted_loss_ignored(struct log *, uint32_t rank);
 void planted_backlog_gap(struct sending *);
 

@@ -53,6 +53,7 @@ struct unit_status {
     uint64_t delivered; /* messages in the machine's state, those of snapshots included */
 
     bool behind; /* waits for a snapshot */
+    bool unfit;  /* durable: its disk keeps nothing now, so others' have to */
     bool lost;   /* broken, since so many replicas lost their memory that the group is gone */
     const char *
         broken; /* NULL, or what it saw that no correct memory or peer can produce. It has stopped for good */

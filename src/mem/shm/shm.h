@@ -41,7 +41,8 @@ struct shm_options {
     uint32_t hosts_count;
     uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
-    struct say say;             /* where log lines go, from the caller's thread and the helper */
+    bool forget;    /* whatever is left of the memory of earlier lives is given up, and born LOST */
+    struct say say; /* where log lines go, from the caller's thread and the helper */
     /* host: lives that a disk keeps, until it is closed; NULL: none does. Then clients' places are known by number: place
      * n is node client_node + n, its name is client-n, and it has lives_max lives at most (0: any number). */
     const struct mem_lives *lives;
