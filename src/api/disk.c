@@ -53,6 +53,12 @@ static uint32_t place_lives(void *ctx, uint32_t place)
     return disk_place_life(d->disk, place);
 }
 
+static uint32_t place_before(void *ctx, uint32_t place)
+{
+    const struct api_disk *d = ctx;
+    return d->place_before ? d->place_before[place] : disk_place_life(d->disk, place);
+}
+
 static bool note_host(void *ctx, uint32_t host, uint32_t lives)
 {
     struct api_disk *d = ctx;
@@ -165,8 +171,20 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
                                   .forgets = beyond > 0,
                                   .host = host_lives,
                                   .place = place_lives,
+                                  .place_before = place_before,
                                   .note_host = note_host,
                                   .note_place = note_place};
+    return 0;
+}
+
+int api_disk_opened(struct api_disk *d, uint32_t places, struct err *e)
+{
+    uint32_t *before = calloc(places + 1, sizeof(*before));
+    if (before == NULL)
+        return err_set(e, ERR_NOMEM, "lives of %u places: no memory", places);
+    for (uint32_t i = 0; i < places; i++)
+        before[i] = disk_place_life(d->disk, i);
+    d->place_before = before;
     return 0;
 }
 
@@ -183,5 +201,6 @@ void api_disk_close(struct api_disk *d)
         disk_close(d->disk);
     free(d->place_due);
     free(d->host_due);
+    free(d->place_before);
     *d = (struct api_disk){0};
 }

@@ -298,6 +298,12 @@ int api_join_client(const struct tram_cluster *c, const struct say *say, struct 
                : far_join_node(c, FAR_ANY, NULL, NULL, false, say, out, e);
 }
 
+void api_mem_saw_client(const struct tram_cluster *c, struct mem *m, uint32_t place, uint32_t life)
+{
+    if (c->conf->transport == CLUSTER_SHM)
+        shm_saw_client(m, place, life);
+}
+
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)
 {
     return c->conf->transport == CLUSTER_SHM ? 0 : far_limits_check(m, e);

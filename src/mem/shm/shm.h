@@ -61,6 +61,9 @@ int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
  * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
 
+/* At a host with lives on a disk: a log tells of this life of a client's place, which the disk is going to know of. */
+void shm_saw_client(struct mem *, uint32_t place, uint32_t life);
+
 /* Why this node can do nothing any more, or NULL: a client's cluster is over, since its last host has left; its place was
  * had before in the same life; or other hosts know of later lives of this host than its disk does. */
 const char *shm_failure(struct mem *);
