@@ -7,6 +7,7 @@
 #define CLI_RUNNING_H
 
 #include "cli/args.h"
+#include "conf/cluster.h"
 #include "mem/tcp/tcp.h"
 #include "tram.h"
 
@@ -42,6 +43,9 @@ int running_load(const struct running_args *, const char *command, struct tram_c
 int running_directory(const struct tram_cluster *, const char *command,
                       char out[RUNNING_DIR_BYTES]);
 
+/* Can a process of this machine be that host? On shared memory any can. */
+bool running_is_here(const struct tram_cluster *, uint32_t host);
+
 /* ---- what the hosts show ---- */
 
 enum running_state {
@@ -58,8 +62,11 @@ struct running_host {
     uint32_t life;     /* processes that were this host before */
     uint32_t replicas; /* that it carries */
     struct tcp_counts door;
-    bool elsewhere; /* its address is none of this machine's, */
-    bool asked;     /* and what we know of it, it was asked for */
+    bool durable; /* it has a disk: */
+    struct tram_disk_stats disk;
+    uint32_t lives[CLUSTER_HOSTS_MAX]; /* of each host, as its disk knows of them */
+    bool elsewhere;                    /* its address is none of this machine's, */
+    bool asked;                        /* and what we know of it, it was asked for */
 };
 
 /* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */

@@ -46,11 +46,18 @@ static void begin_segment(struct disk *d)
     block_begin(d->block, BLOCK_BULK, &step, 1);
 }
 
+void bulk_no_room(struct disk *d)
+{
+    d->no_room_ns = d->no_room_told_ns = d->now_ns ? d->now_ns : 1;
+}
+
 static void segment_made(struct disk *d, enum block_status status)
 {
     d->segments[d->making].state = status == BLOCK_DONE ? SEGMENT_FREE : SEGMENT_NONE;
     if (status == BLOCK_NO_ROOM)
-        d->no_room_ns = d->now_ns ? d->now_ns : 1;
+        bulk_no_room(d);
+    else
+        d->no_room_told_ns = 0;
 }
 
 static void over(struct disk *d, enum block_status status)

@@ -43,6 +43,9 @@ struct disk_options {
  * every group is DISK_BEYOND. ERR_EXISTS: it is one already, or has parts of one. */
 int disk_format(struct block *, const struct disk_shape *, uint32_t life, struct err *);
 
+/* Whose directory it is, without reading the rest: 0 if it is one of that shape, else as disk_open. */
+int disk_whose(struct block *, const struct disk_shape *, struct err *);
+
 struct disk;
 
 /* Reads all of it, and waits for that. A torn tail is cut. Before it returns, one flush and one batch are behind it: what a
@@ -108,6 +111,9 @@ const struct disk_found *disk_found(const struct disk *, uint32_t group);
 
 /* NULL, or a line for the log: that a torn tail was cut, or what is damaged. */
 const char *disk_note(const struct disk *);
+
+/* The batch that was torn by a crash, and cut; 0: none was. */
+uint64_t disk_torn(const struct disk *);
 
 /* Calls fn for the group's records in the order in which they were written; what is damaged is left out. Until disk_forget. */
 void disk_replay(const struct disk *, uint32_t group,

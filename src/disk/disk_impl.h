@@ -24,9 +24,10 @@ enum {
 };
 
 #define CONFIRM_NS UINT64_C(5000000) /* idle time after which an empty batch follows the last one */
-#define RETRY_NS UINT64_C(1000000000)    /* where the disk had no room */
-#define SLOW_NS UINT64_C(100000000)      /* a batch that takes longer */
-#define SLOW_FOR_NS UINT64_C(1000000000) /* for how long that is remembered */
+#define RETRY_NS UINT64_C(1000000000)       /* where the disk had no room */
+#define NO_ROOM_FOR_NS UINT64_C(5000000000) /* for how long that is told, if nothing is tried */
+#define SLOW_NS UINT64_C(100000000)         /* a batch that takes longer */
+#define SLOW_FOR_NS UINT64_C(1000000000)    /* for how long that is remembered */
 
 /* What a batch says of a group. The same function takes it from a batch that is closed and from one that is read. */
 struct group_view {
@@ -167,10 +168,12 @@ struct disk {
     struct snap_writer snap;
     char remove[BLOCK_NAME_BYTES]; /* a snapshot that is not needed any more; "": none */
     uint32_t making;               /* the segment */
-    uint64_t no_room_ns;           /* when the disk had none; 0: it has */
+    uint64_t no_room_ns;           /* when the disk had none; 0: it has, or it is tried again */
+    uint64_t no_room_told_ns;      /* the same for people: 0 when a file was made since */
 
     struct found_record *records; /* of group g: [record_from[g], record_from[g + 1]) */
     uint32_t *record_from;
+    uint64_t torn;            /* the batch that was cut when it was opened; 0: none */
     char note[TEXT_BYTES];    /* what was found when it was opened; "": nothing to tell */
     char failure[TEXT_BYTES]; /* "": none */
 
@@ -231,6 +234,7 @@ void lives_raise(struct disk *, const unsigned char *bytes); /* those that are h
 /* ---- bulk: bulk.c, snapfile.c ---- */
 
 int bulk_round(struct disk *);
+void bulk_no_room(struct disk *);
 bool bulk_waits(const struct disk *); /* for the next round */
 void bulk_recorded(struct disk *, uint32_t group, uint64_t pos);
 

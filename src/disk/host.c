@@ -77,6 +77,18 @@ int host_read(struct block *b, void *into, const struct slot **slot, struct err 
     return 0;
 }
 
+int disk_whose(struct block *b, const struct disk_shape *wants, struct err *e)
+{
+    void *memory = grow("a host file", NULL, 1, SLOTS * SLOT_BYTES + BLOCK_BYTES);
+    const struct slot *slot;
+    int rc = host_read(b, (void *)format_blocks((uintptr_t)memory), &slot, e);
+
+    if (rc >= 0)
+        rc = host_shape_compare(&slot->shape, wants, e);
+    grow_free(memory);
+    return rc;
+}
+
 /* ---- format ---- */
 
 static void slots_make(struct slot *slots, const struct disk_shape *shape, uint32_t life)

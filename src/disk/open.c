@@ -114,6 +114,7 @@ static void tell_damage(struct disk *d)
 
 static void tell(struct disk *d, const struct recovery *r)
 {
+    d->torn = r->torn;
     if (r->torn)
         snprintf(d->note, sizeof d->note, "batch %llu was torn by a crash and is cut",
                  (unsigned long long)r->torn);

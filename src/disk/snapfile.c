@@ -213,7 +213,7 @@ static void give_up(struct disk *d)
 {
     struct snap_writer *w = &d->snap;
 
-    d->no_room_ns = d->now_ns ? d->now_ns : 1;
+    bulk_no_room(d);
     w->given_up = true;
     if (w->phase == SNAP_ENDING)
         w->phase = SNAP_DROPPING;
@@ -226,6 +226,7 @@ void snapfile_over(struct disk *d, enum block_status status)
     if (status == BLOCK_NO_ROOM) {
         give_up(d);
     } else if (d->bulk == BULK_NAME) {
+        d->no_room_told_ns = 0;
         w->phase = d->groups[w->group].snap == w->pos ? SNAP_NONE : SNAP_RECORDING;
         if (!PLANTED(disk_snap_unnamed))
             append_snap(d, w->group, w->pos);
