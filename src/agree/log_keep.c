@@ -331,7 +331,8 @@ static int save_begin(struct log *l)
 {
     struct keeping *k = &l->keep;
     uint64_t bytes = STATE_UNKNOWN;
-    if (!snap_budget_take(l) || !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
+    if (!state_save_ready(l->opt.machine->state, l->opt.ctx) || !snap_budget_take(l) ||
+        !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
         return 0;
     k->save = l->opt.machine->state->save_open(l->opt.ctx, &bytes);
     l->count.saves++;

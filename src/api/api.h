@@ -112,6 +112,8 @@ int api_client_open(const struct tram_cluster *, const struct tram_client_option
                     const struct api_world *, void *ctx, struct mem *, uint32_t place,
                     struct tram_client **, struct err *);
 void api_client_end(struct tram_client *);
+/* Casts a backup of that id, of 16 bytes, to all groups. */
+int api_cast_backup(struct tram_client *, const unsigned char *id, uint64_t *ticket, struct err *);
 int api_client_poll(struct tram_client *);                       /* once; returns messages done */
 int api_client_served(const struct tram_client *, struct err *); /* can it be answered at all? */
 uint64_t api_client_finished(const struct tram_client *);        /* messages done */
@@ -124,6 +126,7 @@ struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
         delivered, terms, muted, detached_ms[LOG_REPLICAS_MAX];
     _Atomic uint64_t kept, unkept, lacks, lacks_from, lacks_to, stands, restored_percent;
+    _Atomic uint64_t backup[2], backup_phase, backup_bytes, backup_delivered;
 };
 
 /* As struct tram_disk_stats; `durable` 0: there is none. */
@@ -150,6 +153,12 @@ struct api_page_shape {
     uint32_t life, replicas, hosts;
 };
 
+/* The last backup of a replica: its id, enum backup_phase, and what of it is written. */
+struct api_page_backup {
+    uint64_t id[2];
+    uint64_t phase, bytes, delivered;
+};
+
 size_t api_page_bytes(uint32_t replicas, uint32_t hosts);
 struct api_page *api_page_open(const struct api_page_shape *, struct err *);
 void api_page_close(struct api_page *, const struct api_page_shape *);
@@ -161,6 +170,7 @@ static inline _Atomic uint64_t *api_page_lives(struct api_page *p, uint64_t repl
 
 /* Each replica, the door, and then the time: who reads that it is new has read what is older. */
 void api_page_show(struct api_page *, uint32_t n, const struct tram_replica_stats *);
+void api_page_show_backup(struct api_page *, uint32_t n, const struct api_page_backup *);
 void api_page_show_disk(struct api_page *, const struct tram_disk_stats *);
 void api_page_show_life(struct api_page *, uint32_t host, uint32_t lives);
 void api_page_show_door(struct api_page *, const struct tcp_counts *);

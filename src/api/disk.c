@@ -165,7 +165,31 @@ int api_disk_whose(const struct tram_cluster *c, uint32_t host, struct err *e)
     return rc;
 }
 
-int api_disk_format(const struct tram_cluster *c, uint32_t host, uint32_t life, struct err *e)
+static int write_initial(const struct tram_cluster *c, uint32_t host, struct block *b,
+                         const struct api_disk_source *from, struct err *e)
+{
+    struct disk_shape shape = api_disk_shape(c, host);
+    int rc = 0;
+    for (uint32_t g = 0; g < c->conf->groups && rc == 0; g++) {
+        bool here = false;
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            here |= c->group[g].nodes[q] == host;
+        if (!here)
+            continue;
+        rc = from->open(from->ctx, g, e);
+        if (rc != 0)
+            break;
+        rc = disk_initial_write(b, &shape, g, from->next, from->ctx, e);
+        from->close(from->ctx);
+    }
+    if (rc != 0)
+        disk_initial_drop(b, &shape);
+    return rc;
+}
+
+/* from: NULL: groups begin with nothing. */
+static int make_host(const struct tram_cluster *c, uint32_t host, uint32_t life,
+                     const struct api_disk_source *from, struct err *e)
 {
     char dir[1024] = "";
     struct block *b = NULL;
@@ -181,10 +205,28 @@ int api_disk_format(const struct tram_cluster *c, uint32_t host, uint32_t life, 
     rc = make_directory(dir, e);
     if (rc == 0)
         rc = open_block(c, host, NULL, NULL, &b, dir, sizeof(dir), e);
+    if (rc == 0 && from)
+        rc = write_initial(c, host, b, from, e);
     if (rc == 0)
         rc = disk_format(b, &shape, life, e);
     block_close(b);
     return rc;
+}
+
+int api_disk_format(const struct tram_cluster *c, uint32_t host, uint32_t life, struct err *e)
+{
+    if (life == 0 && !cluster_id_is_none(c->conf->restored))
+        return err_set(e, ERR_INVALID,
+                       "the cluster begins with a backup (restored: %s): `tram restore` makes its "
+                       "directories",
+                       cluster_id_text(c->conf->restored).s);
+    return make_host(c, host, life, NULL, e);
+}
+
+int api_disk_restore(const struct tram_cluster *c, uint32_t host,
+                     const struct api_disk_source *from, struct err *e)
+{
+    return make_host(c, host, 0, from, e);
 }
 
 int tram_host_format(const struct tram_cluster *c, const char *name, struct tram_error *error)

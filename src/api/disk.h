@@ -32,6 +32,18 @@ int api_disk_whose(const struct tram_cluster *, uint32_t host, struct err *);
  * there: ERR_EXISTS: it is this host's already; else as api_disk_whose. */
 int api_disk_format(const struct tram_cluster *, uint32_t host, uint32_t life, struct err *);
 
+/* Where the states of groups come from that a cluster is to begin with; each is opened, read to its end, and closed. */
+struct api_disk_source {
+    int (*open)(void *ctx, uint32_t group, struct err *);
+    int (*next)(void *ctx, void *out, uint32_t room); /* as in disk_initial_write */
+    void (*close)(void *ctx);
+    void *ctx;
+};
+
+/* As api_disk_format, in its first life, with these states. Where it fails nothing is left. */
+int api_disk_restore(const struct tram_cluster *, uint32_t host, const struct api_disk_source *,
+                     struct err *);
+
 /* For who only looks at a directory of a host that does not run. disk_close, then block_close. */
 int api_disk_look_open(const struct tram_cluster *, uint32_t host, struct block **, struct disk **,
                        struct err *);

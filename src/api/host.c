@@ -1,6 +1,7 @@
 /* A host: replicas of the groups that the cluster file gives it, in one loop. */
 #include "api/api.h"
 
+#include "api/backup.h"
 #include "api/disk.h"
 #include "api/machine.h"
 #include "api/watch.h"
@@ -13,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 enum {
@@ -32,8 +34,10 @@ struct member {
     uint32_t rank;
     struct replica *replica;
     struct trace_writer *trace;
-    bool trace_began;            /* it says where this life began */
-    bool loads;                  /* a state is on its way into the machine: */
+    bool trace_began; /* it says where this life began */
+    bool loads;       /* a state is on its way into the machine: */
+    uint32_t saves;   /* that the replica has open */
+    struct backup backup;
     uint64_t load_bytes, loaded; /* so many of so many bytes, which may be STATE_UNKNOWN */
 };
 
@@ -57,6 +61,7 @@ struct tram_host {
     struct api_page *page;
     uint64_t page_ns; /* when it was last filled */
     bool page_old;    /* there was work since */
+    bool backs_up;    /* a replica may have something to do for a backup */
 };
 
 /* ---- the machine ---- */
@@ -99,6 +104,41 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     return api_deliver(&p->machine, d, reply, reply_max);
 }
 
+/* Of a machine that saves in pieces one save is open at a time, the replica's or a backup. The other kind is copied at once. */
+static bool may_save(const struct member *p)
+{
+    return p->machine.calls.save_open == NULL || (p->saves == 0 && !backup_saves(&p->backup));
+}
+
+static void on_backup(void *ctx, const unsigned char *id, uint64_t delivered)
+{
+    struct member *p = ctx;
+    if (p->host->disk.disk == NULL)
+        return;
+    backup_begin(&p->backup, id, delivered, may_save(p));
+    p->host->backs_up = true;
+}
+
+static bool on_save_ready(void *ctx)
+{
+    return may_save(ctx);
+}
+
+static void *on_save_open(void *ctx, uint64_t *bytes)
+{
+    struct member *p = ctx;
+    void *save = api_save_open(&p->machine, bytes);
+    p->saves += save != NULL;
+    return save;
+}
+
+static void on_save_close(void *ctx, void *save)
+{
+    struct member *p = ctx;
+    p->saves--;
+    api_save_close(&p->machine, save);
+}
+
 static int on_load_open(void *ctx, uint64_t bytes)
 {
     struct member *p = ctx;
@@ -122,7 +162,9 @@ static int on_load_close(void *ctx, bool whole)
     struct tram_host *h = p->host;
     p->loads = false;
     int rc = api_load_close(&p->machine, whole);
-    if (p->trace && whole) {
+    if (p->replica == NULL) /* from the disk: the next delivery says where it begins */
+        p->trace_began = false;
+    else if (p->trace && whole) {
         struct trace_replica who = {p->group, h->index, h->mem->life};
         trace_start(p->trace, who, replica_delivered(p->replica));
         p->trace_began = true;
@@ -131,15 +173,17 @@ static int on_load_close(void *ctx, bool whole)
 }
 
 static const struct state_ops state_calls = {
-    .save_open = api_save_open,
+    .save_ready = on_save_ready,
+    .save_open = on_save_open,
     .save_next = api_save_next,
-    .save_close = api_save_close,
+    .save_close = on_save_close,
     .load_open = on_load_open,
     .load_next = on_load_next,
     .load_close = on_load_close,
 };
 
-static const struct mcast_machine machine_calls = {.deliver = on_deliver, .state = &state_calls};
+static const struct mcast_machine machine_calls = {
+    .deliver = on_deliver, .backup = on_backup, .state = &state_calls};
 
 /* ---- opening ---- */
 
@@ -177,6 +221,7 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     o.disk = h->disk.disk;
     o.budget = &h->loop.budget;
     p->machine.heartbeat_ns = o.heartbeat_ns;
+    backup_init(&p->backup, &p->machine);
     o.seed = clock_now_ns() + group;
     o.machine = &machine_calls;
     o.ctx = p;
@@ -375,6 +420,7 @@ void tram_host_close(struct tram_host *h)
     for (uint32_t i = 0; i < h->members; i++) {
         trace_close(h->member[i].trace, NULL);
         replica_close(h->member[i].replica);
+        backup_fini(&h->member[i].backup);
         api_machine_fini(&h->member[i].machine);
     }
     if (h->mem) {
@@ -415,6 +461,11 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
         struct tram_replica_stats s;
         tram_host_replica(h, i, &s);
         api_page_show(h->page, i, &s);
+        const struct backup *b = &h->member[i].backup;
+        struct api_page_backup shown = {
+            .phase = b->phase, .bytes = b->bytes, .delivered = b->delivered};
+        memcpy(shown.id, b->id, sizeof(shown.id));
+        api_page_show_backup(h->page, i, &shown);
     }
     struct tram_disk_stats disk;
     if (tram_host_disk(h, &disk) == TRAM_OK) {
@@ -429,9 +480,25 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
     return true;
 }
 
+static int step_backups(struct tram_host *h)
+{
+    int work = 0;
+    if (!h->backs_up)
+        return 0;
+    h->backs_up = false;
+    for (uint32_t i = 0; i < h->members; i++) {
+        struct member *p = &h->member[i];
+        if (backup_goes_on(&p->backup))
+            work += backup_step(&p->backup, h->disk.disk, p->group);
+        h->backs_up |= backup_goes_on(&p->backup);
+    }
+    return work;
+}
+
 static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
+    work += step_backups(h);
     h->page_old |= work > 0;
     if (h->disk.disk && disk_failure(h->disk.disk))
         return api_error(error,

@@ -90,7 +90,8 @@ int running_open(struct running *r, const struct tram_cluster *c, const char *co
     r->cluster = c;
     r->host = calloc(c->conf->hosts, sizeof(*r->host));
     r->replica = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->replica));
-    if (r->host == NULL || r->replica == NULL) {
+    r->backup = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->backup));
+    if (r->host == NULL || r->replica == NULL || r->backup == NULL) {
         fprintf(stderr, "tram %s: no memory\n", command);
         running_close(r);
         return CMD_FAILED;
@@ -108,6 +109,8 @@ void running_close(struct running *r)
     r->look = NULL;
     free(r->host);
     free(r->replica);
+    free(r->backup);
+    r->backup = NULL;
     r->host = NULL;
     r->replica = NULL;
 }
@@ -177,6 +180,12 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
         .stands = p->stands,
         .restored_percent = (uint32_t)p->restored_percent,
     };
+    uint64_t phase = atomic_load_explicit(&p->backup_phase, memory_order_acquire);
+    r->backup[group * CLUSTER_REPLICAS_MAX + rank] =
+        (struct api_page_backup){.id = {p->backup[0], p->backup[1]},
+                                 .phase = phase,
+                                 .bytes = p->backup_bytes,
+                                 .delivered = p->backup_delivered};
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =
             (uint32_t)p->detached_ms[q];
@@ -289,6 +298,8 @@ static void ask_others(struct running *r)
 void running_sample(struct running *r)
 {
     r->now_ns = clock_now_ns();
+    memset(r->backup, 0,
+           (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->backup));
     memset(r->replica, 0,
            (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->replica));
     for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
@@ -302,6 +313,11 @@ const struct tram_replica_stats *running_replica(const struct running *r, uint32
                                                  uint32_t rank)
 {
     return &r->replica[(size_t)group * CLUSTER_REPLICAS_MAX + rank];
+}
+
+const struct api_page_backup *running_backup(const struct running *r, uint32_t group, uint32_t rank)
+{
+    return &r->backup[(size_t)group * CLUSTER_REPLICAS_MAX + rank];
 }
 
 uint32_t running_host_of(const struct running *r, uint32_t group, uint32_t rank)

@@ -70,6 +70,8 @@ struct running_host {
 };
 
 /* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */
+struct api_page_backup;
+
 struct running {
     const struct tram_cluster *cluster;
     char dir[RUNNING_DIR_BYTES];
@@ -77,6 +79,7 @@ struct running {
     bool mute;        /* it cannot be done, and that was said */
     uint64_t now_ns;
     struct running_host *host;          /* by number */
+    struct api_page_backup *backup;     /* likewise, their backups */
     struct tram_replica_stats *replica; /* by group and rank; see running_replica */
 };
 
@@ -89,6 +92,9 @@ void running_sample(struct running *);
 /* What the replica showed last; of a host that is not up it is old, or all zero. */
 const struct tram_replica_stats *running_replica(const struct running *, uint32_t group,
                                                  uint32_t rank);
+
+/* Its last backup. */
+const struct api_page_backup *running_backup(const struct running *, uint32_t group, uint32_t rank);
 
 /* The number of the host that carries the replica. */
 uint32_t running_host_of(const struct running *, uint32_t group, uint32_t rank);

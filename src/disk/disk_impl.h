@@ -52,6 +52,9 @@ struct group {
     uint64_t closed_in; /* the last closed batch that has a record of it */
 
     struct disk_found found;
+    bool initial;                        /* it began with a state, */
+    bool initial_there;                  /* of which there is a file */
+    unsigned char backup[DISK_ID_BYTES]; /* the last one that is durable, in this life */
 };
 
 enum segment_state {
@@ -108,6 +111,8 @@ struct snap_writer {
     uint32_t group;
     uint64_t pos;
     char tmp[BLOCK_NAME_BYTES], name[BLOCK_NAME_BYTES];
+    unsigned char id[DISK_ID_BYTES]; /* the journal's, or the backup's */
+    bool is_backup;
     bool made;           /* the file is there */
     bool given_up;       /* what is put still is taken, and goes nowhere */
     uint64_t file_bytes; /* as long as the file is */
@@ -243,6 +248,13 @@ bool snapfile_waits(const struct disk *);
 /* Begins the next order of a snapshot, if there is something to be done. */
 bool snapfile_begin(struct disk *);
 void snapfile_over(struct disk *, enum block_status);
+void snapfile_initial_name(char *name, uint32_t group);
+/* Marks as DISK_BELOW what needs a state to begin with that is damaged. */
+void initial_judge(struct disk *);
+
+/* A piece with its header, sealed; data is there. */
+void snapfile_seal(void *piece, const struct piece_header *);
+
 /* Reads it from its start; fn may be NULL. */
 int snapfile_read(const struct disk *, uint32_t group, uint64_t pos,
                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *);
