@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma asan tsan coverage format clean
+.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -65,6 +65,13 @@ test-large: all
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
 asan tsan: deps
 	@tools/run-tests --build $(BUILD) $@
+
+# The fuzzers under AddressSanitizer, FACTOR times as long as `make test` has time for.
+FACTOR ?= 10
+fuzz: deps
+	@[ -f $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1
+	ninja -C $(BUILD)-asan
+	@FUZZ_FACTOR=$(FACTOR) meson test -C $(BUILD)-asan --no-rebuild -t $(FACTOR) fuzz_cluster fuzz_disk fuzz_ofi fuzz_tcp fuzz_tls
 
 # Lines and branches of src that the tests run, by folder. COVERAGE="--suite unit" for less, and sooner.
 coverage: deps

@@ -55,6 +55,7 @@ static inline uint64_t row_disk_check(uint64_t life, uint64_t ballot, uint64_t k
 enum row_flag {
     ROW_BEHIND = 1,  /* has no state to apply to: reads no log lane, wants a snapshot */
     ROW_JOINING = 2, /* has lost its memory: promises nothing */
+    ROW_FULL = 4,    /* its disk takes nothing: it follows, and applies nothing */
 };
 
 /* Control words of LANE_SNAP. An offer is: ID 0, then the other words with GUARD 0, then ID. Bytes follow when the

@@ -26,7 +26,8 @@ static const char *check_state(const struct log *l)
 
 static const char *check_row(const struct log *l)
 {
-    uint64_t flags = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0);
+    uint64_t flags = (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0) |
+                     (l->keep.unfit ? ROW_FULL : 0);
     if (table_get(l->rows, l->me, ROW_FLAGS) != flags)
         return "its row says whether it has a state and promises";
     if (table_get(l->rows, l->me, ROW_BALLOT) != l->ballot)

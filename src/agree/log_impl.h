@@ -185,8 +185,10 @@ struct keeping {
     uint64_t pledged;
     /* The state was replaced: nothing is copied until a snapshot of at least this position is durable; 0: it was not. */
     uint64_t gap;
-    bool beyond;    /* what was on the disk does not count */
-    bool reset_due; /* and the disk is yet to be told where it begins anew */
+    uint64_t full_ns; /* since when the disk has had no room for what is to be copied; 0: it has */
+    bool unfit;       /* so for so long that another is to lead */
+    bool beyond;      /* what was on the disk does not count */
+    bool reset_due;   /* and the disk is yet to be told where it begins anew */
     uint32_t
         save_asked; /* rounds since the others were told that a snapshot is about to be made; */
     void *save;     /* one is being written, */
@@ -346,10 +348,16 @@ static inline const struct entry *log_entry(const struct log *l, uint32_t w, uin
     return entry_at(ring + (pos & l->mask));
 }
 
+/* Has it a state, as its row says? */
+static inline bool row_has_state(const struct log *l, uint32_t rank)
+{
+    return !(table_get(l->rows, rank, ROW_FLAGS) & (ROW_BEHIND | ROW_JOINING));
+}
+
 /* Is it written to, and has it a state? */
 static inline bool peer_is_well(const struct log *l, uint32_t rank)
 {
-    return l->peer[rank].phase == PEER_LIVE && table_get(l->rows, rank, ROW_FLAGS) == 0;
+    return l->peer[rank].phase == PEER_LIVE && row_has_state(l, rank);
 }
 
 /* log.c */

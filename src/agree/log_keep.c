@@ -182,8 +182,11 @@ static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t prom
     struct keeping *k = &l->keep;
     const struct mem_lane *lane = l->lane[l->me][w];
     unsigned char *to = disk_reserve(k->disk, (uint32_t)(end - from));
-    if (to == NULL)
+    if (to == NULL) {
+        k->full_ns = k->full_ns != 0 ? k->full_ns : l->now_ns;
         return false;
+    }
+    k->full_ns = 0;
     ring_read(lane->ring, l->opt.log_bytes, from, to, end - from);
     if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
         return false;
@@ -259,8 +262,24 @@ bool keep_append_reset(struct log *l, uint64_t ballot)
     return true;
 }
 
+/* Who cannot keep anything applies nothing, and answers nobody: another one is to lead until it can. */
+static void judge_fitness(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    bool unfit = k->gap != 0 || (k->full_ns != 0 && l->now_ns - k->full_ns >= l->opt.detach_ns);
+    if (unfit == k->unfit)
+        return;
+    k->unfit = unfit;
+    uint64_t flags = table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_FULL;
+    table_set(l->rows, ROW_FLAGS, flags | (unfit ? ROW_FULL : 0));
+    table_push_row(l->rows);
+    if (unfit && log_leading(l) && !PLANTED(full_leads))
+        log_step_down(l, true);
+}
+
 int keep_follow(struct log *l)
 {
+    judge_fitness(l);
     struct keeping *k = &l->keep;
     uint64_t promised = mem_promised(l->mem, l->opt.region);
     if (promised == 0 || promised == MEM_CLOSED)

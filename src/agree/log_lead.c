@@ -331,7 +331,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     }
     if (room_keeps_out(l, rank))
         return;
-    if (table_get(l->rows, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank)) {
+    if (!row_has_state(l, rank) || lead_too_old(l, rank)) {
         /* By snapshot first; unless its row, which it repeats when it sees that we lead, says more. */
         if (!lead_row_is_new(l, rank))
             mem_bell_later(l->mem, l->opt.nodes[rank]);
@@ -372,8 +372,7 @@ static int compare_step(struct log *l)
     }
     peer_move(l, rank, PEER_READY);
     uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
-    if (table_get(l->rows, rank, ROW_FLAGS) != 0 || lead_too_old(l, rank) ||
-        applied < l->compare_from)
+    if (!row_has_state(l, rank) || lead_too_old(l, rank) || applied < l->compare_from)
         return 1; /* it has changed meanwhile: look again */
     uint64_t same = UINT64_MAX;
     if (head[LOG_GUARD] >= applied &&

@@ -171,7 +171,7 @@ uint64_t recover_keep_from(const struct log *l, uint64_t start, uint64_t end)
         uint64_t applied = table_get(l->rows, q, ROW_APPLIED);
         /* Of the dead too: who is only said to be dead needs it, and after a crash in the middle of this
          * nobody might be left who has it. */
-        if (q != l->me && table_get(l->rows, q, ROW_FLAGS) == 0 && applied >= low && applied < from)
+        if (q != l->me && row_has_state(l, q) && applied >= low && applied < from)
             from = applied;
     }
     return from;
@@ -279,8 +279,8 @@ static bool rec_from_scratch(struct log *l, uint64_t pos)
 static bool rec_somebody_ahead(const struct log *l)
 {
     for (uint32_t q = 0; q < l->n; q++)
-        if (q != l->me && table_get(l->rows, q, ROW_FLAGS) == 0 &&
-            table_get(l->rows, q, ROW_APPLIED) > l->applied && !mem_dead(l->mem, l->opt.nodes[q]))
+        if (q != l->me && row_has_state(l, q) && table_get(l->rows, q, ROW_APPLIED) > l->applied &&
+            !mem_dead(l->mem, l->opt.nodes[q]))
             return true;
     return false;
 }

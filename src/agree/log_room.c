@@ -24,8 +24,7 @@ static uint64_t quorum_applied(const struct log *l)
     uint32_t count = 0;
     for (uint32_t q = 0; q < l->n; q++) {
         uint64_t applied = q == l->me ? l->applied : table_get(l->rows, q, ROW_APPLIED);
-        if (table_get(l->rows, q, ROW_FLAGS) != 0 ||
-            (q != l->me && mem_dead(l->mem, l->opt.nodes[q])))
+        if (!row_has_state(l, q) || (q != l->me && mem_dead(l->mem, l->opt.nodes[q])))
             continue;
         uint32_t i = count++;
         for (; i > 0 && sorted[i - 1] < applied; i--)

@@ -77,6 +77,7 @@
     X(replay_to_commit, durable, "what was decided and not applied is replayed as if it were")     \
     X(lane_unawaited, durable, "what a disk had counts before it is in memory")                    \
     X(old_stamps_awaited, durable, "decided entries with old stamps are not kept")                 \
+    X(full_leads, stepped, "a leader whose disk takes nothing goes on leading")                    \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \
     X(edge_forgets, tree, "a new leader does not write again what its predecessor left")           \
     X(parent_ahead, tree,                                                                          \

@@ -48,18 +48,12 @@ static void begin_segment(struct disk *d)
     block_begin(d->block, BLOCK_BULK, &step, 1);
 }
 
-void bulk_no_room(struct disk *d)
-{
-    d->no_room_ns = d->no_room_told_ns = d->now_ns ? d->now_ns : 1;
-}
-
 static void segment_made(struct disk *d, enum block_status status)
 {
     d->segments[d->making].state = status == BLOCK_DONE ? SEGMENT_FREE : SEGMENT_NONE;
-    if (status == BLOCK_NO_ROOM)
-        bulk_no_room(d);
-    else
-        d->no_room_told_ns = 0;
+    d->cramped = status == BLOCK_NO_ROOM;
+    if (d->cramped)
+        d->no_room_ns = d->now_ns ? d->now_ns : 1;
 }
 
 static void over(struct disk *d, enum block_status status)
@@ -89,10 +83,16 @@ bool bulk_waits(const struct disk *d)
     return d->bulk == BULK_NONE && (d->remove[0] != '\0' || wants_segment(d) || snapfile_waits(d));
 }
 
+static void try_again(const struct disk *d, uint64_t *no_room_ns)
+{
+    if (*no_room_ns != 0 && d->now_ns >= *no_room_ns + RETRY_NS)
+        *no_room_ns = 0;
+}
+
 int bulk_round(struct disk *d)
 {
-    if (d->no_room_ns != 0 && d->now_ns >= d->no_room_ns + RETRY_NS)
-        d->no_room_ns = 0;
+    try_again(d, &d->no_room_ns);
+    try_again(d, &d->snap_no_room_ns);
     if (d->bulk != BULK_NONE) {
         enum block_status status = block_poll(d->block, BLOCK_BULK);
         if (status == BLOCK_BUSY)

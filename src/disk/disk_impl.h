@@ -173,8 +173,10 @@ struct disk {
     struct snap_writer snap;
     char remove[BLOCK_NAME_BYTES]; /* a snapshot that is not needed any more; "": none */
     uint32_t making;               /* the segment */
-    uint64_t no_room_ns;           /* when the disk had none; 0: it has, or it is tried again */
-    uint64_t no_room_told_ns;      /* the same for people: 0 when a file was made since */
+    uint64_t no_room_ns;           /* when the disk had none for a segment; 0: it has */
+    bool cramped; /* the last one that was tried had none: those that are there are all */
+    uint64_t snap_no_room_ns; /* the same, for a snapshot */
+    uint64_t snap_told_ns;    /* likewise for people: 0 when one was written since */
 
     struct found_record *records; /* of group g: [record_from[g], record_from[g + 1]) */
     uint32_t *record_from;
@@ -239,7 +241,6 @@ void lives_raise(struct disk *, const unsigned char *bytes); /* those that are h
 /* ---- bulk: bulk.c, snapfile.c ---- */
 
 int bulk_round(struct disk *);
-void bulk_no_room(struct disk *);
 bool bulk_waits(const struct disk *); /* for the next round */
 void bulk_recorded(struct disk *, uint32_t group, uint64_t pos);
 

@@ -75,7 +75,12 @@ int disk_round(struct disk *d, uint64_t now_ns)
 
 uint64_t disk_next_ns(const struct disk *d)
 {
-    uint64_t next = d->no_room_ns ? d->no_room_ns + RETRY_NS : UINT64_MAX;
+    uint64_t next = UINT64_MAX;
+
+    if (d->no_room_ns != 0)
+        next = d->no_room_ns + RETRY_NS;
+    if (d->snap_no_room_ns != 0)
+        next = min_u64(next, d->snap_no_room_ns + RETRY_NS);
 
     if (d->failure[0] != '\0')
         return UINT64_MAX;
@@ -109,7 +114,7 @@ static enum disk_health health(const struct disk *d)
 {
     if (!segment_has_room(d, d->batch_used - d->writing))
         return DISK_FULL;
-    if (d->no_room_told_ns != 0 && d->now_ns < d->no_room_told_ns + NO_ROOM_FOR_NS)
+    if (d->cramped || (d->snap_told_ns != 0 && d->now_ns < d->snap_told_ns + NO_ROOM_FOR_NS))
         return DISK_NO_ROOM;
     return is_slow(d) ? DISK_SLOW : DISK_OK;
 }

@@ -148,10 +148,12 @@ uint32_t disk_oldest(const struct disk *d)
     return s ? keeper(d, s) : UINT32_MAX;
 }
 
-/* Of what records may use: the spare ones do not count. */
+/* Of what records may use: the spare ones do not count, nor those for which there is no room. */
 uint32_t disk_used(const struct disk *d)
 {
-    uint64_t all = (d->segment_count - SEGMENTS_SPARE) * d->segment_bytes;
+    uint32_t there = d->segment_count - (d->cramped ? segment_count(d, SEGMENT_NONE) : 0);
+    uint64_t all =
+        there > SEGMENTS_SPARE ? (there - SEGMENTS_SPARE) * d->segment_bytes : d->segment_bytes;
     uint64_t full = segment_count(d, SEGMENT_FULL) + segment_count(d, SEGMENT_GOING);
     uint64_t used = full * d->segment_bytes + (d->now_segment == UINT32_MAX ? 0 : d->now_at);
 

@@ -95,7 +95,7 @@ static bool writer_open(struct disk *d, uint32_t group, uint64_t pos, const unsi
     struct snap_writer *w = &d->snap;
 
     CHECK(group < d->shape.groups);
-    if (w->phase != SNAP_NONE || d->no_room_ns != 0 || d->failure[0] != '\0')
+    if (w->phase != SNAP_NONE || d->snap_no_room_ns != 0 || d->failure[0] != '\0')
         return false;
     *w = (struct snap_writer){
         .phase = SNAP_TAKING, .group = group, .pos = pos, .half = {w->half[0], w->half[1]}};
@@ -252,7 +252,7 @@ static void give_up(struct disk *d)
 {
     struct snap_writer *w = &d->snap;
 
-    bulk_no_room(d);
+    d->snap_no_room_ns = d->snap_told_ns = d->now_ns ? d->now_ns : 1;
     w->given_up = true;
     if (w->phase == SNAP_ENDING)
         w->phase = SNAP_DROPPING;
@@ -265,7 +265,7 @@ void snapfile_over(struct disk *d, enum block_status status)
     if (status == BLOCK_NO_ROOM) {
         give_up(d);
     } else if (d->bulk == BULK_NAME) {
-        d->no_room_told_ns = 0;
+        d->snap_told_ns = 0;
         if (w->is_backup) {
             memcpy(d->groups[w->group].backup, w->id, sizeof w->id);
             w->phase = SNAP_NONE;

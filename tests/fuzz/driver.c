@@ -3,7 +3,8 @@
  *
  *     fuzz_NAME NAME ROUNDS SEED FILE...
  *
- * ROUNDS is a number of mutations, or for how long to go on: 20s.
+ * ROUNDS is a number of mutations, or for how long to go on: 20s. FUZZ_FACTOR in the environment makes it so many times as
+ * much (`make fuzz`).
  *
  * The input under way is in fuzz_NAME.input; after a crash, give it as the only FILE with 0 rounds. The
  * targets have libFuzzer's entry point: clang -fsanitize=fuzzer,address NAME_fuzz.c and the library. */
@@ -161,6 +162,8 @@ int main(int argc, char **argv)
     }
     char *unit;
     unsigned long rounds = strtoul(argv[2], &unit, 10), n = 0;
+    const char *factor = getenv("FUZZ_FACTOR");
+    rounds *= factor ? strtoul(factor, NULL, 10) : 1;
     uint64_t until = *unit == 's' ? clock_now_ns() + rounds * 1000000000u : 0;
     rng_init(&r, strtoull(argv[3], NULL, 10));
     for (int i = 4; i < argc; i++)

@@ -427,13 +427,13 @@ static void shm__random_faults_lose_nothing_that_counted(void **state)
     const char *seed = getenv("SHM_SEED"), *seconds = getenv("SHM_SECONDS");
     struct chaos c = {
         .dead = -1, .stopped = -1, .seed = seed ? strtoull(seed, NULL, 10) : clock_now_ns()};
-    uint64_t until = clock_now_ns() + (seconds ? strtoull(seconds, NULL, 10) : 8) * 1000000000u;
+    uint64_t until = clock_now_ns() + (seconds ? strtoull(seconds, NULL, 10) : 5) * 1000000000u;
     unsigned steps = 0;
 
     (void)state;
     rng_init(&c.rng, c.seed);
     start_all();
-    for (; (seconds || steps < 4000) && clock_now_ns() < until; steps++)
+    for (; (seconds || steps < 2500) && clock_now_ns() < until; steps++)
         chaos_step(&c);
     print_message("# %u steps, %u raises, %u writes, %u kills, %u births kept, %u lost\n", steps,
                   c.raises, c.writes, c.kills, c.kept, c.lost);
