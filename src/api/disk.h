@@ -52,6 +52,13 @@ int api_disk_look_open(const struct tram_cluster *, uint32_t host, struct block 
 int api_disk_open(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,
                   struct api_disk *, struct err *);
 
+/* A client's place was used in this life, as a log says. */
+static inline void api_disk_saw_client(struct api_disk *d, uint32_t place, uint32_t life)
+{
+    if (life >= disk_place_life(d->disk, place))
+        d->lives.note_place(d, place, life + 1);
+}
+
 /* Nothing is under way any more: before what is under way goes. And the rest. */
 void api_disk_stop(struct api_disk *);
 void api_disk_close(struct api_disk *);

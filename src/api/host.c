@@ -101,6 +101,9 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
         p->trace_began = true;
         trace_deliver(p->trace, who, d->number, id, (struct trace_dst){d->dst.group, d->dst.count});
     }
+    /* This host may have been away while the client came. */
+    if (h->disk.disk)
+        api_disk_saw_client(&h->disk, d->client, d->life);
     return api_deliver(&p->machine, d, reply, reply_max);
 }
 

@@ -43,6 +43,9 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .hosts = hosts,
         .hosts_count = c->conf->hosts,
         .lives = lives,
+        .client_node = c->sizes.client_node,
+        .clients = c->sizes.clients,
+        .lives_max = CASTER_LIVES_MAX,
         .say = *say,
     };
     return shm_open_node(&o, out, e);

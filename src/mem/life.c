@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum {
+    MET_AT = 2048,
     PAGE_AT = 4096,
     BOOT_BYTES = 40,
     PLACE_STEP = 64, /* lives of a place between two visits to the disk */
@@ -29,6 +30,8 @@ struct life_page {
     struct roll_entry roll[ROLL_HOSTS_MAX];
     struct life_place place[];
 };
+_Static_assert(MET_AT + ROLL_HOSTS_MAX * sizeof(struct life_met) <= PAGE_AT,
+               "fits before the page");
 
 static size_t page_bytes(uint32_t places)
 {
@@ -92,7 +95,7 @@ static void places_settle(struct life_file *f)
 
     boot_read(boot);
     f->rebooted = !boot[0] || memcmp(boot, f->page->boot, sizeof boot) != 0;
-    for (uint32_t i = 0; f->rebooted && i < f->places; i++)
+    for (uint32_t i = 0; f->rebooted && !f->told && i < f->places; i++)
         if (f->page->place[i].life > 0)
             f->page->place[i].life = (f->page->place[i].life / PLACE_STEP + 2) * PLACE_STEP;
     memcpy(f->page->boot, boot, sizeof boot);
@@ -149,13 +152,15 @@ static int lock_and_count(struct life_file *f, const char *host, uint32_t *lives
                            pid, f->path);
         return err_sys(e, "lock %s", f->path);
     }
-    if (read != 2 && text[0] != 0)
+    if (read != 2 && text[0] != 0 && !f->told)
         return err_set(e, ERR_CORRUPT,
                        "%s: expected \"lives N pid N\"; how often the host lived is not known. If "
                        "no host of the cluster runs anywhere, remove the file",
                        f->path);
-    *lives = count;
-    return lives_write(f, count + 1) ? 0 : err_sys(e, "write %s", f->path);
+    f->said = count;
+    if (!f->told)
+        *lives = count;
+    return lives_write(f, *lives + 1) ? 0 : err_sys(e, "write %s", f->path);
 }
 
 /* The directory's entry of the file, too. */
@@ -175,6 +180,7 @@ int life_open(struct life_file *f, const struct life_options *o, uint32_t *lives
     uint32_t places = o->places;
 
     f->fd = -1;
+    f->told = o->told;
     int rc = make_directory(dir, e);
     if (rc < 0)
         return rc;
@@ -220,6 +226,21 @@ struct life_place *life_place(const struct life_file *f, uint32_t place)
     return &f->page->place[place];
 }
 
+struct life_met life_met(const struct life_file *f, uint32_t host)
+{
+    struct life_met met;
+    ssize_t bytes = pread(f->fd, &met, sizeof met, (off_t)(MET_AT + host * sizeof met));
+
+    return bytes == (ssize_t)sizeof met ? met : (struct life_met){0};
+}
+
+void life_met_note(struct life_file *f, uint32_t host, struct life_met met)
+{
+    if (pwrite(f->fd, &met, sizeof met, (off_t)(MET_AT + host * sizeof met)) < 0) {
+        /* Then it is not known who it was, as after a restart of the machine. */
+    }
+}
+
 uint32_t life_place_next(struct life_file *f, uint32_t place, uint64_t birth)
 {
     struct life_place *p = &f->page->place[place];
@@ -227,7 +248,7 @@ uint32_t life_place_next(struct life_file *f, uint32_t place, uint64_t birth)
 
     p->birth = birth;
     /* Rarely, and it takes a while: what is on the disk is never PLACE_STEP behind. */
-    if (life % PLACE_STEP == 0)
+    if (life % PLACE_STEP == 0 && !f->told)
         life_sync(f);
     return life;
 }

@@ -83,7 +83,7 @@ bool places_return(struct places *p, uint32_t place, uint32_t life, uint64_t bir
         return false;
     /* The same life, and another process; or one that this host has not given, unless it has forgotten that. */
     bool another = life == *given && kept->life > 0 && kept->birth != 0 && kept->birth != birth;
-    bool forgot = p->file->renewed && !p->file->made;
+    bool forgot = p->file->renewed && !p->file->made && !p->file->told;
     if (another || (!forgot && life >= kept->life)) {
         *given = life;
         return false;
@@ -92,6 +92,35 @@ bool places_return(struct places *p, uint32_t place, uint32_t life, uint64_t bir
     kept->birth = birth;
     p->state[place] = (struct place_state){.connected = true, .since_ns = 1};
     return true;
+}
+
+void places_withdraw(struct places *p, uint32_t place, uint32_t life)
+{
+    struct life_place *kept = life_place(p->file, place);
+
+    p->state[place] = (struct place_state){0};
+    kept->birth = 0;
+    if (kept->life == life + 1)
+        kept->life = life;
+}
+
+void places_know(struct places *p, uint32_t place, uint32_t lives, uint64_t now_ns)
+{
+    struct life_place *kept = life_place(p->file, place);
+
+    if (kept->life >= lives)
+        return;
+    *kept = (struct life_place){.life = lives};
+    p->state[place] = (struct place_state){.since_ns = now_ns ? now_ns : 1};
+}
+
+void places_skip(struct places *p, uint32_t place, uint32_t lives)
+{
+    struct life_place *kept = life_place(p->file, place);
+    uint32_t left = kept->life < p->lives_max ? p->lives_max - kept->life : 0;
+
+    kept->life += lives < left ? lives : left;
+    kept->birth = 0;
 }
 
 void places_seen(struct places *p, uint32_t place, uint32_t life)

@@ -16,7 +16,8 @@ struct places {
     struct place_state {
         uint64_t since_ns; /* when its client was last connected, or this host began; 0: never */
         bool connected;
-        bool ended; /* its client said so, or its process has ended */
+        bool ended;     /* its client said so, or its process has ended */
+        bool held_back; /* given, but nobody is told before a disk has its life */
     } * state;
     uint32_t count;
     uint32_t lives_max; /* of each */
@@ -38,6 +39,15 @@ uint32_t places_give(struct places *, uint32_t place, uint64_t birth);
 
 /* A client connects that has had the place in this life. False: another has it since; *life is the last one given. */
 bool places_return(struct places *, uint32_t place, uint32_t life, uint64_t birth, uint32_t *given);
+
+/* Whoever was given it in this life has not heard of that, and will not: the next has the same. */
+void places_withdraw(struct places *, uint32_t place, uint32_t life);
+
+/* It has had so many lives, as a disk knows; its client may come back. */
+void places_know(struct places *, uint32_t place, uint32_t lives, uint64_t now_ns);
+
+/* Leaves out that many lives of it, which somebody may have had; at the maximum it is not given any more. */
+void places_skip(struct places *, uint32_t place, uint32_t lives);
 
 /* Somebody has seen it taken in this life: the file may have been lost. */
 void places_seen(struct places *, uint32_t place, uint32_t life);

@@ -52,6 +52,15 @@ void roll_open(struct roll *r, uint32_t hosts, uint32_t self, struct roll_entry 
     r->ended[self] = own->gone;
 }
 
+void roll_open_kept(struct roll *r, uint32_t hosts, uint32_t self, struct roll_entry *entry,
+                    uint32_t life)
+{
+    /* Of the others nothing needs to be known: nobody waits for them to have left. */
+    memset(entry, 0, ROLL_HOSTS_MAX * sizeof *entry);
+    roll_open(r, hosts, self, entry, roll_age(0, life), false);
+    entry[self].gone = r->ended[self] = 0;
+}
+
 void roll_close(struct roll *r)
 {
     for (uint32_t i = 0; i < ROLL_HOSTS_MAX; i++) {

@@ -104,6 +104,11 @@ static inline uint64_t roll_age(uint64_t made_ms, uint32_t life)
  * it, as `lived` says. */
 void roll_open(struct roll *, uint32_t hosts, uint32_t self, struct roll_entry *entry, uint64_t age,
                bool lived);
+
+/* The same where memory is on disks and no life of it is ever over: `self` is a member, whatever became of the life
+ * before, and so are all others. Ages differ by lives alone. */
+void roll_open_kept(struct roll *, uint32_t hosts, uint32_t self, struct roll_entry *entry,
+                    uint32_t life);
 void roll_close(struct roll *);
 
 /* All that is to be told, `hosts` items; that of ourselves is the last. */

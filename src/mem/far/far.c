@@ -25,7 +25,7 @@ uint32_t far_region_index(const struct far *o, const struct region *r)
 int far_region_open(struct mem *m, uint32_t region, enum mem_birth *birth, struct err *e)
 {
     struct far *o = far_of(m);
-    bool lost = o->host && roll_own(&o->roll) != ROLL_MEMBER;
+    bool lost = o->host && (o->lives ? m->life > 0 : roll_own(&o->roll) != ROLL_MEMBER);
 
     const struct region *known = far_region_find(o, region);
     if (known)

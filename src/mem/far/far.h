@@ -41,12 +41,11 @@ struct far_options {
     const struct far_host
         *hosts; /* all hosts of the cluster; their node numbers are their places */
     uint32_t hosts_count;
-    uint32_t clients;              /* that there may be; their node numbers begin at hosts_count */
-    uint32_t lives_max;            /* of each of their places; 0: any number */
-    uint32_t self;                 /* a node number; or FAR_ANY: a client in any place */
-    const char *state;             /* host: directory in which its lives are counted */
-    const struct mem_lives *lives; /* of a host with a disk; else NULL */
-    struct say say;                /* where log lines go, from the caller's thread */
+    uint32_t clients;   /* that there may be; their node numbers begin at hosts_count */
+    uint32_t lives_max; /* of each of their places; 0: any number */
+    uint32_t self;      /* a node number; or FAR_ANY: a client in any place */
+    const char *state;  /* host: directory in which its lives are counted */
+    struct say say;     /* where log lines go, from the caller's thread */
     const struct far_fact
         *facts; /* nodes in which one of them differs do not connect, and say which */
     uint32_t facts_count;
@@ -55,6 +54,8 @@ struct far_options {
     uint64_t linger_ns;  /* how long a host that leaves listens who else does; 0: 300 ms */
     bool huge_pages;     /* a host: of 2 MiB, for lanes that others write; see far_limits_check */
     bool looks;          /* client: wants no place, and is good for far_look alone */
+    const struct mem_lives
+        *lives; /* host: that a disk keeps, until it is closed; NULL: none does */
 };
 
 /* Opening a host counts a life, listens, and connects to whoever is there; the others connect later. Opening a client

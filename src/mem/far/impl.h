@@ -80,6 +80,7 @@ struct link {
     uint32_t life; /* theirs, and birth, once proven */
     uint64_t birth;
     uint64_t first; /* of a client: the earliest life of ours that its cluster counted with */
+    bool held_back; /* a client that has a place, and is told when a disk knows of that */
 
     struct mem_op *ops; /* unfinished */
     uint64_t op_id;
@@ -301,6 +302,10 @@ struct far {
 
     struct life_file life;
     struct places places;
+    const struct mem_lives *lives; /* NULL: no disk keeps them */
+    bool
+        places_unsure; /* what this host had given was lost with its disk, and not enough have told */
+    uint32_t held_back; /* links that are */
     struct roll roll;
     enum roll_verdict verdict; /* what follows from it, */
     uint32_t verdict_who;      /* due to whom, */
@@ -464,12 +469,24 @@ const char *link_name(const struct link *);
 /* message.c: what they say */
 bool far_message_take(struct link *, const struct far_head *);
 bool far_link_proven(struct link *, uint32_t life, uint64_t birth);
-bool far_gives(struct far *, uint32_t node);
-void far_place_freed(struct link *, bool ended);
 void far_clients_judge(struct far *);
 bool link_up(struct link *);
 bool link_refuse(struct link *, enum far_reason, uint32_t life);
 void far_fail(struct far *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* place.c: places of clients */
+void far_places_open(struct far *);
+bool far_gives(struct far *, uint32_t node);
+void far_place_freed(struct link *, bool ended);
+bool far_place_give(struct link *, uint32_t wanted);
+bool far_place_kept(struct link *, uint32_t *given);
+bool far_place_had(const struct link *);
+bool far_places_tell(struct link *);
+bool far_places_seen(struct link *, const struct far_news *);
+bool far_places_given(struct link *, const struct far_given *, uint32_t count);
+void far_places_heard(struct far *); /* of one more host: all that it knows of them */
+void far_place_noted(struct far *, uint32_t node, uint32_t life);
+int far_places_look_after(struct far *); /* in every poll, if links are held back */
 
 /* roll.c */
 void far_roll_open(struct far *, bool lived);

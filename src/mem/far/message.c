@@ -12,14 +12,15 @@ bool link_refuse(struct link *l, enum far_reason reason, uint32_t life)
     struct far_refuse r = {.reason = reason, .life = life};
 
     if (l->peer)
-        far_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)",
-                     far_reason_text(reason), l->life, life);
+        far_peer_say(l->node, l->peer, true, "it is refused: %s (life %u, we know of %u)%s",
+                     far_reason_text(reason), l->life, life,
+                     l->node->lives && l->peer->host && reason == FAR_REASON_LIFE
+                         ? "; its disk is older than what it has had, and must not be used"
+                         : "");
     l->node->links_pending += l->state == LINK_UP; /* it was none, and is one that is to go */
     l->state = LINK_REFUSED;
     return link_send(l, FAR_REFUSE, &r.head + 1, 1);
 }
-
-static struct places *own_place(struct far *, uint32_t node, uint32_t *index);
 
 /* A host that comes back is tried by each of those who miss it at a time of its own. All that are connected to us
  * hear of it from the first who is connected again. */
@@ -32,132 +33,22 @@ static void spread_news(struct link *l)
             link_send(other, FAR_NEWS, &news, 1);
 }
 
-/* A host that has lost its file does not know which lives of its clients' places it has given. */
-static bool places_tell(struct link *l)
-{
-    struct far *o = l->node;
-    struct far_news news[FAR_NEWS_MAX];
-    uint32_t count = 0;
-
-    for (uint32_t place = l->peer->node; place < o->clients; place += o->hosts_count) {
-        const struct peer *p = peer_at(o, o->hosts_count + place);
-        if (!p || p->lives == 0)
-            continue;
-        news[count++] = (struct far_news){.node = p->node, .life = (uint32_t)(p->lives - 1)};
-        if (count == FAR_NEWS_MAX && !link_send(l, FAR_NEWS, news, count))
-            return false;
-        count %= FAR_NEWS_MAX;
-    }
-    return count == 0 || link_send(l, FAR_NEWS, news, count);
-}
-
-/* ---- who has which place ---- */
-
-static struct far_given given_at(struct far *o, uint32_t index)
-{
-    const struct life_place *kept = life_place(&o->life, index);
-
-    return (struct far_given){.node = o->hosts_count + index * o->hosts_count + o->mem.self,
-                              .life = kept->life - 1,
-                              .birth = kept->birth};
-}
-
-/* A place of ours has been given: the other hosts hear of it before its client can come to them. So nobody else can say
- * to be that client, and turn it out. */
-static void given_spread(struct far *o, uint32_t index)
-{
-    const struct far_given given = given_at(o, index);
-
-    for (struct link *l = o->links; l; l = l->next)
-        if (l->state == LINK_UP && l->peer->host && !link_send(l, FAR_GIVEN, &given, 1))
-            link_fault(l, TAKES_NOTHING);
-}
-
-/* The same of all, to a host that was not connected. */
-static bool givens_tell(struct link *l)
-{
-    struct far *o = l->node;
-    struct far_given given[FAR_GIVENS_MAX];
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < o->places.count; i++) {
-        if (life_place(&o->life, i)->life == 0)
-            continue;
-        given[count++] = given_at(o, i);
-        if (count == FAR_GIVENS_MAX && !link_send(l, FAR_GIVEN, given, count))
-            return false;
-        count %= FAR_GIVENS_MAX;
-    }
-    return count == 0 || link_send(l, FAR_GIVEN, given, count);
-}
-
-static uint32_t giver_of(const struct far *o, uint32_t node)
-{
-    return (node - o->hosts_count) % o->hosts_count;
-}
-
-static bool on_given(struct link *l, const struct far_given *item, uint32_t count)
-{
-    struct far *o = l->node;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (!o->host || !l->peer->host || item[i].node < o->hosts_count ||
-            giver_of(o, item[i].node) != l->peer->node || item[i].life >= o->lives_max)
-            return false;
-        struct peer *p = far_peer_get(o, item[i].node);
-        if (!p)
-            return false;
-        p->given = (uint64_t)item[i].life + 1;
-        p->given_birth = item[i].birth;
-    }
-    return true;
-}
-
-/* Has the client the place that it says, as far as can be known: the host that gives it may be away. */
-static bool has_place(const struct link *l)
-{
-    const struct far *o = l->node;
-    const struct peer *p = l->peer;
-    const struct link *giver = o->peers[giver_of(o, p->node)]->link;
-
-    if (!o->host || giver_of(o, p->node) == o->mem.self || !giver || !giver->ready)
-        return true;
-    return p->given == (uint64_t)l->life + 1 && (p->given_birth == 0 || p->given_birth == l->birth);
-}
-
 static bool on_news(struct link *l, const struct far_news *item, uint32_t count)
 {
     struct far *o = l->node;
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t index;
         if (!l->peer->host)
             return false;
         if (item[i].node >= o->hosts_count) {
-            if (!o->host || !own_place(o, item[i].node, &index) || item[i].life >= o->lives_max)
+            if (!far_places_seen(l, &item[i]))
                 return false;
-            places_seen(&o->places, index, item[i].life);
-            given_spread(o, index);
             continue;
         }
         struct peer *p = o->peers[item[i].node];
         p->dial_wait_ns = DIAL_NS_MIN;
         p->dial_ns = o->now_ns;
     }
-    return true;
-}
-
-/* A client comes back to the host that has given it its place. */
-static bool place_kept(struct link *l, uint32_t *given)
-{
-    uint32_t index;
-    struct places *places = l->node->host ? own_place(l->node, l->peer->node, &index) : NULL;
-
-    if (!places)
-        return true;
-    if (!places_return(places, index, l->life, l->birth, given))
-        return false;
-    given_spread(l->node, index);
     return true;
 }
 
@@ -168,8 +59,26 @@ static enum far_reason outlived(const struct link *l)
 
     if (p->lives > (uint64_t)l->life + 1)
         return FAR_REASON_LIFE;
-    return p->lives == (uint64_t)l->life + 1 && p->birth != l->birth ? FAR_REASON_TWIN
-                                                                     : FAR_WELCOME;
+    /* Of what a disk knows the process may not be known. */
+    return p->lives == (uint64_t)l->life + 1 && p->birth != 0 && p->birth != l->birth
+               ? FAR_REASON_TWIN
+               : FAR_WELCOME;
+}
+
+/* Who has come in which life, for the next life of ours. */
+static void note_life(const struct link *l)
+{
+    struct far *o = l->node;
+
+    if (!o->lives || o->leaving)
+        return;
+    if (!l->peer->host) {
+        far_place_noted(o, l->peer->node, l->life);
+        return;
+    }
+    o->lives->note_host(o->lives->ctx, l->peer->node, l->life + 1);
+    life_met_note(&o->life, l->peer->node,
+                  (struct life_met){.birth = l->birth, .lives = l->life + 1});
 }
 
 /* A client meets a host that is younger than the one it knew. If most are, the cluster has been stopped and begun anew. */
@@ -199,12 +108,12 @@ bool link_up(struct link *l)
     }
     if (!p->host && p->given > (uint64_t)l->life + 1)
         return link_refuse(l, FAR_REASON_LIFE, (uint32_t)(p->given - 1));
-    if (!p->host && !has_place(l)) {
+    if (!p->host && !far_place_had(l)) {
         /* Or we are yet to hear of it: it will try again. */
         link_close(l, false, "the host that gives its place does not know it");
         return true;
     }
-    if (!p->host && !place_kept(l, &given))
+    if (!p->host && !far_place_kept(l, &given))
         return link_refuse(l, FAR_REASON_LIFE, given);
     /* What an earlier connection has under way must not land behind what comes over this one. */
     if (p->link)
@@ -212,6 +121,7 @@ bool link_up(struct link *l)
     bool back = p->lives > 0;
     p->lives = (uint64_t)l->life + 1;
     p->birth = l->birth;
+    note_life(l);
     p->link = l;
     if (p->dialing == l)
         p->dialing = NULL;
@@ -229,7 +139,7 @@ bool link_up(struct link *l)
              back ? " again" : "", l->life);
     if (p->host && l->node->host) {
         spread_news(l);
-        if (!places_tell(l) || !givens_tell(l))
+        if (!far_places_tell(l))
             return false;
     }
     /* The pulse says that our first wants were before it. */
@@ -343,7 +253,29 @@ static bool is_over(const struct far *o, struct peer *from)
     from->denies = true;
     for (uint32_t i = 0; i < o->hosts_count; i++)
         denied += o->peers[i]->denies;
-    return !o->host || 2 * denied >= o->hosts_count || (o->life.made && !from->accepted);
+    /* With a disk that is older than what others know nothing may be promised: better to stop for one that is wrong. */
+    bool unknown = o->lives || o->life.made;
+    return !o->host || 2 * denied >= o->hosts_count || (unknown && !from->accepted);
+}
+
+static const char *what_then(const struct far *o, enum far_reason reason)
+{
+    if (!o->host)
+        return "; open a new client";
+    if (reason == FAR_REASON_TWIN)
+        return "; stop the other one";
+    return "; start this host again, and it is taken back";
+}
+
+/* Nothing that is on such a disk can be used. */
+static void fail_with_old_disk(struct far *o, const struct peer *by, const struct far_refuse *r)
+{
+    far_fail(
+        o,
+        "%s refuses us in life %u: it knows of life %u%s the disk of this host is older than what "
+        "the host has had; put the right one back, or give it up with `tram format --rejoin %s`",
+        by->name, o->mem.life, r->life,
+        r->reason == FAR_REASON_TWIN ? ", of another process. If none runs," : ":", o->name);
 }
 
 static void fail_for_good(struct link *l, const struct far_refuse *r)
@@ -352,17 +284,18 @@ static void fail_for_good(struct link *l, const struct far_refuse *r)
 
     if (o->failure[0] || r->life < o->mem.life || !is_over(o, l->peer))
         return;
+    if (o->lives) {
+        fail_with_old_disk(o, l->peer, r);
+        return;
+    }
     /* A host whose count was lost: the next start is the life after the one that is remembered. */
     if (o->host && r->life < UINT32_MAX) {
         roll_suspect(&o->roll, l->peer->node);
         life_set(&o->life, r->life + 1);
     }
-    const char *then = !o->host ? "; open a new client"
-                       : r->reason == FAR_REASON_TWIN
-                           ? "; stop the other one"
-                           : "; start this host again, and it is taken back";
     far_fail(o, "%s refuses us in life %u: %s (it knows of life %u)%s", l->peer->name, o->mem.life,
-             far_reason_text((enum far_reason)r->reason), r->life, then);
+             far_reason_text((enum far_reason)r->reason), r->life,
+             what_then(o, (enum far_reason)r->reason));
 }
 
 static bool on_refuse(struct link *l, const struct far_refuse *r)
@@ -387,72 +320,7 @@ static bool on_refuse(struct link *l, const struct far_refuse *r)
     return true;
 }
 
-/* ---- places ---- */
-
-/* Each host gives every so-manieth place, and knows of these alone who has them. */
-static struct places *own_place(struct far *o, uint32_t node, uint32_t *index)
-{
-    uint32_t place = node - o->hosts_count;
-
-    if (node < o->hosts_count || place >= o->clients || place % o->hosts_count != o->mem.self)
-        return NULL;
-    *index = place / o->hosts_count;
-    return &o->places;
-}
-
-bool far_gives(struct far *o, uint32_t node)
-{
-    uint32_t index;
-
-    return own_place(o, node, &index);
-}
-
-void far_place_freed(struct link *l, bool ended)
-{
-    uint32_t index;
-    struct far *o = l->node;
-    /* Whoever leaves ends its links itself, with the file of places closed: its clients live on, and keep theirs. */
-    struct places *p = o->host && !o->leaving ? own_place(o, l->peer->node, &index) : NULL;
-
-    if (p)
-        places_leave(p, index, l->birth, ended, l->node->now_ns);
-}
-
-static bool on_place_want(struct link *l, uint32_t wanted)
-{
-    struct far *o = l->node;
-    uint32_t index = UINT32_MAX;
-    char name[32];
-
-    if (!o->host || l->state != LINK_PLACING)
-        return false;
-    if (wanted == FAR_ANY)
-        index = places_any(&o->places, o->now_ns);
-    else
-        index =
-            own_place(o, wanted, &index) ? places_this(&o->places, index, o->now_ns) : PLACES_NONE;
-    if (index == PLACES_NONE) {
-        struct far_refuse r = {.reason = FAR_REASON_FULL};
-        l->state = LINK_REFUSED;
-        return link_send(l, FAR_REFUSE, &r.head + 1, 1);
-    }
-    uint32_t node = o->hosts_count + index * o->hosts_count + o->mem.self;
-    snprintf(name, sizeof name, "client-%u", node - o->hosts_count);
-    l->peer = peer_at(o, node) ? peer_at(o, node) : far_peer_add(o, node, name);
-    if (!l->peer)
-        return false;
-    struct far_place given = {.node = node, .life = places_give(&o->places, index, l->birth)};
-    l->life = given.life;
-    given_spread(o, index);
-    if (life_place(&o->life, index)->life >= o->lives_max)
-        say_warn(&o->say,
-                 "%s: the place of %s has now had %u processes; it is not given again until the "
-                 "cluster begins anew",
-                 o->name, name, o->lives_max);
-    l->first = o->roll.first[o->mem.self];
-    return link_send(l, FAR_FIRST, o->roll.first, o->hosts_count) &&
-           link_send(l, FAR_PLACE, &given.head + 1, 1) && link_up(l);
-}
+/* ---- of which cluster a client is ---- */
 
 /* To a client, of the host that gives it its place; and of one that has its place, to a host that it may not have met
  * before: that one cannot tell by the life of the place whether it was given before the cluster began anew. */
@@ -468,7 +336,7 @@ static bool on_first(struct link *l, const uint64_t *first, uint32_t count)
         memcpy(o->first, first, count * sizeof *first);
         return true;
     }
-    if (l->state != LINK_PLACING || !l->peer)
+    if (l->state != LINK_PLACING || !l->peer || l->held_back)
         return false;
     l->first = first[o->mem.self];
     return roll_outdated(&o->roll, first) ? link_refuse(l, FAR_REASON_LIFE, l->life) : link_up(l);
@@ -555,11 +423,12 @@ static bool on_message(struct link *l, const struct far_head *h)
         return on_raised(l, items, h->count);
     case FAR_PULSE:
         l->ready = true;
+        far_places_heard(l->node);
         return true;
     case FAR_NEWS:
         return on_news(l, items, h->count);
     case FAR_GIVEN:
-        return on_given(l, items, h->count);
+        return far_places_given(l, items, h->count);
     case FAR_BELL:
         return true;
     case FAR_LEAVE:
@@ -583,7 +452,7 @@ bool far_message_take(struct link *l, const struct far_head *h)
     case FAR_REFUSE:
         return on_refuse(l, whole);
     case FAR_PLACE_WANT:
-        return on_place_want(l, ((const struct far_place *)whole)->node);
+        return far_place_give(l, ((const struct far_place *)whole)->node);
     case FAR_PLACE:
         return on_place(l, whole);
     case FAR_FACTS:

@@ -86,6 +86,24 @@ static uint64_t hosts_tag(const struct far_options *p)
     return tag;
 }
 
+/* What a disk knows of lives counts; the file adds who had them. */
+static void know_lives(struct far *o)
+{
+    if (!o->lives)
+        return;
+    if (o->life.said > o->mem.life)
+        say_warn(
+            &o->say,
+            "%s: %s tells of %u lives of this host, and its disk of %u: unless the file is of an "
+            "earlier cluster of this name, the disk is an older one",
+            o->name, o->life.path, o->life.said, o->mem.life);
+    for (uint32_t i = 0; i < o->hosts_count; i++) {
+        struct life_met met = life_met(&o->life, i);
+        if (o->peers[i]->lives > 0 && met.lives == o->peers[i]->lives)
+            o->peers[i]->birth = met.birth;
+    }
+}
+
 int far_listening(struct far *o, const struct far_options *p, struct err *e)
 {
     uint32_t mine = p->clients / p->hosts_count + (p->self < p->clients % p->hosts_count);
@@ -96,13 +114,17 @@ int far_listening(struct far *o, const struct far_options *p, struct err *e)
                                 .host = o->name,
                                 .self = p->self,
                                 .hosts_tag = hosts_tag(p),
-                                .places = mine};
+                                .places = mine,
+                                .told = o->lives != NULL};
+    o->mem.life = o->lives ? o->lives->life : 0;
     if (rc == 0)
         rc = life_open(&o->life, &life, &o->mem.life, e);
     if (rc == 0)
         rc = places_open(&o->places, &o->life, o->lives_max, o->now_ns, e);
     if (rc < 0)
         return rc;
+    know_lives(o);
+    far_places_open(o);
     far_roll_open(o, o->mem.life > 0);
     return life_sync(&o->life) ? 0 : err_sys(e, "write %s to the disk", o->life.path);
 }
@@ -221,6 +243,7 @@ int far_begin(struct far *o, const struct far_options *p, const struct far_carri
     o->mem.self = p->self;
     o->host = p->self < p->hosts_count;
     o->looks = p->looks && !o->host;
+    o->lives = o->host ? p->lives : NULL;
     o->say = p->say;
     o->life.fd = -1;
     o->hosts_count = p->hosts_count;
@@ -256,7 +279,7 @@ void far_leave(struct far *o)
     for (struct link *l = o->links; l; l = l->next)
         l->ops = NULL;
     o->leaving = true;
-    if (o->host && o->link_ids == 0 && o->hosts_count > 1) {
+    if (o->host && o->link_ids == 0 && o->hosts_count > 1 && !o->lives) {
         life_take_back(&o->life, o->mem.life);
         return;
     }
@@ -284,7 +307,7 @@ void far_leave(struct far *o)
         mem_sleep(&o->mem, clock_now_ns() + MS);
     } while (clock_now_ns() < until);
     if (o->host)
-        life_close(&o->life, all);
+        life_close(&o->life, all && !o->lives);
 }
 
 void far_free(struct far *o)

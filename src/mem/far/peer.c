@@ -23,6 +23,9 @@ struct peer *far_peer_add(struct far *o, uint32_t node, const char *name)
     p->host = node < o->hosts_count;
     snprintf(p->name, sizeof p->name, "%s", name);
     p->dial_wait_ns = DIAL_NS_MIN;
+    if (o->lives)
+        p->lives = p->host ? o->lives->host(o->lives->ctx, node)
+                           : o->lives->place(o->lives->ctx, node - o->hosts_count);
     o->peers[node] = p;
     return p;
 }
@@ -90,6 +93,8 @@ void far_peer_link_ended(struct link *l, bool by_other, const char *why)
         if (!p->host)
             far_place_freed(l, by_other || p->left);
     } else if (l->state != LINK_REFUSED) {
+        if (l->held_back)
+            far_place_freed(l, true);
         far_peer_say(o, p, false, "no connection: %s", why);
         if (l->dialed && !o->leaving)
             look_up_again(p);

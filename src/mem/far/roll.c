@@ -82,7 +82,10 @@ void far_roll_open(struct far *o, bool lived)
 {
     uint64_t age = roll_age(life_made_ms(&o->life), o->mem.life);
 
-    roll_open(&o->roll, o->hosts_count, o->mem.self, life_roll(&o->life), age, lived);
+    if (o->lives)
+        roll_open_kept(&o->roll, o->hosts_count, o->mem.self, life_roll(&o->life), o->mem.life);
+    else
+        roll_open(&o->roll, o->hosts_count, o->mem.self, life_roll(&o->life), age, lived);
     judge(o);
 }
 

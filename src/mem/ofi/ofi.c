@@ -35,6 +35,8 @@ static int ofi_poll(struct mem *m)
         changes += far_own_marks_judge(f);
     if (f->now_ns >= f->chores_ns)
         far_peers_look_after(f);
+    if (f->held_back)
+        changes += far_places_look_after(f);
     if (o->raises)
         ofi_raises_look_after(o);
     /* Answers to what has just come in. */

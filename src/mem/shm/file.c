@@ -22,6 +22,8 @@
  *                 0     text for people: "lives 3 pid 4711"
  *                 2048  count of losses of its memory, 8 bytes; all peers map it
  *                 2056  what it is, 8 bytes: its enum shm_role plus one
+ *                 2064  of a client: 8 bytes for each host whose lives a disk keeps: how many lives of this place it knows of
+ *                       from this file. A host that knows as many from elsewhere has met another process in that life
  * The directory itself is locked (flock) around joining and leaving, never for long.
  *
  * The last host to leave in order removes all of it, whoever else is there. Only hosts hold memory that counts, so
@@ -107,6 +109,11 @@ int directory_open(struct shm *s, const char *dir, struct err *e)
     return err_set(e, ERR_AGAIN, "directory %s comes and goes", s->dir);
 }
 
+bool directory_try_lock(struct shm *s)
+{
+    return flock(s->dir_fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 static void lock_name(char *out, size_t room, const char *name)
 {
     snprintf(out, room, "%s.lock", name);
@@ -160,14 +167,74 @@ uint32_t node_lives(struct shm *s, const char *name)
     return lives;
 }
 
-static bool lives_write(struct shm *s, uint32_t lives)
+static bool lives_write(int fd, uint32_t lives)
 {
     char text[64];
 
     /* Fixed width: never shorter than what it replaces, so a crash leaves one or the other. */
     snprintf(text, sizeof text, "lives %10u pid %10d\n", lives, (int)getpid());
-    return pwrite(s->lock_fd, text, strlen(text), 0) == (ssize_t)strlen(text);
+    return pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text);
 }
+
+/* ---- of clients, for hosts whose lives a disk keeps ---- */
+
+_Static_assert(SHM_LOCK_NOTED_AT + SHM_HOSTS_MAX * sizeof(uint64_t) <= SHM_LOCK_BYTES, "fits");
+
+static off_t noted_at(const struct shm *s)
+{
+    return SHM_LOCK_NOTED_AT + (off_t)(s->mem.self * sizeof(uint64_t));
+}
+
+struct lock_seen lock_look(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+    struct lock_seen seen = {0};
+
+    lock_name(file, sizeof file, name);
+    int fd = lock_open(s, file);
+    if (fd < 0)
+        return seen;
+    seen.lives = lives_read(fd);
+    if (pread(fd, &seen.noted, sizeof seen.noted, noted_at(s)) != sizeof seen.noted)
+        seen.noted = 0;
+    close(fd);
+    return seen;
+}
+
+void lock_note(struct shm *s, const char *name, uint32_t lives)
+{
+    char file[SHM_NAME_BYTES + 8];
+    const uint64_t noted = lives;
+
+    lock_name(file, sizeof file, name);
+    int fd = openat(s->dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (pwrite(fd, &noted, sizeof noted, noted_at(s)) < 0) {
+        /* Then a later life of ours does not know its client, which has to be opened again. */
+    }
+    close(fd);
+}
+
+int lock_renew(struct shm *s, const char *name, uint32_t lives, struct err *e)
+{
+    const uint64_t role = SHM_CLIENT + UINT64_C(1);
+    char file[SHM_NAME_BYTES + 8], next[SHM_NAME_BYTES + 16];
+
+    lock_name(file, sizeof file, name);
+    snprintf(next, sizeof next, "%s.next.lock", name);
+    int fd = openat(s->dir_fd, next, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool ok = fd >= 0 && pwrite(fd, &role, sizeof role, SHM_LOCK_ROLE_AT) == sizeof role &&
+              lives_write(fd, lives) && renameat(s->dir_fd, next, s->dir_fd, file) == 0;
+    int rc = ok ? 0 : err_sys(e, "write %s/%s", s->dir, file);
+    if (!ok)
+        unlinkat(s->dir_fd, next, 0);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* ---- our own ---- */
 
 /* Locks the node's file and counts its lives. The directory is locked. */
 int node_lock(struct shm *s, struct err *e)
@@ -198,6 +265,16 @@ int node_lock(struct shm *s, struct err *e)
                        "%s/%s: expected \"lives N pid N\"; if no process of the cluster runs, "
                        "remove the directory",
                        s->dir, file);
+    if (s->lives && lives > s->lives->life)
+        return err_set(
+            e, ERR_REFUSED,
+            "%s/%s tells of %u lives of host %s, and its disk of %u: the disk is older than "
+            "what the host has had. Put the right one back, or give it up with `tram format "
+            "--rejoin %s`; if all this is of an earlier cluster, and no process of it runs, "
+            "remove the directory",
+            s->dir, file, lives, s->self->name, s->lives->life, s->self->name);
+    if (s->lives)
+        lives = s->lives->life;
     int rc = posix_fallocate(s->lock_fd, 0, SHM_LOCK_BYTES);
     if (rc) {
         errno = rc;
@@ -210,7 +287,7 @@ int node_lock(struct shm *s, struct err *e)
     *(_Atomic uint64_t *)(page + SHM_LOCK_ROLE_AT) = s->self->role + UINT64_C(1);
     s->mem.life = lives;
     s->lived = true;
-    if (!lives_write(s, lives + 1))
+    if (!lives_write(s->lock_fd, lives + 1))
         return err_sys(e, "write %s/%s", s->dir, file);
     return 0;
 }
@@ -351,9 +428,9 @@ void directory_leave(struct shm *s)
     if (s->joined && ours)
         unlinkat(s->dir_fd, file, 0);
     /* A life that could not open, and whose memory nobody knows, was none: else the next one would have
-     * to be taken back for having lost what never counted. */
-    if (s->lived && !s->given)
-        lives_write(s, s->mem.life);
+     * to be taken back for having lost what never counted. One that is on a disk stays there. */
+    if (s->lived && !s->given && !s->lives)
+        lives_write(s->lock_fd, s->mem.life);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
     if (locked && ours)

@@ -53,9 +53,10 @@ enum {
     SHM_SEGMENTS_MAX = 32,
     SHM_LANE_ALIGN = 128, /* two cache lines: the hardware fetches them in pairs */
     SHM_LOCK_BYTES = 4096,
-    SHM_LOCK_LOSSES_AT = 2048,       /* offset in the lock file of the count of losses */
-    SHM_LOCK_ROLE_AT = 2056,         /* and of what the node is */
-    SHM_RINGS_MAX = 64,              /* bells put off; more are rung at once */
+    SHM_LOCK_LOSSES_AT = 2048, /* offset in the lock file of the count of losses */
+    SHM_LOCK_ROLE_AT = 2056,   /* and of what the node is */
+    SHM_LOCK_NOTED_AT = 2064,  /* of a client: counts that hosts know from this file, by host */
+    SHM_RINGS_MAX = 64,        /* bells put off; more are rung at once */
     SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
 };
 
@@ -281,14 +282,21 @@ struct peer {
     uint32_t broken;      /* as these say */
     struct outlet out;    /* of a client: what we write to it */
     bool ready;
-    bool ring_later; /* it is among those whose bell was put off */
-    bool over_told;  /* sleep has returned once because of its end */
+    /* Of a client, at a host whose lives a disk keeps: counts of lives. */
+    uint32_t noting;   /* that the disk is to have, */
+    uint32_t admitted; /* that it has: what that life writes is seen */
+    uint32_t refused;  /* of one that is not to be seen */
+    bool holds;        /* what has come of it waits */
+    bool ring_later;   /* it is among those whose bell was put off */
+    bool over_told;    /* sleep has returned once because of its end */
 
     /* Helper's, read by the poller. */
     _Atomic uint64_t acked;          /* own version that it has mapped */
     _Atomic uint64_t wanted;         /* version of it that the poller waits for */
     _Atomic uint32_t lives_over;     /* lives known to have ended */
     _Atomic uint32_t fetch_failures; /* times that wanted was not to be had */
+
+    uint32_t known; /* of a host: lives that our disk knew of when we began */
 
     /* Under lock. */
     uint32_t lives; /* it was in the last of so many when it last said hello; 0: never */
@@ -349,7 +357,8 @@ struct shm {
     struct ending *endings;
     struct room *rooms;
     bool waitv_missing;
-    struct shm_loop *loop; /* NULL: nobody has asked for a descriptor */
+    struct shm_loop *loop;          /* NULL: nobody has asked for a descriptor */
+    struct item *held, **held_tail; /* what has come of clients whose life is not on the disk yet */
 
     /* Set at open. */
     char cluster[SHM_NAME_BYTES];
@@ -358,6 +367,8 @@ struct shm {
     int lock_fd;
     _Atomic uint64_t *losses; /* own, in the lock file; written once, at open */
     uint64_t answer_timeout_ns;
+    const struct mem_lives *lives; /* NULL: no disk keeps them. Called by the poller alone */
+    uint32_t client_node, clients, lives_max;
     struct peer *hosts[SHM_HOSTS_MAX];
     uint32_t hosts_count;
     struct grant *grant; /* own */
@@ -370,6 +381,8 @@ struct shm {
     bool joined;       /* lock and socket are ours */
     bool opened;       /* shm_open_node has returned it */
     _Atomic bool over; /* of a client: the cluster it was opened at is over; set by the helper */
+    _Atomic uint32_t outlived; /* of a host: others know of so many lives; set by the helper */
+    char failure[320];         /* of a host; for people */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something arrived or was acknowledged */
@@ -518,6 +531,18 @@ int node_lock(struct shm *, struct err *);
 bool node_alive(struct shm *, const char *name);
 /* How many lives the node has had, as its lock file says; 0: it has none. */
 uint32_t node_lives(struct shm *, const char *name);
+/* What the lock file of a client says. */
+struct lock_seen {
+    uint32_t lives; /* 0: there is none */
+    uint64_t noted; /* of these, what this host knows from this file */
+};
+struct lock_seen lock_look(struct shm *, const char *name);
+/* Notes there that this host knows of so many lives from this file. */
+void lock_note(struct shm *, const char *name, uint32_t lives);
+/* Another file takes its place, which says that so many lives are over. A process that has the old one sees that it was
+ * removed. The directory is locked. */
+int lock_renew(struct shm *, const char *name, uint32_t lives, struct err *);
+bool directory_try_lock(struct shm *);
 /* A peer's count of losses, mapped; NULL if it has no lock file. */
 const _Atomic uint64_t *losses_map(struct shm *, const char *name);
 /* Removes what only the living need; everything, if the cluster is over. */
@@ -526,6 +551,17 @@ void directory_leave(struct shm *);
 bool cluster_is_over(const struct shm *);
 int listen_open(struct shm *, struct err *);
 int peer_connect(struct shm *, const char *name);
+
+/* lives.c: lives that a disk keeps */
+/* What the disk knows of hosts and of places goes where nodes look for it. The directory is locked. */
+int lives_open(struct shm *, struct err *);
+/* Whether the node's name and number are those of a client's place. */
+bool lives_is_place(const struct shm *, uint32_t node, const char *name);
+enum lives_verdict { LIVES_SEEN, LIVES_LATER, LIVES_UNSEEN };
+/* Is what this life of a client writes to be seen? Later: it is to be asked again. */
+enum lives_verdict lives_judge(struct shm *, struct peer *, uint32_t life);
+/* A host has come. */
+void lives_host_came(struct shm *, const struct peer *, uint32_t life);
 
 /* open.c */
 /* The lock is held. */

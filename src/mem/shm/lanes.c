@@ -480,7 +480,8 @@ static void detach_life(struct shm *s, struct peer *p)
     }
 }
 
-static void adopt_part(struct shm *s, struct peer *p, struct part *part)
+/* What is not to be seen is held all the same, like all of that life, until it is over: more parts may come of it. */
+static void adopt_part(struct shm *s, struct peer *p, struct part *part, bool seen)
 {
     struct segment *g = part->segment;
     uint64_t version = version_of(g->life, part->number + 1);
@@ -498,6 +499,8 @@ static void adopt_part(struct shm *s, struct peer *p, struct part *part)
         p->segments = g;
     }
     p->version = version;
+    if (!seen)
+        return;
     attach_all(s, part);
     ends_adopt(s, p, part);
     if (part->number == 0)
@@ -510,9 +513,29 @@ static void unmap(void *at, size_t bytes)
         munmap(at, bytes);
 }
 
+/* The life whose memory comes with the item, plus one; 0: it brings none. */
+static uint32_t brings(const struct item *i)
+{
+    return i->kind == ITEM_SEGMENT ? i->part->segment->life + 1
+           : i->kind == ITEM_READY ? i->life + 1
+                                   : 0;
+}
+
+/* What a life of a client has written is not seen before a disk knows of that life; what comes behind it waits, too. */
+static bool waits(struct shm *s, const struct item *i)
+{
+    struct peer *p = i->peer;
+    uint32_t count = brings(i);
+
+    if (s->lives && p->role == SHM_CLIENT && !p->holds && count)
+        p->holds = lives_judge(s, p, count - 1) == LIVES_LATER;
+    return p->holds;
+}
+
 static void adopt(struct shm *s, struct item *i)
 {
     struct peer *p = i->peer;
+    bool seen = !brings(i) || p->refused != brings(i);
 
     if (i->losses_now)
         p->losses_now = i->losses_now;
@@ -526,13 +549,14 @@ static void adopt(struct shm *s, struct item *i)
         p->life = i->at;
         p->life_number = i->life;
         p->over_told = false;
+        lives_host_came(s, p, i->life);
         break;
     case ITEM_GRANT:
         p->grant = i->at; /* open flows look at the old one, which therefore stays mapped */
         p->gen_ok = 0;
         break;
     case ITEM_SEGMENT:
-        adopt_part(s, p, i->part);
+        adopt_part(s, p, i->part, seen);
         break;
     case ITEM_MAPPED:
         s->mem.lanes_moved++; /* ways to it that were closed may be open now */
@@ -545,8 +569,9 @@ static void adopt(struct shm *s, struct item *i)
         ends_agreed(s, p, i->number);
         break;
     case ITEM_READY:
-        p->ready = true;
-        p->life_number = i->life;
+        p->ready |= seen;
+        if (seen)
+            p->life_number = i->life;
         break;
     case ITEM_KINDS:
         CHECK(false);
@@ -564,9 +589,21 @@ int shm_adopt(struct shm *s)
     s->inbox_tail = &s->inbox;
     s->inbox_seen = atomic_load_explicit(&s->inbox_count, memory_order_acquire);
     pthread_mutex_unlock(&s->lock);
+    *s->held_tail = list;
+    list = s->held;
+    s->held = NULL;
+    s->held_tail = &s->held;
+    for (struct item *i = list; i; i = i->next)
+        i->peer->holds = false;
     while (list) {
         struct item *i = list;
         list = i->next;
+        if (waits(s, i)) {
+            i->next = NULL;
+            *s->held_tail = i;
+            s->held_tail = &i->next;
+            continue;
+        }
         adopt(s, i);
         free(i);
         count++;

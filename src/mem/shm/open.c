@@ -122,6 +122,11 @@ static struct shm *shm_new(const struct shm_options *o)
     s->dir_fd = s->lock_fd = s->past_grant_fd = -1;
     s->inbox_tail = &s->inbox;
     s->offers_tail = &s->offers;
+    s->held_tail = &s->held;
+    s->lives = o->self.role == SHM_HOST ? o->lives : NULL;
+    s->client_node = o->client_node;
+    s->clients = o->clients;
+    s->lives_max = o->lives_max ? o->lives_max : UINT32_MAX;
     s->past_parts_tail = &s->past_parts;
     s->answer_timeout_ns = o->answer_timeout_ns ? o->answer_timeout_ns : ANSWER_TIMEOUT_NS;
     pthread_mutex_init(&s->lock, NULL);
@@ -342,6 +347,8 @@ static int join(struct shm *s, const struct shm_options *o, struct err *e)
     if (rc < 0)
         return rc;
     rc = node_lock(s, e);
+    if (rc == 0 && s->lives)
+        rc = lives_open(s, e);
     /* Nobody calls a client. */
     bool host = s->self->role == SHM_HOST;
     int listen_fd = rc < 0 ? rc : host ? listen_open(s, e) : NOT_LISTENING;
@@ -393,11 +400,23 @@ int shm_open_node(const struct shm_options *o, struct mem **out, struct err *e)
 
 const char *shm_failure(struct mem *m)
 {
-    if (!atomic_load_explicit(&shm_of(m)->over, memory_order_acquire))
+    struct shm *s = shm_of(m);
+
+    if (atomic_load_explicit(&s->over, memory_order_acquire))
+        return "all hosts of the cluster have been stopped since this client was opened, or it "
+               "came "
+               "before them after a loss of power and has a place that was used already; what was "
+               "under way is not answered any more: when the hosts have been started again, open a "
+               "new client";
+    uint32_t lives = atomic_load_explicit(&s->outlived, memory_order_acquire);
+    if (lives == 0)
         return NULL;
-    return "all hosts of the cluster have been stopped since this client was opened, and what was "
-           "under way is not "
-           "answered any more; when the hosts have been started again, open a new client";
+    snprintf(
+        s->failure, sizeof s->failure,
+        "other hosts know of life %u of this host, which is in life %u: its disk is an older one. "
+        "Put the right one back, or give it up with `tram format --rejoin %.63s`",
+        lives - 1, s->mem.life, s->self->name);
+    return s->failure;
 }
 
 static void peer_free(struct peer *p)
@@ -460,8 +479,9 @@ void shm_close_node(struct mem *m)
     if (s->self && s->self->life && !alive_unlock(s))
         s->self->life = NULL; /* another thread's list of mutexes leads through it: let it be */
     directory_leave(s);
-    helper_free(s); /* after the lock is free: who sees the connection end sees that we left */
-    shm_adopt(s);   /* what is in the inbox becomes ours to free */
+    helper_free(s);  /* after the lock is free: who sees the connection end sees that we left */
+    s->lives = NULL; /* what waits for a disk does not any more */
+    shm_adopt(s);    /* what is in the inbox becomes ours to free */
     free_past(s);
     ends_free(s);
     lanes_free(s);

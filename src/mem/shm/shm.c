@@ -499,7 +499,7 @@ static int shm_poll(struct mem *m)
 
     if (!s->alive_locked)
         alive_lock(s);
-    if (atomic_load_explicit(&s->inbox_count, memory_order_acquire) != s->inbox_seen)
+    if (atomic_load_explicit(&s->inbox_count, memory_order_acquire) != s->inbox_seen || s->held)
         changed += shm_adopt(s);
     if ((s->pending || s->rings) && !PLANTED(no_fence))
         full_fence();

@@ -39,15 +39,18 @@ struct shm_options {
     struct shm_node self;
     const struct shm_node *hosts; /* all hosts of the cluster, self included if it is one */
     uint32_t hosts_count;
-    uint64_t answer_timeout_ns;    /* how long a restart waits for the memory that a live but silent
+    uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
-    const struct mem_lives *lives; /* of a host with a disk; else NULL */
-    struct say say;                /* where log lines go, from the caller's thread and the helper */
+    struct say say;             /* where log lines go, from the caller's thread and the helper */
+    /* host: lives that a disk keeps, until it is closed; NULL: none does. Then clients' places are known by number: place
+     * n is node client_node + n, its name is client-n, and it has lives_max lives at most (0: any number). */
+    const struct mem_lives *lives;
+    uint32_t client_node, clients, lives_max;
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.
  * ERR_EXISTS if a live process has this node's name, ERR_REFUSED for a directory or socket that
- * belongs to somebody else. A stale socket of a dead process is replaced. Only a node that has lived
+ * belongs to somebody else, or if the disk that keeps its lives is an older one. A stale socket of a dead process is replaced. Only a node that has lived
  * before waits, for the memory that live hosts have of it. */
 int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
 
@@ -55,7 +58,8 @@ int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
  * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
 
-/* Why this node can do nothing any more, or NULL: a client's cluster is over, since its last host has left. */
+/* Why this node can do nothing any more, or NULL: a client's cluster is over, since its last host has left; its place was
+ * had before in the same life; or other hosts know of later lives of this host than its disk does. */
 const char *shm_failure(struct mem *);
 
 /* The cluster's directory. What others put there under names that end in .page goes with it. */

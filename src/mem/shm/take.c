@@ -37,6 +37,38 @@ static void refuse(struct helper *h, struct connection *c, const char *fmt, ...)
     c->doomed = true;
 }
 
+/* A host whose disk is older than what ours knows of it. */
+static void refuse_old_disk(struct helper *h, struct connection *c, const struct peer *p,
+                            uint32_t life)
+{
+    struct shm_message m = message_of(h->s, SHM_REFUSE);
+
+    m.kind = SHM_REFUSE_LIFE;
+    m.index = p->known - 1;
+    snprintf(
+        m.text, sizeof m.text,
+        "host %s comes in life %u after life %u; its disk is older than what it has had, and must "
+        "not be used",
+        p->name, life, p->known - 1);
+    helper_warn(h, "refused a connection to %s: %s", h->s->self->name, m.text);
+    connection_send(h, c, &m, -1);
+    c->doomed = true;
+}
+
+static void take_refusal(struct helper *h, struct connection *c, const struct shm_message *m)
+{
+    struct shm *s = h->s;
+
+    helper_warn(h, "%s was refused by %s: %s", s->self->name,
+                c->target ? c->target->name : "a caller", m->text);
+    c->doomed = true;
+    /* Of those whom we have called it is known who they are. */
+    if (m->kind == SHM_REFUSE_LIFE && s->lives && c->target && m->index > s->mem.life) {
+        atomic_store(&s->outlived, m->index + 1);
+        h->ring = true;
+    }
+}
+
 static void malformed(struct helper *h, struct connection *c, const char *what)
 {
     helper_warn(h, "%s: malformed message from %s (%s); connection closed", h->s->self->name,
@@ -136,6 +168,11 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
         refuse(h, c, "client %s belongs to a cluster that is over", s->self->name);
         return NULL;
     }
+    if (s->lives && m->role == SHM_CLIENT && !lives_is_place(s, m->node, m->name)) {
+        refuse(h, c, "process %d says it is node %u, client %s; that is no place for clients",
+               who.pid, m->node, m->name);
+        return NULL;
+    }
     struct peer *p = peer_of(s, m->node);
     if (!p && m->role == SHM_CLIENT && s->self->role == SHM_HOST)
         p = peer_add(s, m->node, m->name, SHM_CLIENT);
@@ -149,6 +186,10 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
     }
     if (c->target && c->target != p) {
         refuse(h, c, "called %s, got %s", c->target->name, p->name);
+        return NULL;
+    }
+    if (p->role == SHM_HOST && m->life + 1 < p->known) {
+        refuse_old_disk(h, c, p, m->life);
         return NULL;
     }
     if (m->life + 1 < p->lives) {
@@ -626,11 +667,9 @@ void take_message(struct helper *h, struct connection *c, const void *data, size
         m.text[sizeof m.text - 1] = 0;
         if (m.magic != SHM_WIRE_MAGIC)
             malformed(h, c, "not ours");
-        else if (m.type == SHM_REFUSE) {
-            helper_warn(h, "%s was refused by %s: %s", h->s->self->name,
-                        c->target ? c->target->name : "a caller", m.text);
-            c->doomed = true;
-        } else if ((m.type == SHM_HELLO) == (c->peer != NULL))
+        else if (m.type == SHM_REFUSE)
+            take_refusal(h, c, &m);
+        else if ((m.type == SHM_HELLO) == (c->peer != NULL))
             malformed(h, c, c->peer ? "second hello" : "no hello");
         else if (m.type == SHM_HELLO && fds_count == 0)
             take_hello(h, c, &m);
@@ -638,6 +677,13 @@ void take_message(struct helper *h, struct connection *c, const void *data, size
             take_known(h, c, &m, fds, fds_count);
     }
     pthread_cond_broadcast(&h->s->changed);
+}
+
+void expel(struct helper *h, struct peer *p, uint32_t life, const char *why)
+{
+    for (uint32_t i = 0; i < p->connections; i++)
+        if (p->connection[i]->life == life)
+            refuse(h, p->connection[i], "%s", why);
 }
 
 void send_ack(struct helper *h, struct connection *c)

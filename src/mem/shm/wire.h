@@ -16,16 +16,18 @@ enum { SHM_WIRE_VERSION = 3 };
 
 enum shm_message_type {
     SHM_HELLO = 1, /* node, life, role, cluster, name */
-    SHM_REFUSE,    /* text; the connection ends */
-    SHM_ITEM,      /* node (whose memory), kind, one descriptor; a segment: index, parts */
-    SHM_ANSWERED,  /* all that the sender had when it said hello has been sent */
-    SHM_READY,     /* the sender's own memory is open and has been sent */
-    SHM_PARTS,     /* node, index, parts: there are more parts in a segment that was sent */
-    SHM_ACK,       /* the sender has mapped and counts so many of the receiver's parts */
-    SHM_FETCH,     /* node: send what you hold of it */
-    SHM_SIZES,     /* mine, theirs: a lane of which the two sides think differently */
+    SHM_REFUSE, /* text; the connection ends. kind SHM_REFUSE_LIFE: index is a later life that is known */
+    SHM_ITEM,     /* node (whose memory), kind, one descriptor; a segment: index, parts */
+    SHM_ANSWERED, /* all that the sender had when it said hello has been sent */
+    SHM_READY,    /* the sender's own memory is open and has been sent */
+    SHM_PARTS,    /* node, index, parts: there are more parts in a segment that was sent */
+    SHM_ACK,      /* the sender has mapped and counts so many of the receiver's parts */
+    SHM_FETCH,    /* node: send what you hold of it */
+    SHM_SIZES,    /* mine, theirs: a lane of which the two sides think differently */
     SHM_ENDED, /* life, parts: the sender has let go of what that part of the receiver's has ended */
 };
+
+enum { SHM_REFUSE_LIFE = 1 };
 
 struct shm_message {
     uint32_t magic;
@@ -117,5 +119,7 @@ void take_gone(struct helper *, struct peer *);
 void send_ack(struct helper *, struct connection *);
 /* Sends what we hold of a node. */
 void send_held(struct helper *, struct connection *, uint32_t node);
+/* That life of the peer is over: its connections are told so, and end. From any thread, with the lock held. */
+void expel(struct helper *, struct peer *, uint32_t life, const char *why);
 
 #endif

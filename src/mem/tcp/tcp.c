@@ -81,6 +81,8 @@ static int tcp_poll(struct mem *m)
      * send takes as long as all else that is done for a message. */
     if (o->now_ns >= o->chores_ns)
         far_peers_look_after(o);
+    if (o->held_back)
+        changes += far_places_look_after(o);
     return changes;
 }
 
