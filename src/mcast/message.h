@@ -1,6 +1,6 @@
 /* A multicast message as it stands in rings and logs: the payload of a frame or entry.
  *
- *      | sequence 8 | client 4 | life 2 | destinations 2 | list of groups, padded to 8 | body |
+ *      | sequence 8 | client 2 | kind 2 | life 2 | destinations 2 | list of groups, padded to 8 | body |
  */
 #ifndef MCAST_MESSAGE_H
 #define MCAST_MESSAGE_H
@@ -9,25 +9,22 @@
 
 struct message {
     uint64_t seq;    /* the client's number for it */
-    uint32_t client; /* place of the client */
+    uint16_t client; /* place of the client */
+    uint16_t kind;   /* enum message_kind */
     uint16_t life;   /* which process it was in that place */
-    uint16_t count;  /* of destination groups, and MESSAGE_BACKUP: see message_count */
+    uint16_t count;  /* of destination groups */
     unsigned char rest[];
 };
 _Static_assert(sizeof(struct message) == 16, "a message's header is 16 bytes");
 
-/* The machine does not get it: its place in the order is a point at which states are kept. The body is the backup's id. */
-enum { MESSAGE_BACKUP = 0x8000, MESSAGE_BACKUP_BYTES = 16 };
+enum message_kind {
+    MESSAGE_PLAIN,
+    MESSAGE_BACKUP, /* the machine does not get it: its place in the order is a point at which states are kept. Its body is the
+                     * backup's id */
+    MESSAGE_KINDS,
+};
 
-static inline uint16_t message_count(const struct message *m)
-{
-    return m->count & (MESSAGE_BACKUP - 1);
-}
-
-static inline bool message_is_backup(const struct message *m)
-{
-    return m->count & MESSAGE_BACKUP;
-}
+enum { MESSAGE_BACKUP_BYTES = 16 };
 
 static inline uint32_t message_bytes(uint32_t destinations, uint32_t body)
 {
@@ -73,9 +70,9 @@ static inline void message_split(const void *payload, uint32_t bytes, struct mes
 {
     const struct message *m = payload;
     v->m = m;
-    v->dst = (struct dst_set){(const uint16_t *)(const void *)m->rest, message_count(m)};
-    v->body = m->rest + dst_bytes(v->dst.count);
-    v->bytes = bytes - message_bytes(v->dst.count, 0);
+    v->dst = (struct dst_set){(const uint16_t *)(const void *)m->rest, m->count};
+    v->body = m->rest + dst_bytes(m->count);
+    v->bytes = bytes - message_bytes(m->count, 0);
 }
 
 /* False for what no correct client sends: cut short, from a client that there is not, or to

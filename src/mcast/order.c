@@ -19,9 +19,9 @@ static uint64_t queue_bound(struct order *o)
 uint16_t order_home(const struct message *m)
 {
     uint16_t home;
-    if (message_count(m) < ORDER_HOME_FROM)
+    if (m->count < ORDER_HOME_FROM)
         return ORDER_NO_HOME;
-    memcpy(&home, m->rest + (m->seq + m->client) % message_count(m) * sizeof(home), sizeof(home));
+    memcpy(&home, m->rest + (m->seq + m->client) % m->count * sizeof(home), sizeof(home));
     return home;
 }
 

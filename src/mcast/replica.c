@@ -20,7 +20,7 @@ void replica_deliver(struct replica *r, const struct message_view *v)
 {
     if (log_broken(r->log))
         return; /* one apply may deliver several */
-    if (message_is_backup(v->m)) {
+    if (v->m->kind == MESSAGE_BACKUP) {
         deliver_backup(r, v);
         return;
     }
