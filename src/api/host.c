@@ -630,13 +630,16 @@ static enum tram_disk_state disk_state_of(enum disk_health health)
 static void disk_state(const struct tram_host *h, struct tram_disk_stats *out)
 {
     uint32_t least = TRAM_NOT_RESTORING;
-    bool lacks = false;
+    bool lacks = false, stands = false;
     for (uint32_t i = 0; i < h->members; i++) {
         least = (uint32_t)min_u64(least, restored_percent(&h->member[i]));
-        /* One that is being opened is no unit yet. */
-        lacks |= i < h->loop.units && unit_status(&h->loop.unit[i]).lacks;
+        if (i == h->loop.units)
+            break; /* it is being opened, and no unit yet */
+        struct unit_status s = unit_status(&h->loop.unit[i]);
+        lacks |= s.lacks;
+        stands |= s.stands;
     }
-    if (lacks && h->disk.lives.rejoined && least == TRAM_NOT_RESTORING)
+    if (lacks && h->disk.lives.rejoined && !stands && least == TRAM_NOT_RESTORING)
         least = 0;
     enum tram_disk_state groups = least != TRAM_NOT_RESTORING ? TRAM_DISK_RESTORING
                                   : lacks                     ? TRAM_DISK_DAMAGED

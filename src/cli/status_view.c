@@ -83,8 +83,6 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
 
     if (state != RUNNING_UP)
         return running_state_name(state);
-    if (s->stands)
-        return "stands: disks of a majority lack what it had";
     if (s->lacks)
         return s->restored_percent == TRAM_NOT_RESTORING ? "damaged" : "restoring";
     if (s->behind)
@@ -94,6 +92,16 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
     if (detached_ms(v, g, q) > 0)
         return "detached";
     return v->late[g * CLUSTER_REPLICAS_MAX + q] ? "late" : NULL;
+}
+
+/* Nobody can be taken back into the group: too many disks lack what it had. */
+static bool stands(const struct running *r, uint32_t g)
+{
+    for (uint32_t q = 0; q < running_replicas(r, g); q++)
+        if (r->host[running_host_of(r, g, q)].state == RUNNING_UP &&
+            running_replica(r, g, q)->stands)
+            return true;
+    return false;
 }
 
 /* ---- for a person ---- */
@@ -129,6 +137,8 @@ static void print_group(const struct status_view *v, FILE *to, uint32_t g)
             fprintf(to, " (detached %.1f s ago)", (double)detached_ms(v, g, q) / 1e3);
         between = ", ";
     }
+    if (stands(r, g))
+        fprintf(to, "; it stands: the disks of a majority lack what it had");
     uint32_t muted = leader < 0 ? 0 : running_replica(r, g, (uint32_t)leader)->muted;
     if (muted > 0)
         fprintf(to, "%s%u client%s muted", between, muted, muted == 1 ? "" : "s");
@@ -271,9 +281,12 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
     fprintf(to,
             ", \"ballot\": %" PRIu64 ", \"applied\": %" PRIu64 ", \"commit\": %" PRIu64
             ", \"tail\": %" PRIu64 ", \"attached\": %u, \"replicas\": %u, \"delivered\": %" PRIu64
-            ", \"rate\": %.1f, \"muted\": %u,\n   \"members\": [",
+            ", \"rate\": %.1f, \"muted\": %u, ",
             s->ballot, s->applied, s->commit, s->tail, s->attached, running_replicas(r, g),
             delivered(r, g), v->rate[g], s->muted);
+    if (r->cluster->conf->durable)
+        fprintf(to, "\"stands\": %s, ", stands(r, g) ? "true" : "false");
+    fprintf(to, "\n   \"members\": [");
     for (uint32_t q = 0; q < running_replicas(r, g); q++) {
         const struct tram_replica_stats *m = running_replica(r, g, q);
         const char *what = trouble(v, g, q);
