@@ -353,6 +353,8 @@ static int save_begin(struct log *l)
     if (!state_save_ready(l->opt.machine->state, l->opt.ctx) || !snap_budget_take(l) ||
         !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
         return 0;
+    if (k->gap != 0)
+        disk_snap_hurry(k->disk);
     k->save = l->opt.machine->state->save_open(l->opt.ctx, &bytes);
     l->count.saves++;
     if (k->save == NULL) {

@@ -279,7 +279,9 @@ static int restore_state(struct log *l, const struct disk_found *f, const struct
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    struct chain c = {.log = l, .base = f->snap, .end = f->snap};
+    /* Behind what is missing it goes on: decisions rest on that, and the commit that was told. */
+    uint64_t base = f->state == DISK_BELOW ? f->gap_to : f->snap;
+    struct chain c = {.log = l, .base = base, .end = base};
     disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
     uint64_t commit = min_u64(f->says.commit, c.end);
     int rc = 0;

@@ -12,10 +12,16 @@
 #include <unistd.h>
 
 static bool with_shadow;
+static struct disk_options with_sizes; /* 0: as they are else */
 
 void api_disk_use_shadow(bool use)
 {
     with_shadow = use;
+}
+
+void api_disk_use_sizes(const struct disk_options *o)
+{
+    with_sizes = o ? *o : (struct disk_options){0};
 }
 
 int api_disk_path(const struct tram_cluster *c, uint32_t host, char *out, size_t bytes,
@@ -83,7 +89,8 @@ static int open_block(const struct tram_cluster *c, uint32_t host, void (*over)(
     int rc = api_disk_path(c, host, dir, bytes, e);
     if (rc != 0)
         return rc;
-    struct block_file_options o = {.dir = dir, .over = over, .ctx = ctx};
+    struct block_file_options o = {
+        .dir = dir, .over = over, .ctx = ctx, .apart = c->conf->wait == CLUSTER_WAIT_SPIN};
     return with_shadow ? block_shadow_open(&o, out, e) : block_file_open(&o, out, e);
 }
 
@@ -289,8 +296,11 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
         rc = open_block(c, host, over, ctx, &d->block, dir, sizeof(dir), e);
     if (rc != 0)
         return rc;
-    struct disk_options o = {
-        .block = d->block, .shape = api_disk_shape(c, host), .bytes = c->conf->disk_bytes};
+    struct disk_options o = with_sizes;
+    o.block = d->block;
+    o.shape = api_disk_shape(c, host);
+    if (o.bytes == 0)
+        o.bytes = c->conf->disk_bytes;
     rc = disk_open(&o, &d->disk, e);
     if (rc == ERR_NOTFOUND)
         return no_directory(c, host, dir, e);

@@ -66,4 +66,8 @@ void api_disk_close(struct api_disk *);
 /* For tests of the loss of power: hosts that are opened from now on have disks with a shadow (block_file.h). */
 void api_disk_use_shadow(bool);
 
+/* Likewise: they have the sizes of these options, and not what the cluster file says. With small ones a journal is soon made, read
+ * and half full. NULL: as it was. */
+void api_disk_use_sizes(const struct disk_options *);
+
 #endif

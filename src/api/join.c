@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -46,10 +47,14 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .client_node = c->sizes.client_node,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
+        .after_hosts = c->conf->durable && self.role == SHM_CLIENT,
         .say = *say,
     };
     return shm_open_node(&o, out, e);
 }
+
+#define HOST_WAIT_NS UINT64_C(5000000000)
+#define HOST_TURN_NS 5000000
 
 /* As ERR_EXISTS, for a place that has had as many processes as it can have. */
 enum { PLACE_USED_UP = 1 };
@@ -87,8 +92,8 @@ static int all_taken(const struct tram_cluster *c, uint32_t used_up, struct err 
 
 /* A place that no live process has: one of the first few, or the next free one from anywhere on, so that
  * thousands who come together do not all try the same. */
-static int shm_join_client(const struct tram_cluster *c, const struct say *say, struct mem **out,
-                           struct err *e)
+static int shm_join_any(const struct tram_cluster *c, const struct say *say, struct mem **out,
+                        struct err *e)
 {
     const uint32_t places = c->sizes.clients;
     uint32_t first = places < PLACES_IN_ORDER ? places : PLACES_IN_ORDER;
@@ -105,6 +110,20 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
         rc = rc == PLACE_USED_UP ? ERR_EXISTS : rc;
     }
     return rc == ERR_EXISTS ? all_taken(c, used_up, e) : rc;
+}
+
+/* In a durable cluster a client has its life from a host, and waits for one as it does over a network. */
+static int shm_join_client(const struct tram_cluster *c, const struct say *say, struct mem **out,
+                           struct err *e)
+{
+    const struct timespec turn = {.tv_nsec = HOST_TURN_NS};
+    uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
+    int rc = shm_join_any(c, say, out, e);
+    while (rc == ERR_AGAIN && c->conf->durable && clock_now_ns() < until_ns) {
+        nanosleep(&turn, NULL);
+        rc = shm_join_any(c, say, out, e);
+    }
+    return rc == ERR_AGAIN && c->conf->durable ? ERR_TIMEOUT : rc;
 }
 
 /* ---- a network ---- */

@@ -4,6 +4,7 @@
  * bench/compare.c, and all that in virtual time in bench/model_bench.c. */
 #include "agree/entry.h"
 #include "agree/log.h"
+#include "bench/durable.h"
 #include "bench/model_bench.h"
 #include "bench/wire.h"
 #include "cli/args.h"
@@ -31,6 +32,9 @@ struct options {
     bool own_presets;      /* each paper's figures with its own */
     const char *network;   /* an option given that needs tcp or verbs, or NULL */
     bool layout_given, dst_given;
+    bool durable;
+    const char *dir;        /* where it keeps its data; NULL: it chooses */
+    const char *serve_file; /* we are a host of the cluster in this file; or NULL */
 };
 
 static const char *const layout_names[] = {
@@ -218,14 +222,39 @@ static int check_transport(struct options *o)
     return CMD_DONE;
 }
 
+static int check_durable(const struct options *o)
+{
+    const struct bench_args *a = &o->bench;
+    if (o->dir && !o->durable)
+        return args_bad("bench", "--dir", "goes with --durable");
+    if (!o->durable)
+        return CMD_DONE;
+    if (a->transport != BENCH_SHM)
+        return args_bad("bench", "--durable", "goes with --transport shm");
+    if (o->protocol_given && !a->mcast)
+        return args_bad("bench", "--durable", "goes with the protocols tree and genuine");
+    if (o->compare || o->layout_given || o->dst_given)
+        return args_bad("bench",
+                        o->compare        ? "--compare"
+                        : o->layout_given ? "--layout"
+                                          : "--dst",
+                        "--durable has no use for it");
+    if (a->payload > DURABLE_PAYLOAD_MAX)
+        return args_bad("bench", "--payload", "at most 16384 with --durable");
+    return CMD_DONE;
+}
+
 static int check(struct options *o)
 {
     struct bench_args *a = &o->bench;
     if (a->log_bytes & (a->log_bytes - 1))
         return args_bad("bench", "--log-bytes", "needs a power of two");
-    int rc = check_transport(o);
+    int rc = check_durable(o);
+    if (rc == CMD_DONE)
+        rc = check_transport(o);
     if (rc != CMD_DONE)
         return rc;
+    a->mcast |= o->durable;
     if (o->compare && o->single)
         return args_bad("bench", o->single, "--compare measures them all");
     if (!o->compare && (o->quick || o->report))
@@ -371,6 +400,29 @@ static int measure_one(const struct options *o)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+static int measure_durable(const struct options *o)
+{
+    const struct bench_args *a = &o->bench;
+    struct err e = {""};
+    struct bench_durable *d = calloc(1, sizeof(*d));
+    if (d == NULL) {
+        fprintf(stderr, "tram bench: out of memory\n");
+        return CMD_FAILED;
+    }
+    int rc = bench_durable(a, o->dir, d, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (a->json)
+        bench_durable_json(a, d, stdout);
+    else
+        bench_durable_print(a, d, stdout);
+    if (rc == 0 && d->in_memory)
+        fprintf(stderr, "tram bench: %s was in memory, not on a disk: name another with --dir\n",
+                d->dir);
+    free(d);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
 /* Over a network, if no case is named: one group, and eight with one and with all of them as destinations. */
 static int measure_network(const struct options *o)
 {
@@ -395,10 +447,13 @@ static int measure_network(const struct options *o)
     return code;
 }
 
-static int serve(const struct bench_args *a)
+static int serve(const struct options *o)
 {
+    const struct bench_args *a = &o->bench;
     struct err e = {""};
-    int rc = a->serve_wire ? wire_serve(a, &e) : bench_tree_serve(a, &e);
+    int rc = o->serve_file   ? bench_durable_serve(o->serve_file, a->serve_host, &e)
+             : a->serve_wire ? wire_serve(a, &e)
+                             : bench_tree_serve(a, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: host %u: %s\n", a->serve_host + 1, e.text);
     return rc == 0 ? CMD_DONE : CMD_FAILED;
@@ -507,7 +562,17 @@ int cmd_bench(int argc, char **argv)
         {"--check-model", NULL,
          "the model of shared memory beside shared memory itself; alone, or with --compare",
          .flag = &o.check_model},
-        /* How bench/mcast.c starts us as a host. */
+        {.help = "On disk:"},
+        {"--durable", NULL,
+         "a durable cluster, its hosts as processes, beside what the disk can do (4 KiB and 1 MiB "
+         "on all replicas' disks at once) and beside the same cluster without disks: one message "
+         "at a time; leaders killed; saturated, with one group and with G",
+         .flag = &o.durable},
+        {"--dir", "DIR",
+         "where the data is, while it runs (default: TMPDIR or the current directory)",
+         .text = &o.dir, .needs = "a directory"},
+        /* How bench/mcast.c and bench/durable_cluster.c start us as a host. */
+        {"--serve-file", "FILE", NULL, .text = &o.serve_file, .needs = "a file"},
         {"--serve-cluster", "NAME", NULL, .text = &a->serve, .needs = "a name"},
         {"--serve-host", "N", NULL, .number32 = &a->serve_host, .max = BENCH_HOSTS_MAX - 1},
         {"--serve-dir", "DIR", NULL, .text = &a->serve_dir, .needs = "a directory"},
@@ -555,8 +620,10 @@ int cmd_bench(int argc, char **argv)
     code = check(&o);
     if (code != CMD_DONE)
         return code;
-    if (a->serve || a->serve_wire)
-        return serve(a);
+    if (a->serve || a->serve_wire || o.serve_file)
+        return serve(&o);
+    if (o.durable)
+        return measure_durable(&o);
     if (simulated(&o))
         return simulate(&o, argc, argv);
     if (networked(a) && !o.groups_given && !o.single)

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { DURABLE_TIMES = 4 };
+
 enum { NAMES_SHOWN = 4 }; /* of hosts or groups: names are long, and an error has little room */
 
 const struct setting_info setting_info[SETTING_COUNT] = {
@@ -37,18 +39,28 @@ uint32_t setting_get(const struct cluster *c, enum setting s)
     return value;
 }
 
+/* What is under way waits for a flush, a hundred times longer than for memory: there has to be more of it. */
+static uint32_t times_durable(const struct cluster *c, uint32_t bytes)
+{
+    return c->durable ? bytes * DURABLE_TIMES : bytes;
+}
+
 uint32_t setting_standard(const struct cluster *c, enum setting s)
 {
+    uint32_t least = 0;
     uint64_t fits = 0;
 
     switch (s) {
+    case SETTING_log_bytes:
+        return times_durable(c, setting_info[s].value);
     case SETTING_batch_bytes: /* a sixteenth, but the log is 16 KiB or more: 4 KiB */
         return c->log_bytes / 16 > 4 << 10 ? c->log_bytes / 16 : 4 << 10;
     case SETTING_window_bytes:
         return c->log_bytes / 2;
     case SETTING_source_bytes:
         fits = value_power_from((uint64_t)c->payload_max * SOURCE_MESSAGES);
-        return fits > 64 << 10 ? (uint32_t)fits : 64 << 10;
+        least = times_durable(c, 64 << 10);
+        return fits > least ? (uint32_t)fits : least;
     case SETTING_edge_bytes:
         return c->source_bytes;
     case SETTING_reply_bytes: /* 16 of the largest, or 4 if they are large */
@@ -56,10 +68,18 @@ uint32_t setting_standard(const struct cluster *c, enum setting s)
         if (fits > 256 << 10)
             fits = (uint64_t)REPLY_ROOM(c) * REPLIES_LARGE;
         fits = value_power_from(fits);
-        return fits > 16 << 10 ? (uint32_t)fits : 16 << 10;
+        least = times_durable(c, 16 << 10);
+        return fits > least ? (uint32_t)fits : least;
     default:
         return setting_info[s].value;
     }
+}
+
+void cluster_standard(struct cluster *c)
+{
+    /* In the order of the list: what follows from others stands after them. */
+    for (enum setting s = 0; s < SETTING_COUNT; s++)
+        *setting_at(c, s) = setting_standard(c, s);
 }
 
 struct cluster *cluster_blank(void)
@@ -68,9 +88,7 @@ struct cluster *cluster_blank(void)
 
     if (c == NULL)
         return NULL;
-    /* In the order of the list: what follows from others stands after them. */
-    for (enum setting s = 0; s < SETTING_COUNT; s++)
-        *setting_at(c, s) = setting_standard(c, s);
+    cluster_standard(c);
     c->encrypt = true;
     return c;
 }

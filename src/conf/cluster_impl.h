@@ -77,6 +77,9 @@ bool word_index(const char *const *list, const char *word, unsigned *index);
 /* A cluster with all defaults and nothing in it; NULL: no memory. */
 struct cluster *cluster_blank(void);
 
+/* All settings as they are where none is given; these differ where it is durable. */
+void cluster_standard(struct cluster *);
+
 /* What a setting is if it is not given, which may follow from those that are. */
 uint32_t setting_standard(const struct cluster *, enum setting);
 

@@ -45,12 +45,13 @@ int cluster_make(const struct cluster_plan *p, struct cluster **out, struct err 
     struct cluster *c = cluster_blank();
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "no memory for a cluster");
-    snprintf(c->name, sizeof c->name, "%s", p->name ? p->name : "cluster");
-    c->transport = p->transport;
-    c->protocol = p->protocol;
     c->durable = p->id != NULL;
     if (p->id != NULL)
         memcpy(c->id, p->id, sizeof c->id);
+    cluster_standard(c);
+    snprintf(c->name, sizeof c->name, "%s", p->name ? p->name : "cluster");
+    c->transport = p->transport;
+    c->protocol = p->protocol;
     for (c->hosts = 0; c->hosts < p->hosts; c->hosts++) {
         struct cluster_host *h = &c->host[c->hosts];
         snprintf(h->name, sizeof h->name, "h%u", c->hosts + 1);

@@ -80,6 +80,8 @@ struct block_ops {
     const char *(*failure)(struct block *);
     /* Of an order under way: waits until poll may say something else. NULL: it is enough to poll again. */
     void (*wait)(struct block *, enum block_lane);
+    /* BLOCK_BULK is waited for, too, and not slowed: from now on, also what is under way. NULL: it never is. */
+    void (*hurry)(struct block *, bool);
     /* Waits for what is under way. */
     void (*close)(struct block *);
 };
@@ -116,6 +118,12 @@ int block_read(struct block *, const char *name, uint64_t at, void *into, uint64
 static inline const char *block_failure(struct block *b)
 {
     return b->ops->failure(b);
+}
+
+static inline void block_hurry(struct block *b, bool hurry)
+{
+    if (b->ops->hurry)
+        b->ops->hurry(b, hurry);
 }
 
 static inline void block_close(struct block *b)

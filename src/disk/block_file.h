@@ -10,6 +10,7 @@ struct block_file_options {
     /* From another thread, when an order is over; so that who sleeps looks. Also while it is closed. May be NULL. */
     void (*over)(void *ctx);
     void *ctx;
+    bool apart; /* the caller never sleeps: the threads that write must not run on its core */
     uint64_t bulk_bytes_per_s; /* how fast BLOCK_BULK may write; 0: 256 MiB */
 };
 

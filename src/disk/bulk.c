@@ -89,10 +89,18 @@ static void try_again(const struct disk *d, uint64_t *no_room_ns)
         *no_room_ns = 0;
 }
 
+/* What comes after this segment of the journal has no other; or who keeps a state cannot go on before it is there. */
+static bool is_waited_for(const struct disk *d)
+{
+    return d->bulk == BULK_SEGMENT ? segment_count(d, SEGMENT_FREE) <= SEGMENTS_SPARE
+                                   : d->bulk == BULK_PIECES && d->snap.hurry;
+}
+
 int bulk_round(struct disk *d)
 {
     try_again(d, &d->no_room_ns);
     try_again(d, &d->snap_no_room_ns);
+    block_hurry(d->block, is_waited_for(d));
     if (d->bulk != BULK_NONE) {
         enum block_status status = block_poll(d->block, BLOCK_BULK);
         if (status == BLOCK_BUSY)

@@ -111,8 +111,9 @@ struct disk_found {
     enum disk_state state;
     struct disk_says says; /* as last read */
     uint64_t snap;         /* position of the newest snapshot that is whole; 0: there is none */
-    uint64_t gap_from,
-        gap_to; /* what is missing, of DISK_BELOW and DISK_BEYOND; 0, 0: not even that is known */
+    /* What is missing, of DISK_BELOW and DISK_BEYOND; 0, 0: not even that is known. With DISK_BELOW the chain is there from
+     * gap_to on. */
+    uint64_t gap_from, gap_to;
 };
 
 const struct disk_found *disk_found(const struct disk *, uint32_t group);
@@ -164,6 +165,8 @@ uint64_t disk_done(const struct disk *);
 
 /* False: another one is being written, or the disk has no room now. */
 bool disk_snap_open(struct disk *, uint32_t group, uint64_t pos);
+/* Somebody waits for the one that is being written: it need not be slowed. */
+void disk_snap_hurry(struct disk *);
 /* Takes as much as there is room for; returns how much that was. */
 uint32_t disk_snap_put(struct disk *, const void *piece, uint32_t bytes);
 /* That was all (whole), or it is given up. It counts, and replaces the one before, when disk_snap says so. */
@@ -200,6 +203,9 @@ int disk_round(struct disk *, uint64_t now_ns);
 
 /* When disk_round has something to do though nobody appends; UINT64_MAX: never. What is under way wakes by itself (block). */
 uint64_t disk_next_ns(const struct disk *);
+
+/* A batch is under way: its end wakes by itself. */
+bool disk_is_writing(const struct disk *);
 
 /* NULL, or what failed: nothing is written any more, and the process is to end with that line. */
 const char *disk_failure(const struct disk *);

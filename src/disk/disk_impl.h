@@ -18,7 +18,7 @@ enum {
         2, /* for what is written though the journal is full: pledges, and what sets room free */
     BATCHES_MIN = 2, /* one is written, one is open */
     HALVES = 2,      /* of a snapshot's buffer: one is written, one is filled */
-    HALF_PIECES = 4,
+    HALF_PIECES = 16,
     HALF_BYTES = HALF_PIECES * PIECE_BYTES,
     TEXT_BYTES = 240,
 };
@@ -115,6 +115,7 @@ struct snap_writer {
     bool is_backup;
     bool made;           /* the file is there */
     bool given_up;       /* what is put still is taken, and goes nowhere */
+    bool hurry;          /* somebody waits for it */
     uint64_t file_bytes; /* as long as the file is */
     uint64_t written;    /* handed to BLOCK_BULK */
 

@@ -89,6 +89,11 @@ uint64_t disk_next_ns(const struct disk *d)
     return !d->writing && wants_confirm(d) ? min_u64(next, d->idle_ns + CONFIRM_NS) : next;
 }
 
+bool disk_is_writing(const struct disk *d)
+{
+    return d->writing;
+}
+
 const char *disk_failure(const struct disk *d)
 {
     return d->failure[0] != '\0' ? d->failure : NULL;

@@ -90,6 +90,11 @@ uint32_t disk_snap_put(struct disk *d, const void *piece, uint32_t bytes)
     return taken;
 }
 
+void disk_snap_hurry(struct disk *d)
+{
+    d->snap.hurry = true;
+}
+
 static bool writer_open(struct disk *d, uint32_t group, uint64_t pos, const unsigned char *id)
 {
     struct snap_writer *w = &d->snap;

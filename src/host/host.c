@@ -155,6 +155,18 @@ static uint64_t sleep_until(const struct host *h)
     return active && soon < until ? soon : until;
 }
 
+/* What is worth spinning for. With a disk, nothing happens before a flush is over, which takes longer than waking up; who
+ * follows is rung; and the threads that write need cores. */
+static bool may_come_soon(const struct host *h)
+{
+    if (h->opt.disk == NULL)
+        return true;
+    for (uint32_t i = 0; i < h->units; i++)
+        if (h->unit[i].leads)
+            return !disk_is_writing(h->opt.disk);
+    return false;
+}
+
 static int found_work(struct host *h, int work)
 {
     h->worked_ns = h->round_ns;
@@ -176,7 +188,8 @@ int host_step(struct host *h)
                 sched_yield();
             return 0;
         }
-        bool spin = h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns;
+        bool spin =
+            h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns && may_come_soon(h);
         if (spin && (!yield || yield_now(&h->yield, now)))
             return 0;
     }

@@ -409,7 +409,9 @@ static void stop_all(struct test *t)
     for (uint32_t h = 0; h < HOSTS; h++) {
         int status = 0;
         waitpid(t->pid[h], &status, 0);
-        good &= WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (status != 0)
+            printf("# host %u ended with status %#x\n", h, (unsigned)status);
+        good &= status == 0;
     }
     verdict(t, good, "all hosts end in order");
     for (uint32_t h = 1; h < HOSTS; h++)

@@ -273,6 +273,21 @@ static void amcast__prefix_order_in_a_group(void **state)
     expect_evidence("+m:a +k:a +x:a a1=m a1=k a1=x a2=m a2.1@2=x", AMCAST_PREFIX, 2, 5, 8);
 }
 
+/* After the loss of power a life delivers again what its disk has: the same as every life before it, and all of it in the end. */
+static void amcast__lives_that_begin_again_from_a_disk(void **state)
+{
+    (void)state;
+    expect("+m:a +k:a a1=m a1=k a2=m a2=k !m !k a1.1^1 a1.1=m a1.1=k a2.1^2 a2.1=k", true, 0);
+    expect("+m:a +k:a +x:a a1=m a1=k a2=m a1.1=m a1.1=k a1.1=x a2.1=m a2.1=k a2.1=x", true, 0);
+    expect("+m:a +k:a +x:a a1=m a1=k a2=m a2=k !k a1.1=m a1.1=x a2.1=m a2.1=x", false, P);
+    expect("+m:a +k:a a1=m a1=k a2=m a2=k !k a1.1=m a2.1=m", true, A); /* lost, though answered */
+    expect("+m:a +k:a a1=m a1=k a2=m a2=k !k a1.1=m a1.1=k a2.1^1", true, A); /* by one of them */
+    expect("+m:a +k:a a1=m a1=k a2=m a2=k a1.1=k a1.1=m", false, P);
+    expect("+m:a +k:a a1=m a1=k a2=m a1.1=m a1.1=k a1.1=m", false, I);
+    expect("+m:ab a1=m b1=m !m a1.1^2 b1.1^1", true, A); /* by one destination */
+    expect_evidence("+m:a +k:a +x:a a1=m a1=k a1.1=m a1.1=x", AMCAST_PREFIX, 2, 5, 7);
+}
+
 static void amcast__prefix_order_between_groups(void **state)
 {
     (void)state;
@@ -908,6 +923,7 @@ int main(void)
         cmocka_unit_test(amcast__who_is_down_is_excused),
         cmocka_unit_test(amcast__numbers),
         cmocka_unit_test(amcast__prefix_order_in_a_group),
+        cmocka_unit_test(amcast__lives_that_begin_again_from_a_disk),
         cmocka_unit_test(amcast__prefix_order_between_groups),
         cmocka_unit_test(amcast__acyclic_order),
         cmocka_unit_test(amcast__a_gap_excuses_what_is_missing),

@@ -266,6 +266,10 @@ static void shm__a_used_life_is_turned_away(void **state)
         struct client c = client_open();
         struct stderr_capture h = stderr_capture_begin();
         assert_int_equal(c.mem->life, 0);
+        memset(disk, 0, sizeof disk);
+        open_kept(1, 0); /* of others that know nothing of it it is a client */
+        open_kept(2, 0);
+        WAIT_FOR(&c, shm_connected(c.mem, 1) && shm_connected(c.mem, 2));
         disk[0].place[0] = known;
         open_kept(0, 1);
         struct mem_lane *in = clients_lane();
@@ -279,7 +283,8 @@ static void shm__a_used_life_is_turned_away(void **state)
         shm_close_node(c.mem);
         expect_served(&next);
         shm_close_node(next.mem);
-        leave(0);
+        for (unsigned i = 0; i < HOSTS; i++)
+            leave(i);
         assert_false(directory_is_there());
     }
 }

@@ -22,8 +22,9 @@ static bool note(struct far *o, uint32_t node, uint32_t lives)
 
 void far_place_noted(struct far *o, uint32_t node, uint32_t life)
 {
-    if (o->host)
-        note(o, node, life + 1); /* who gives the place has waited for its own disk */
+    /* Who gives the place has waited for its own disk. A client may say anything of its life while that host is away. */
+    if (o->host && life < o->lives_max)
+        note(o, node, life + 1);
 }
 
 /* ---- whose ---- */
@@ -125,7 +126,7 @@ static bool seen_tell(struct link *l)
 
     for (uint32_t place = l->peer->node; place < o->clients; place += o->hosts_count) {
         uint64_t lives = lives_known(o, o->hosts_count + place);
-        if (lives == 0)
+        if (lives == 0 || lives > o->lives_max)
             continue;
         news[count++] =
             (struct far_news){.node = o->hosts_count + place, .life = (uint32_t)(lives - 1)};

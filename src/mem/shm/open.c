@@ -340,12 +340,24 @@ static void free_past(struct shm *s)
     s->past_grant_fd = -1;
 }
 
+static bool any_host(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->hosts_count; i++)
+        if (node_alive(s, s->hosts[i]->name))
+            return true;
+    return false;
+}
+
 static int join(struct shm *s, const struct shm_options *o, struct err *e)
 {
     int rc = directory_open(s, o->dir, e);
 
     if (rc < 0)
         return rc;
+    if (o->after_hosts && !any_host(s)) {
+        directory_unlock(s);
+        return err_set(e, ERR_AGAIN, "no host of cluster %s is running", s->cluster);
+    }
     rc = node_lock(s, e);
     if (rc == 0 && s->lives)
         rc = lives_open(s, e);

@@ -46,6 +46,8 @@ struct shm_options {
      * n is node client_node + n, its name is client-n, and it has lives_max lives at most (0: any number). */
     const struct mem_lives *lives;
     uint32_t client_node, clients, lives_max;
+    /* client: hosts' disks keep the lives of places, and a host that begins makes the files say so. ERR_AGAIN: none has yet. */
+    bool after_hosts;
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.

@@ -1,0 +1,109 @@
+/* A durable cluster of real processes that loses power: three hosts with shadows of their disks (disk/block_file.h), three groups
+ * of three replicas, and clients under load, each a process. The test forks and kills them, plays the loss of power on their
+ * directories while they are down, and in the end checks the traces of all lives together.
+ *
+ * What the processes show the test is on a board in shared memory. With POWER_SAY in the environment they say on stderr what they
+ * do; with POWER_KEEP the files of a run that has failed are kept, with POWER_STAY it stays as it is, for a debugger. */
+#ifndef TESTS_PROC_POWER_H
+#define TESTS_PROC_POWER_H
+
+#include "base/hist.h"
+#include "base/rng.h"
+#include "conf/cluster.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+struct tram_cluster;
+
+enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << POWER_HOSTS) - 1 };
+
+#define MS UINT64_C(1000000)        /* in nanoseconds */
+#define POWER_PATIENCE (20000 * MS) /* for what must happen */
+
+/* What a host shows of one of its replicas. */
+struct power_replica {
+    _Atomic uint64_t role, attached, behind;
+    _Atomic uint64_t ballot, applied, commit, tail;
+    _Atomic uint64_t count; /* messages in its state */
+    _Atomic uint64_t hash;  /* of all of them, in order */
+};
+
+struct power_board {
+    struct {
+        _Alignas(64) _Atomic uint64_t up; /* set by the host, cleared by the test */
+        _Atomic uint64_t wrong;           /* messages out of turn */
+        struct power_replica group[POWER_GROUPS];
+    } host[POWER_HOSTS];
+    struct {
+        _Alignas(64) _Atomic uint64_t open;
+        _Atomic uint64_t done;                   /* messages, */
+        _Atomic uint64_t answered[POWER_GROUPS]; /* and replies of each group, over all lives */
+        atomic_int stop;
+    } client[POWER_CLIENTS];
+};
+
+struct power_options {
+    enum cluster_protocol protocol;
+    enum cluster_transport transport;
+    uint32_t cuts, stops;
+    uint64_t seed;
+    bool keep_runtime; /* no cut is a reboot */
+};
+
+struct power {
+    struct power_options opt;
+    struct rng rng;
+    char dir[64], file[96], traces[96], log[96];
+    struct tram_cluster *cluster;
+    struct power_board *board;
+    pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
+    uint32_t starts[POWER_HOSTS];
+    bool sound; /* every disk is known to be whole, since one was last harmed */
+    uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
+};
+
+/* ---- the processes: power_process.c ---- */
+
+/* In a process of their own, which ends with what they return. */
+int power_host_main(const struct power *, uint32_t host);
+int power_client_main(const struct power *, uint32_t client);
+
+/* ---- the cluster: power_cluster.c; what returns bool is false if it does not, with why printed ---- */
+
+bool power_open(struct power *);        /* makes it; nothing runs yet */
+bool power_close(struct power *, bool); /* removes it; false was given: what was said is printed */
+
+void power_start_host(struct power *, uint32_t host);
+void power_start_client(struct power *, uint32_t client);
+void power_kill_hosts(struct power *, uint32_t hosts); /* SIGKILL, all of the mask at once */
+void power_kill_clients(struct power *);
+bool power_stop_host(struct power *, uint32_t host); /* SIGTERM, and it ends well */
+bool power_stop_clients(struct power *);             /* in peace: with all their answers */
+
+/* For some time; false: a process has ended that should not have, or seen what cannot be. */
+bool power_run_for(struct power *, uint64_t ns);
+/* Every client has answers to what it asks from now on, of every group. */
+void power_mark(struct power *);
+bool power_wait_served(struct power *);
+/* Every host is up, and every group led with all its replicas attached. */
+bool power_wait_well(struct power *);
+/* No client runs: all replicas of each group come to the same state and stay there. */
+bool power_wait_quiet(struct power *);
+
+/* Of all traces so far, while nobody writes. */
+bool power_check_traces(const struct power *, bool at_end);
+
+/* ---- disks of hosts that are down: power_disk.c ---- */
+
+bool power_format(struct power *, uint32_t host, uint32_t life);
+bool power_cut(struct power *, uint32_t host); /* the loss of power */
+bool power_reboot(struct power *);             /* the runtime directory is gone */
+bool power_lose(struct power *,
+                uint32_t host); /* the disk is gone, and another one is in its place */
+bool power_damage(struct power *,
+                  uint32_t host); /* bits are flipped, not in what was written last */
+/* Whether everything that the host's groups ever had is there. */
+bool power_is_whole(struct power *, uint32_t host);
+
+#endif
