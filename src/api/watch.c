@@ -125,9 +125,9 @@ static void say_disk(struct watch *w)
                  me);
     if (s.health == DISK_FULL)
         say_warn(&w->opt.say,
-                 "%s: its journal is full (%llu MiB): it keeps nothing more until a snapshot has "
-                 "been made, and the others go on",
-                 me, (unsigned long long)(s.journal_bytes_max >> 20));
+                 "%s: its journal is full: it keeps nothing more until a snapshot was made, or the "
+                 "disk has room; the others go on",
+                 me);
     if (s.health == DISK_OK && w->said_no_room)
         say_warn(&w->opt.say, "%s: its disk has room again, or needs none", me);
     w->said_no_room = s.health == DISK_NO_ROOM || (w->said_no_room && s.health != DISK_OK);

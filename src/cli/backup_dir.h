@@ -50,13 +50,10 @@ int backup_dir_write(const struct backup_dir *, struct err *);
 
 int backup_dir_read(const char *path, struct backup_dir *, struct err *);
 
-/* Reads the group's file to its end, and gives fn what the machine had; fn may be NULL, and returns negative to stop.
- * ERR_NOTFOUND: it is not there. */
-int backup_dir_check(const struct backup_dir *, const struct backup_group *,
-                     int (*fn)(void *ctx, const void *data, uint32_t bytes), void *ctx,
-                     struct err *);
+/* Reads the group's file to its end. ERR_NOTFOUND: it is not there. */
+int backup_dir_check(const struct backup_dir *, const struct backup_group *, struct err *);
 
-/* The same piece by piece. */
+/* The same, for who wants what is in it. */
 struct backup_reader {
     const struct backup_dir *dir;
     const struct backup_group *group;

@@ -326,7 +326,7 @@ static int verify(const struct backup_args *a)
         return complain(e.text[0] ? e.text : "no memory");
     }
     for (uint32_t g = 0; g < d->groups; g++) {
-        int rc = backup_dir_check(d, &d->group[g], NULL, NULL, &e);
+        int rc = backup_dir_check(d, &d->group[g], &e);
         missing += rc == ERR_NOTFOUND;
         bad += rc < 0 && rc != ERR_NOTFOUND;
         if (rc < 0)

@@ -128,7 +128,7 @@ static int check_backup(const struct backup_dir *d)
     int code = CMD_DONE;
 
     for (uint32_t g = 0; g < d->groups; g++)
-        if (backup_dir_check(d, &d->group[g], NULL, NULL, &e) < 0)
+        if (backup_dir_check(d, &d->group[g], &e) < 0)
             code = complain(e.text);
     return code;
 }

@@ -80,7 +80,7 @@ int host_read(struct block *b, void *into, const struct slot **slot, struct err 
 int disk_whose(struct block *b, const struct disk_shape *wants, struct err *e)
 {
     void *memory = grow("a host file", NULL, 1, SLOTS * SLOT_BYTES + BLOCK_BYTES);
-    const struct slot *slot;
+    const struct slot *slot = NULL;
     int rc = host_read(b, (void *)format_blocks((uintptr_t)memory), &slot, e);
 
     if (rc >= 0)
