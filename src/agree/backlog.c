@@ -67,6 +67,11 @@ void backlog_pop(struct backlog *b)
     b->spare = k;
 }
 
+uint32_t backlog_straight(const struct backlog *b)
+{
+    return b->first ? b->first->end - b->first->at : 0;
+}
+
 void backlog_clear(struct backlog *b)
 {
     while (b->first)

@@ -197,12 +197,17 @@ bool log_apply(struct log *l, const struct entry *e)
     return apply(l, e);
 }
 
-/* What was applied since `from` goes to the replica that is being brought up to date, too. */
-static void keep_for_transfer(struct log *l, uint32_t writer, uint64_t from)
+/* What was applied since `from` goes to the replica that is being brought up to date, too; and to the disk, if that could not
+ * have it before. */
+static void hand_on(struct log *l, uint32_t writer, uint64_t from)
 {
-    while (from < l->applied) {
+    bool sent = snap_records(l), late = log_kept(l) && keep_is_late(l);
+    while ((sent || late) && from < l->applied) {
         const struct entry *e = log_entry(l, writer, from);
-        backlog_add(&l->sending.backlog, e);
+        if (sent)
+            backlog_add(&l->sending.backlog, e);
+        if (late)
+            keep_later(l, e);
         from += entry_size(e->bytes);
     }
 }
@@ -257,8 +262,7 @@ static int apply_decided(struct log *l)
             break;
         work++;
     }
-    if (snap_records(l))
-        keep_for_transfer(l, w, from);
+    hand_on(l, w, from);
     table_set(l->rows, ROW_APPLIED, l->applied);
     if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
         push_applied(l);
@@ -494,6 +498,7 @@ void log_status(const struct log *l, struct unit_status *s)
                               .written = l->tail,
                               .delivered = l->count.messages,
                               .behind = l->behind,
+                              .unfit = l->keep.unfit,
                               .lost = l->broken != NULL && l->lost,
                               .broken = l->broken,
                               .muted = l->muted,

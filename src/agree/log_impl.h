@@ -185,6 +185,8 @@ struct keeping {
     uint64_t pledged;
     /* The state was replaced: nothing is copied until a snapshot of at least this position is durable; 0: it was not. */
     uint64_t gap;
+    /* Entries applied meanwhile: decided, so that they need not be here first. They are appended when it is durable. */
+    struct backlog later;
     uint64_t full_ns; /* since when the disk has had no room for what is to be copied; 0: it has */
     bool unfit;       /* so for so long that another is to lead */
     bool beyond;      /* what was on the disk does not count */
@@ -479,6 +481,9 @@ int keep_follow(struct log *);
 void keep_pledge(struct log *, uint64_t promised);
 /* Up to where it may be applied what stands in the lane of that promise. */
 uint64_t keep_apply_end(const struct log *, uint64_t promised);
+/* What was applied is yet to be appended: keep_later is told of it. */
+bool keep_is_late(const struct log *);
+void keep_later(struct log *, const struct entry *);
 /* Up to where the replica's disk has what we wrote under our ballot. */
 uint64_t keep_end_of(const struct log *, uint32_t rank);
 /* Its disk has the promise that we raised, in the life that we raised it in. */

@@ -73,7 +73,11 @@ static bool is_covered(const struct log *l)
 static void cover(struct log *l)
 {
     struct keeping *k = &l->keep;
-    k->end = max_u64(k->end, k->gap);
+    const struct entry *e;
+    uint64_t from = max_u64(k->gap, disk_snap(k->disk, l->opt.disk_group));
+    while ((e = backlog_first(&k->later)) != NULL && e->pos < from)
+        backlog_pop(&k->later);
+    k->end = max_u64(k->end, from);
     k->gap = 0;
 }
 
@@ -205,6 +209,51 @@ static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t prom
     return true;
 }
 
+/* Appends what was applied while the disk could not have it. It is decided, and so in every later ballot: it is written as the
+ * promise, whatever the lane of that has by now. */
+static int append_later(struct log *l, uint64_t promised)
+{
+    struct keeping *k = &l->keep;
+    uint32_t bytes = backlog_straight(&k->later);
+    if (bytes == 0)
+        return 0;
+    unsigned char *to = disk_reserve(k->disk, bytes);
+    if (to == NULL) {
+        k->full_ns = k->full_ns != 0 ? k->full_ns : l->now_ns;
+        return 0;
+    }
+    k->full_ns = 0;
+    const struct entry *e = backlog_first(&k->later);
+    uint64_t from = e->pos, end = from + bytes;
+    memcpy(to, e, bytes);
+    CHECK(stamp(l, to, from, end, promised));
+    while ((e = backlog_first(&k->later)) != NULL && e->pos < end)
+        backlog_pop(&k->later);
+    k->run = promised;
+    k->copied = end;
+    k->end = max_u64(k->end, end);
+    struct disk_record r = {.kind = DISK_ENTRIES,
+                            .group = l->opt.disk_group,
+                            .from = from,
+                            .to = end,
+                            .ballot = promised,
+                            .says = says(l, end, promised),
+                            .bytes = to};
+    wait_for(l, promised, end, 0);
+    disk_append(k->disk, &r);
+    return 1;
+}
+
+bool keep_is_late(const struct log *l)
+{
+    return l->keep.gap != 0 || l->keep.later.bytes > 0;
+}
+
+void keep_later(struct log *l, const struct entry *e)
+{
+    backlog_add(&l->keep.later, e);
+}
+
 static int copy(struct log *l, uint32_t w, uint64_t promised)
 {
     struct keeping *k = &l->keep;
@@ -221,7 +270,7 @@ static int copy_again(struct log *l, uint32_t w, uint64_t promised)
 {
     const struct keeping *k = &l->keep;
     uint64_t snap = disk_snap(k->disk, l->opt.disk_group);
-    if (k->run != promised || k->gap != 0 || snap != l->applied || k->copied <= snap ||
+    if (k->run != promised || keep_is_late(l) || snap != l->applied || k->copied <= snap ||
         k->end != k->copied || disk_used(k->disk) < SAVE_AT ||
         disk_oldest(k->disk) != l->opt.disk_group || mem_word(l->lane[l->me][w], LOG_START) > snap)
         return 0;
@@ -234,6 +283,7 @@ void keep_reset(struct log *l)
 {
     struct keeping *k = &l->keep;
     k->run = 0; /* what is copied next begins at it */
+    backlog_clear(&k->later);
     k->gap = l->applied;
     k->reset_due = k->beyond;
 }
@@ -289,11 +339,13 @@ int keep_follow(struct log *l)
         keep_pledge(l, promised);
         work++;
     }
+    if (k->gap != 0)
+        return work;
+    if (keep_is_late(l))
+        return work + append_later(l, promised);
     uint32_t w = (uint32_t)(promised % l->n);
     const struct mem_lane *lane = l->lane[l->me][w];
     if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
-        return work;
-    if (k->gap != 0)
         return work;
     work += copy(l, w, promised) + copy_again(l, w, promised);
     if (k->run == promised) {
@@ -305,6 +357,8 @@ int keep_follow(struct log *l)
 
 uint64_t keep_apply_end(const struct log *l, uint64_t promised)
 {
+    if (keep_is_late(l))
+        return l->keep.later.bytes < l->opt.backlog_bytes ? UINT64_MAX : 0;
     return l->keep.run == promised ? l->keep.copied : 0;
 }
 
@@ -417,8 +471,8 @@ int keep_save(struct log *l)
 bool keep_at_rest(const struct log *l)
 {
     const struct keeping *k = &l->keep;
-    return k->waits == 0 && k->copied == l->applied && k->save == NULL && k->save_asked == 0 &&
-           !wants_save(l);
+    return k->waits == 0 && !keep_is_late(l) && k->copied == l->applied && k->save == NULL &&
+           k->save_asked == 0 && !wants_save(l);
 }
 
 /* While nothing waits all of the chain is there. */
@@ -442,6 +496,7 @@ void keep_close(struct log *l)
 {
     if (l->keep.save != NULL)
         save_end(l, false);
+    backlog_clear(&l->keep.later);
 }
 
 /* ---- what others keep ---- */

@@ -7,9 +7,11 @@ static bool spares_one(const struct fleet *f, uint16_t group)
 {
     const struct mcast_group *g = &f->group[group];
     uint32_t missing = 0;
-    for (uint32_t q = 0; q < g->replicas; q++)
-        missing += fleet_unfit(fleet_member(f, g->nodes[q], group)) ||
+    for (uint32_t q = 0; q < g->replicas; q++) {
+        const struct fleet_member *m = fleet_member(f, g->nodes[q], group);
+        missing += fleet_unfit(m) || unit_status(&m->unit).unfit ||
                    f->chaos.paused_until[g->nodes[q]] == CHAOS_STOPPED;
+    }
     return missing < (g->replicas - 1) / 2;
 }
 
