@@ -93,12 +93,16 @@ void api_page_show(struct api_page *p, uint32_t n, const struct tram_replica_sta
 #undef SHOW
 }
 
-/* The phase last, for who sees that it is whole and reads the rest. */
+/* Stores, for who reads the id and then the phase (running.c): no phase; the id; its phase. Who sees any word of a new id sees no
+ * phase of the one before. */
 void api_page_show_backup(struct api_page *p, uint32_t n, const struct api_page_backup *b)
 {
     struct api_page_replica *r = &p->replica[n];
-    atomic_store_explicit(&r->backup[0], b->id[0], memory_order_relaxed);
-    atomic_store_explicit(&r->backup[1], b->id[1], memory_order_relaxed);
+    if (r->backup[0] != b->id[0] || r->backup[1] != b->id[1]) {
+        atomic_store_explicit(&r->backup_phase, 0, memory_order_relaxed);
+        atomic_store_explicit(&r->backup[0], b->id[0], memory_order_release);
+        atomic_store_explicit(&r->backup[1], b->id[1], memory_order_release);
+    }
     atomic_store_explicit(&r->backup_bytes, b->bytes, memory_order_relaxed);
     atomic_store_explicit(&r->backup_delivered, b->delivered, memory_order_relaxed);
     atomic_store_explicit(&r->backup_phase, b->phase, memory_order_release);

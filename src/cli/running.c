@@ -180,12 +180,13 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
         .stands = p->stands,
         .restored_percent = (uint32_t)p->restored_percent,
     };
-    uint64_t phase = atomic_load_explicit(&p->backup_phase, memory_order_acquire);
-    r->backup[group * CLUSTER_REPLICAS_MAX + rank] =
-        (struct api_page_backup){.id = {p->backup[0], p->backup[1]},
-                                 .phase = phase,
-                                 .bytes = p->backup_bytes,
-                                 .delivered = p->backup_delivered};
+    /* Acquire, in this order: pairs with the releases of api_page_show_backup. */
+    struct api_page_backup *b = &r->backup[group * CLUSTER_REPLICAS_MAX + rank];
+    b->id[0] = atomic_load_explicit(&p->backup[0], memory_order_acquire);
+    b->id[1] = atomic_load_explicit(&p->backup[1], memory_order_acquire);
+    b->phase = atomic_load_explicit(&p->backup_phase, memory_order_acquire);
+    b->bytes = p->backup_bytes;
+    b->delivered = p->backup_delivered;
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =
             (uint32_t)p->detached_ms[q];

@@ -2,7 +2,7 @@
  * receives. Whatever point of the order is taken, each group has received from another what that has sent to it.
  *
  *     bank host NAME FILE      a host, until SIGTERM
- *     bank load FILE SECONDS   transfers between groups; prints how many
+ *     bank load FILE SECONDS   transfers between groups, until then or SIGTERM; prints how many
  *     bank audit FILE          prints the transfers and the balances; fails if they do not go together */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUPS_MAX = 4, PADDING_BYTES = 300000, UNDER_WAY = 16 };
+enum { GROUPS_MAX = 4, PADDING_BYTES = 300000, UNDER_WAY = 48 };
 
 #define SECOND_NS UINT64_C(1000000000)
 
@@ -187,7 +187,7 @@ static int load(const struct tram_cluster *c, uint64_t seconds)
     int rc = tram_client_open(c, NULL, &client, &e);
     if (rc < 0)
         return complain(&e);
-    while (clock_now_ns() < until && rc >= 0) {
+    while (!asked_to_stop && clock_now_ns() < until && rc >= 0) {
         uint32_t from = (uint32_t)rng_below(&rng, groups);
         uint32_t to = (from + 1 + (uint32_t)rng_below(&rng, groups - 1)) % groups;
         struct transfer t = {from, to, (int64_t)rng_below(&rng, 1000)};
@@ -202,7 +202,8 @@ static int load(const struct tram_cluster *c, uint64_t seconds)
             rc =
                 tram_client_wait(client, tram_client_outstanding(client) < UNDER_WAY ? 0 : 1000000);
     }
-    while (rc >= 0 && tram_client_outstanding(client) > 0 && clock_now_ns() < until + 5 * SECOND_NS)
+    while (rc >= 0 && tram_client_outstanding(client) > 0 &&
+           clock_now_ns() < until + 10 * SECOND_NS)
         rc = tram_client_wait(client, SECOND_NS / 10);
     printf("%llu\n", (unsigned long long)cast);
     bool done = tram_client_outstanding(client) == 0;
