@@ -433,6 +433,9 @@ static void cluster__durable_needs_an_id_and_takes_a_directory(void **state)
     refused(HOSTS GROUPS "durable: true\nid: 0123456789abcdef0123456789abcdeF\n", 9, "is none",
             NULL);
     refused(HOSTS GROUPS "id: " ID "\n", 8, "id is for durable: true", NULL);
+    refused(HOSTS GROUPS "restored: " ID "\n", 8, "restored is for durable: true", NULL);
+    refused(HOSTS GROUPS "durable: true\nid: " ID "\nrestored: 7\n", 10, "restored '7' is none",
+            "tram restore", NULL);
     refused(HOSTS GROUPS "durable: false\ndata_dir: x\n", 9, "data_dir is for durable: true", NULL);
     refused(HOSTS GROUPS "disk_bytes: 1024 MiB\n", 8, "disk_bytes is for durable: true", NULL);
     cluster_free(accepted(HOSTS GROUPS "durable: false\n"));
