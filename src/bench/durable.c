@@ -22,7 +22,7 @@ enum {
 
 #define SECOND_NS UINT64_C(1000000000)
 #define GIVE_UP_NS (BENCH_STARTS_WITHIN_S * SECOND_NS)
-#define AFTER_KILL_NS (SECOND_NS / 5) /* in which the gap lies */
+#define AFTER_KILL_NS (SECOND_NS / 50) /* in which the gap begins */
 
 static const uint32_t payloads[DURABLE_LOADS] = {64, 1024, DURABLE_PAYLOAD_MAX};
 
@@ -239,7 +239,7 @@ static int measure_gap(struct run *r, double *gap_ns, struct err *e)
     }
     *gap_ns = (double)longest;
     if (rc == 0)
-        rc = durable_start(&r->c, (uint32_t)leader, e);
+        rc = durable_restart(&r->c, (uint32_t)leader, e);
     return rc == 0 ? durable_await(&r->c, e) : rc;
 }
 

@@ -112,10 +112,10 @@ int durable_users_grow(struct durable_cluster *, uint32_t users, struct err *);
 /* Until every group is led and has all its replicas. */
 int durable_await(struct durable_cluster *, struct err *);
 
-/* The host that leads the group; it ends at once, and another process takes its place. */
+/* The host that leads the group, or -1. It ends at once; later another process takes its place. */
 int durable_leader(const struct durable_cluster *, uint32_t group);
-void durable_kill(struct durable_cluster *, uint32_t host);
-int durable_start(struct durable_cluster *, uint32_t host, struct err *);
+void durable_kill(const struct durable_cluster *, uint32_t host);
+int durable_restart(struct durable_cluster *, uint32_t host, struct err *);
 
 struct durable_written durable_written(const struct durable_cluster *);
 

@@ -195,7 +195,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 /* ---- hosts ---- */
 
-int durable_start(struct durable_cluster *d, uint32_t host, struct err *e)
+static int start_host(struct durable_cluster *d, uint32_t host, struct err *e)
 {
     char number[16];
     struct bench_child child;
@@ -210,12 +210,17 @@ int durable_start(struct durable_cluster *d, uint32_t host, struct err *e)
     return rc;
 }
 
-void durable_kill(struct durable_cluster *d, uint32_t host)
+void durable_kill(const struct durable_cluster *d, uint32_t host)
 {
     kill(d->pid[host], SIGKILL);
+}
+
+int durable_restart(struct durable_cluster *d, uint32_t host, struct err *e)
+{
     struct bench_child child = {.pid = d->pid[host], .stop = d->stop[host]};
     d->pid[host] = 0;
     child_stop(&child);
+    return start_host(d, host, e);
 }
 
 /* All are told before any is waited for: none of them should take another's place meanwhile. */
@@ -344,7 +349,7 @@ int durable_open(struct durable_cluster *d, const struct bench_args *a, bool dur
             rc = api_disk_format(d->cluster, h, 0, e);
     }
     for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
-        rc = durable_start(d, h, e);
+        rc = start_host(d, h, e);
     return rc == 0 ? durable_await(d, e) : rc;
 }
 
