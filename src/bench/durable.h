@@ -43,6 +43,12 @@ struct bench_durable_load {
     double batch;             /* bytes of journal that are flushed at once */
 };
 
+/* The longest that a message took when its leader was killed, each time, sorted. */
+struct bench_durable_gaps {
+    double ns[DURABLE_KILLS];
+    uint32_t kills;
+};
+
 struct bench_durable {
     struct hist floor;     /* of FLOOR_BLOCK_BYTES */
     struct hist stream;    /* of FLOOR_STREAM_BYTES */
@@ -52,10 +58,8 @@ struct bench_durable {
     struct hist turn[2];       /* floor and latency of a turn */
     double ratio[BENCH_TURNS]; /* of latency to the floor, sorted */
     struct bench_durable_load load[DURABLE_LOADS];
-    double gap_ns
-        [DURABLE_KILLS]; /* the longest that a message took when its leader was killed, sorted */
-    uint32_t kills;
-    bool in_memory; /* the directory is no disk's */
+    struct bench_durable_gaps gaps, memory_gaps; /* the latter without disks */
+    bool in_memory;                              /* the directory is no disk's */
     char dir[256];
 };
 
