@@ -147,7 +147,8 @@ struct tram_machine {
      *
      * load_open begins a state of so many bytes (or TRAM_BYTES_UNKNOWN), load_next takes the next of them, load_close
      * ends it: whole false says that the transfer broke off, and that the state is void until another one comes. They
-     * return 0, or a negative number if they cannot. load_close may take its time. */
+     * return 0, or a negative number if they cannot. load_close may take its time. Of a group one save or one load is
+     * open at a time. */
     void *(*save_open)(void *ctx, uint32_t group, uint64_t *bytes);
     int (*save_next)(void *ctx, uint32_t group, void *save, void *out, uint32_t room);
     void (*save_close)(void *ctx, uint32_t group, void *save);

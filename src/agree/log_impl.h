@@ -498,6 +498,8 @@ void keep_reset(struct log *);
 bool keep_append_reset(struct log *, uint64_t ballot);
 /* Writes snapshots as the disk asks for them. */
 int keep_save(struct log *);
+/* Gives up the save that is under way, if one is. */
+void keep_drop_save(struct log *);
 /* Nothing is to be written, or under way. */
 bool keep_at_rest(const struct log *);
 void keep_status(const struct log *, struct unit_status *);

@@ -476,6 +476,12 @@ int keep_save(struct log *l)
     return work;
 }
 
+void keep_drop_save(struct log *l)
+{
+    if (l->keep.save != NULL && !PLANTED(saves_while_loading))
+        save_end(l, false);
+}
+
 bool keep_at_rest(const struct log *l)
 {
     const struct keeping *k = &l->keep;

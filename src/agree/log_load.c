@@ -151,6 +151,8 @@ static void begin_load(struct log *l)
         return;
     }
     t->opened = true;
+    if (log_kept(l))
+        keep_drop_save(l); /* a state is saved or replaced, not both at once */
     if (l->opt.machine->state->load_open(l->opt.ctx, bytes) < 0)
         log_stop(l, "the state machine could not load its state");
 }

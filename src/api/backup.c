@@ -95,6 +95,15 @@ static int write_pieces(struct backup *b, struct disk *d)
     return work;
 }
 
+void backup_drop(struct backup *b, struct disk *d)
+{
+    if (b->save == NULL)
+        return;
+    if (b->phase == BACKUP_WRITING)
+        disk_snap_end(d, false);
+    end(b, BACKUP_FAILED, "its replica was given another state");
+}
+
 int backup_step(struct backup *b, struct disk *d, uint32_t group)
 {
     if (b->phase == BACKUP_FROZEN && disk_backup_open(d, group, b->id, b->delivered))

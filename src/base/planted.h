@@ -77,6 +77,7 @@
     X(replay_to_commit, durable, "what was decided and not applied is replayed as if it were")     \
     X(lane_unawaited, durable, "what a disk had counts before it is in memory")                    \
     X(old_stamps_awaited, durable, "decided entries with old stamps are not kept")                 \
+    X(saves_while_loading, durable, "a state goes on being saved while another replaces it")       \
     X(full_leads, stepped, "a leader whose disk takes nothing goes on leading")                    \
     X(copy_unchecked, durable, "the promise is not looked at again when entries were copied")      \
     X(suffix_dropped, durable, "what is kept again under a new stamp drops what follows it")       \
