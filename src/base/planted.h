@@ -83,7 +83,6 @@
     X(disk_words_unchecked, durable, "words of a row about its disk count as they land")           \
     X(disk_blank_is_new, durable, "a disk that was exchanged counts as one of a first life")       \
     X(snap_drops_beyond, durable, "a snapshot drops what was accepted beyond it")                  \
-    X(peek_verifies, durable, "a promise stands if the word has it, in whichever memory")          \
     X(run_of_the_rest, durable, "a restored lane is of the highest stamp that is left in it")      \
     X(backlog_given_up, durable, "what another group has not taken is given up in replay")         \
     X(below_forgets, durable, "damage below the commit takes the commit with it")                  \
