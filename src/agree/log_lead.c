@@ -378,8 +378,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
 static uint64_t compare_needs(const struct log *l, uint32_t rank)
 {
     uint64_t guard = l->peer[rank].head[l->me][LOG_GUARD];
-    return log_kept(l) && !PLANTED(compares_short) ? max_u64(l->start_end, min_u64(guard, l->tail))
-                                                   : l->start_end;
+    return log_kept(l) ? max_u64(l->start_end, min_u64(guard, l->tail)) : l->start_end;
 }
 
 static int compare_step(struct log *l)
