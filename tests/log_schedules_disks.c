@@ -273,3 +273,36 @@ const char *commit_beyond_what_was_copied(void)
     GROUP_MUST(g, "restored", commit_at(g, 1, 1) <= SAME * SIZE);
     return group_close(g);
 }
+
+/* ---- words of a row ---- */
+
+/* The leader has written an entry to the third, whose disk has not. Of the words that the third says of its disk those of an older
+ * ballot, which were larger, and of this one have landed, and the word that tells has not: they count for nothing, and the entry
+ * is not decided. */
+const char *torn_words_of_a_disk(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    struct mem_lane_spec row = lane_spec(GROUP_REGION, c.leader, c.third, LANE_ROW, 0);
+    uint64_t guard = guard_at(g, c.third, c.leader);
+    client_reaches_only(g, 0, c.leader);
+    group_power_cut(g, c.rival);
+    group_hold_disk(g, c.third, true);
+    group_send(g, 0, BYTES);
+    for (int i = 0; i < 20 && guard_at(g, c.third, c.leader) == guard; i++)
+        step_one(g, c.leader, GROUP_WAY_NS / 2);
+    step_one(g, c.leader, 3 * US);
+    GROUP_SETUP(g, guard_at(g, c.third, c.leader) > guard);
+    atomic_store(&sim_lane(g->sim, &row)->ctl[ROW_KEPT], guard + 4096);
+    step_one(g, c.leader, US);
+
+    group_power_cut(g, c.third);
+    group_power_cut(g, c.leader);
+    group_hold_disk(g, c.third, false);
+    group_start(g, c.third);
+    group_start(g, c.rival);
+    heal_all(g);
+    GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 6 * GROUP_ELECT_NS);
+    group_start(g, c.leader);
+    return heals(g, 0, 6);
+}

@@ -10,5 +10,6 @@ const char *commit_of_a_later_ballot(void);
 const char *decided_and_damaged(void);
 const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
+const char *torn_words_of_a_disk(void);
 
 #endif

@@ -383,9 +383,6 @@ void peer_move(struct log *, uint32_t rank, enum peer_phase);
 /* We do not write to it, or try to, until retry_ns. */
 void peer_down(struct log *, uint32_t rank, uint64_t retry_ns);
 
-/* The flow of a peer is open from its raise on. */
-bool peer_has_flow(const struct log *);
-
 /* Moves one replica from unreached to READY; may end the candidacy or leadership. Returns work done. */
 int peer_step(struct log *, uint32_t rank);
 

@@ -329,7 +329,7 @@ static void judge_fitness(struct log *l)
     uint64_t flags = table_get(l->rows, l->me, ROW_FLAGS) & ~(uint64_t)ROW_FULL;
     table_set(l->rows, ROW_FLAGS, flags | (unfit ? ROW_FULL : 0));
     table_push_row(l->rows);
-    if (unfit && log_leading(l) && !PLANTED(full_leads))
+    if (unfit && log_leading(l))
         log_step_down(l, true);
 }
 
@@ -478,7 +478,7 @@ int keep_save(struct log *l)
 
 void keep_drop_save(struct log *l)
 {
-    if (l->keep.save != NULL && !PLANTED(saves_while_loading))
+    if (l->keep.save != NULL)
         save_end(l, false);
 }
 

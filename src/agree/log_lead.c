@@ -65,7 +65,7 @@ static void peer_live(struct log *l, uint32_t rank)
 static void run_flow_open(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (!peer_has_flow(l))
+    if (!log_kept(l))
         mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
 }
 
@@ -250,6 +250,16 @@ static bool ends_with_start(const struct log *l)
     return last != NULL && last->source == SOURCE_LOG && last->srcpos == ENTRY_START;
 }
 
+/* Somebody has applied all of the chain. Where disks count it has nothing to keep under our ballot, and would never count. */
+static bool is_applied_elsewhere(const struct log *l)
+{
+    for (uint32_t q = 0; q < l->n; q++)
+        if (q != l->me && table_get(l->rows, q, ROW_FLAGS) == 0 &&
+            table_get(l->rows, q, ROW_APPLIED) >= l->chain_end)
+            return true;
+    return false;
+}
+
 /* Puts the recovered chain into our own lane, from where everybody else is served. */
 void lead_sync_own(struct log *l)
 {
@@ -292,7 +302,7 @@ void lead_sync_own(struct log *l)
     l->tail_max = max_u64(l->tail_max, l->chain_end);
     log_set_deadline(l);
     l->serving = false;
-    if (!ends_with_start(l))
+    if (!ends_with_start(l) || (log_kept(l) && is_applied_elsewhere(l)))
         lead_propose(l, ENTRY_START, NULL, 0);
     l->start_end = l->tail;
 }
@@ -369,8 +379,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
 static uint64_t compare_needs(const struct log *l, uint32_t rank)
 {
     uint64_t guard = l->peer[rank].head[l->me][LOG_GUARD];
-    return log_kept(l) && !PLANTED(compares_short) ? max_u64(l->start_end, min_u64(guard, l->tail))
-                                                   : l->start_end;
+    return log_kept(l) ? max_u64(l->start_end, min_u64(guard, l->tail)) : l->start_end;
 }
 
 static int compare_step(struct log *l)
@@ -508,7 +517,7 @@ int lead_post(struct log *l)
 
 /* How far a quorum has copies under our ballot, in memory or on disk. The flow of a replica that is not LIVE counts for nothing: it may be left
  * from an earlier leadership of ours, and what stood there then may have been decided otherwise since. */
-static uint64_t quorum_match(const struct log *l, bool disks)
+static uint64_t quorum_match(const struct log *l)
 {
     uint64_t sorted[LOG_REPLICAS_MAX];
     for (uint32_t q = 0; q < l->n; q++) {
@@ -517,7 +526,7 @@ static uint64_t quorum_match(const struct log *l, bool disks)
         if (q == l->me)
             match = own_landed(l);
         /* What is on disk under our ballot is so whatever becomes of the replica. */
-        if (disks && !(PLANTED(memory_is_disk) && q == l->me))
+        if (log_kept(l) && !(PLANTED(memory_is_disk) && q == l->me))
             match = keep_end_of(l, q);
         uint32_t i = q;
         for (; i > 0 && sorted[i - 1] < match; i--)
@@ -583,10 +592,16 @@ bool lead_at_rest(const struct log *l)
     return true;
 }
 
-/* A quorum has in memory what it has not on disk: it answers, and only flushes are missing. */
+/* A quorum that gives signs of life has in memory what it has not on disk: only flushes are missing. */
 static bool waits_for_disks(const struct log *l)
 {
-    return log_kept(l) && quorum_match(l, false) > l->commit;
+    uint32_t have = own_landed(l) > l->commit;
+    for (uint32_t q = 0; q < l->n; q++) {
+        const struct peer *p = &l->peer[q];
+        have += q != l->me && p->phase == PEER_LIVE && p->flow.done > l->commit &&
+                !oracle_silent(&l->oracle, q, l->now_ns);
+    }
+    return log_kept(l) && have >= l->quorum;
 }
 
 int lead_settle(struct log *l)
@@ -594,7 +609,7 @@ int lead_settle(struct log *l)
     int work = peers_settle(l);
     if (l->state == UNIT_FOLLOWER)
         return work;
-    uint64_t match = quorum_match(l, log_kept(l));
+    uint64_t match = quorum_match(l);
     uint64_t before = l->commit;
     /* Only what stands on a quorum under our own ballot counts, and the start marker is the
      * first of it that was not there before. */

@@ -17,8 +17,9 @@ enum {
     REGION = 7,
     CHECK_LANES_EVERY = 64, /* steps of a replica between two looks at its memory */
     LIVENESS_MS = 20,
-    HANG_US = 1000, /* that a hang may cost, besides what is drawn */
-    PROMPT_US = 50, /* a message that takes no longer was not held up */
+    HANG_US = 1000,  /* that a hang may cost, besides what is drawn */
+    BUSY_TIMES = 16, /* suspect_ns that who is busy is given */
+    PROMPT_US = 50,  /* a message that takes no longer was not held up */
     PAUSE_US_MAX = 100,
 };
 
@@ -484,9 +485,10 @@ void run_log(const struct run_options *opt, struct run_result *result)
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);
     sim_on_landing(r->fleet.sim, landing, r);
     start_all(r);
-    /* A leader is suspected and replaced, connections end, followers are detached: each once, or twice by bad luck. */
+    /* A leader is suspected and replaced, connections end, followers are detached: each once, or twice by bad luck. One that has just
+     * said that it would be busy, for its disk, is waited for. */
     struct hang_calls hang = {
-        .bound_ns = HANG_US * RUN_US +
+        .bound_ns = HANG_US * RUN_US + (r->fleet.durable ? BUSY_TIMES * r->log_opt.suspect_ns : 0) +
                     2 * (r->log_opt.suspect_ns + r->log_opt.detach_ns + so.lost_after_ns),
         .begin = hang_begins,
         .end = hang_ends,

@@ -291,6 +291,12 @@ static void log__finds_commit_said_ahead(void **state)
     assert_null(commit_beyond_what_was_copied());
 }
 
+static void log__finds_disk_words_unchecked(void **state)
+{
+    (void)state;
+    FINDS(disk_words_unchecked, torn_words_of_a_disk(), "liveness|" DIFFERS);
+}
+
 static void log__finds_below_forgets(void **state)
 {
     (void)state;
@@ -339,6 +345,7 @@ int main(void)
         cmocka_unit_test(log__finds_counts_unlive),
         cmocka_unit_test(log__finds_unverified),
         cmocka_unit_test(log__finds_copy_unchecked),
+        cmocka_unit_test(log__finds_disk_words_unchecked),
         cmocka_unit_test(log__finds_commit_said_ahead),
         cmocka_unit_test(log__finds_suffix_dropped),
         cmocka_unit_test(log__finds_solid_ignored),

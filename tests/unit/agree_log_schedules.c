@@ -34,6 +34,7 @@ static void log__disks_have_what_was_decided(void **state)
     HOLDS(commit_of_a_later_ballot());
     HOLDS(decided_and_damaged());
     HOLDS(raised_while_it_copies());
+    HOLDS(torn_words_of_a_disk());
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
