@@ -75,13 +75,13 @@ static bool note_place(void *ctx, uint32_t place, uint32_t lives)
     return disk_done(d->disk) >= d->place_due[place];
 }
 
-/* What it had was lost: every group says so. */
-static bool rejoined(const struct tram_cluster *c, const struct disk *d)
+/* How many groups have nothing that counts: what they had was lost, or is damaged. */
+static uint32_t groups_beyond(const struct tram_cluster *c, const struct disk *d)
 {
+    uint32_t n = 0;
     for (uint32_t g = 0; g < c->conf->groups; g++)
-        if (disk_found(d, g)->state != DISK_BEYOND)
-            return false;
-    return true;
+        n += disk_found(d, g)->state == DISK_BEYOND;
+    return n;
 }
 
 /* ---- directories ---- */
@@ -166,7 +166,8 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
     }
     d->lives = (struct mem_lives){.ctx = d,
                                   .life = disk_life(d->disk),
-                                  .rejoined = rejoined(c, d->disk),
+                                  .rejoined = groups_beyond(c, d->disk) == c->conf->groups,
+                                  .forget = groups_beyond(c, d->disk) > 0,
                                   .host = host_lives,
                                   .place = place_lives,
                                   .place_before = place_before,
