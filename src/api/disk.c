@@ -75,13 +75,13 @@ static bool note_place(void *ctx, uint32_t place, uint32_t lives)
     return disk_done(d->disk) >= d->place_due[place];
 }
 
-/* How many groups have nothing that counts: what they had was lost, or is damaged. */
+/* Of how many groups it knows nothing that counts. */
 static uint32_t groups_beyond(const struct tram_cluster *c, const struct disk *d)
 {
-    uint32_t n = 0;
+    uint32_t beyond = 0;
     for (uint32_t g = 0; g < c->conf->groups; g++)
-        n += disk_found(d, g)->state == DISK_BEYOND;
-    return n;
+        beyond += disk_found(d, g)->state == DISK_BEYOND;
+    return beyond;
 }
 
 /* ---- directories ---- */
@@ -164,10 +164,11 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
         struct err why = *e;
         return err_set(e, rc, "host %s, %s: %s", c->conf->host[host].name, dir, why.text);
     }
+    uint32_t beyond = groups_beyond(c, d->disk);
     d->lives = (struct mem_lives){.ctx = d,
                                   .life = disk_life(d->disk),
-                                  .rejoined = groups_beyond(c, d->disk) == c->conf->groups,
-                                  .forget = groups_beyond(c, d->disk) > 0,
+                                  .rejoined = beyond == c->conf->groups,
+                                  .forgets = beyond > 0,
                                   .host = host_lives,
                                   .place = place_lives,
                                   .place_before = place_before,

@@ -18,8 +18,8 @@ struct mem_lives {
     /* What it had was lost with its disk: others may know of lives of places that this disk does not. Until what was noted
      * after the first majority has told is on the disk; once more does no harm, but leaves out lives again. */
     bool rejoined;
-    bool
-        forget; /* the disk lacks what the host may have promised: what is left of its memory is to be given up with it */
+    /* Of some of what it promised its disk knows nothing any more: memory of earlier lives is given up, and born LOST. */
+    bool forgets;
     /* How many lives the disk knows of, what was just noted included. At opening those of places include what the
      * logs on that disk know: on shared memory the host may have been away while a client was there. */
     uint32_t (*host)(void *ctx, uint32_t host);

@@ -31,12 +31,15 @@ bool lives_is_place(const struct shm *s, uint32_t node, const char *name)
 
 /* Lives that are left out when the files are made anew. Our disk may not know of the last ones: they were had while this host
  * was away, or are in a log that is not read yet. A client in the very life that others have in their logs would get
- * the answers to what another process asked. */
-enum { LIVES_LEFT_OUT = 16 };
+ * the answers to what another process asked. Not always as many: a host that begins first twice, and has met nobody in
+ * between, must not come to the same life. */
+enum { LEFT_OUT = 4, LEFT_OUT_TURNS = 8 };
 
 static uint32_t lives_beyond(const struct shm *s, uint32_t known)
 {
-    return known + LIVES_LEFT_OUT < s->lives_max ? known + LIVES_LEFT_OUT : known;
+    uint32_t more = LEFT_OUT * (1 + s->lives->life % LEFT_OUT_TURNS);
+
+    return known + more < s->lives_max ? known + more : known;
 }
 
 /* Disk and file know of the same lives afterwards, or soon; or the file of more. */
