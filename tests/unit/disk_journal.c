@@ -571,7 +571,7 @@ static void journal__does_with_the_segments_that_there_are(void **state)
     assert_int_equal(s.health, DISK_FULL);
     f.says[0].commit = f.says[0].applied = f.says[0].end;
     disk_say(f.d, 0, &f.says[0]);
-    assert_true(disk_used(f.d) >= 900); /* of those for which there is room */
+    assert_true(disk_used(f.d) >= 900);                 /* of those for which there is room */
     assert_true(disk_snap_open(f.d, 0, f.says[0].end)); /* smaller than a segment it might fit */
     disk_snap_end(f.d, false);
     assert_true(disk_next_ns(f.d) <= f.now + 1000000000);
