@@ -169,6 +169,13 @@ struct tram_host_options {
 
 struct tram_host;
 
+/* Makes the directory in which a host of a durable cluster keeps what it has, as `tram format HOST` does: for programs that make
+ * it themselves, when the host is set up. Once in the life of a cluster, never because tram_host_open says that there is none: a
+ * disk that was lost is no new one (`tram format --rejoin`), and a host that begins anew would be refused by the others.
+ * Touches nothing that is there: TRAM_EXISTS: it is this host's already. TRAM_INVALID, TRAM_REFUSED, TRAM_BROKEN: there is
+ * something else, or the cluster is not durable. TRAM_NOMEM: the disk has no room. */
+TRAM_API int tram_host_format(const struct tram_cluster *, const char *host, struct tram_error *);
+
 /* Opens the host with all its replicas. What a killed process of the same host had in memory is taken
  * over if another host still has it mapped. In a durable cluster what the host's disk has is loaded and delivered
  * again, to a machine that is as new, before this returns. TRAM_NOTFOUND: it has no directory yet (tram format, or
@@ -220,10 +227,47 @@ struct tram_replica_stats {
     /* leader: for how long a replica has not taken its writes, by rank: it held up the others, is out of reach, or waits
      * for a snapshot; 0: it takes them */
     uint32_t detached_ms[TRAM_REPLICAS_MAX];
+
+    /* In a durable cluster: */
+    uint64_t kept;   /* log position up to which the host's disk has what the replica accepted, */
+    uint64_t unkept; /* and bytes that it has accepted beyond */
+    bool
+        lacks; /* what its disk had is damaged or gone, and not yet replaced by what the others have: */
+    uint64_t lacks_from, lacks_to; /* these positions; 0, 0: not even that is known */
+    bool
+        stands; /* so it is at a majority: the group stands until a disk is back that has what it had */
+    uint32_t restored_percent; /* of a state that is being loaded; TRAM_NOT_RESTORING: none is */
 };
+
+#define TRAM_NOT_RESTORING UINT32_MAX
 
 /* The n-th replica that this host carries; TRAM_NOTFOUND behind the last. */
 TRAM_API int tram_host_replica(const struct tram_host *, uint32_t n, struct tram_replica_stats *);
+
+enum tram_disk_state {
+    TRAM_DISK_OK,
+    TRAM_DISK_SLOW,      /* a write takes longer than 100 ms, or did a second ago */
+    TRAM_DISK_RESTORING, /* a state is being loaded, or awaited by a host that lost its disk */
+    TRAM_DISK_DAMAGED, /* something of a group was found damaged, and is not yet replaced by what others have */
+    TRAM_DISK_NO_ROOM, /* it has no room for a snapshot, a backup or more of the journal: tried again */
+    TRAM_DISK_FULL, /* the journal is: this host keeps nothing more, the others go on */
+};
+
+/* What the disk of a host is doing. */
+struct tram_disk_stats {
+    enum tram_disk_state state;
+    uint32_t restored_percent; /* TRAM_DISK_RESTORING: of the state that is furthest behind */
+    uint64_t journal_bytes, journal_bytes_max;
+    uint64_t flush_p50_ns, flush_p99_ns; /* what a write takes until it is durable, in this life */
+    uint64_t waiting_bytes;              /* collected and not yet written */
+    uint64_t writes, written_bytes;      /* in this life */
+};
+
+/* TRAM_NOTFOUND: the cluster is not durable. */
+TRAM_API int tram_host_disk(const struct tram_host *, struct tram_disk_stats *);
+
+/* The word for it: "ok", "slow", "restoring", "damaged", "no room", "full". */
+TRAM_API const char *tram_disk_state_text(enum tram_disk_state);
 
 /* ---- clients ---- */
 

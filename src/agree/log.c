@@ -507,6 +507,7 @@ void log_status(const struct log *l, struct unit_status *s)
         s->attached += l->peer[q].phase == PEER_LIVE;
         s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
     }
+    keep_status(l, s);
     s->muted_now = l->state == UNIT_LEADER && l->serving ? l->muted_count : 0;
 }
 

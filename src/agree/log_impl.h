@@ -304,6 +304,7 @@ struct log {
     struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
     bool peeking;
     bool lost;        /* what is broken is that */
+    bool stands;      /* on disk: too many lost theirs, and nobody can be taken back */
     uint64_t loss_ns; /* joining: since when no quorum could take us back; 0: one could */
 
     uint64_t commit_ns; /* leader: when the commit was last found to have risen, */
@@ -499,6 +500,7 @@ bool keep_append_reset(struct log *, uint64_t ballot);
 int keep_save(struct log *);
 /* Nothing is to be written, or under way. */
 bool keep_at_rest(const struct log *);
+void keep_status(const struct log *, struct unit_status *);
 void keep_close(struct log *);
 
 /* log_restore.c */

@@ -412,7 +412,8 @@ static int save_begin(struct log *l)
 {
     struct keeping *k = &l->keep;
     uint64_t bytes = STATE_UNKNOWN;
-    if (!snap_budget_take(l) || !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
+    if (!state_save_ready(l->opt.machine->state, l->opt.ctx) || !snap_budget_take(l) ||
+        !disk_snap_open(k->disk, l->opt.disk_group, l->applied))
         return 0;
     if (k->gap != 0)
         disk_snap_hurry(k->disk);
@@ -480,6 +481,23 @@ bool keep_at_rest(const struct log *l)
     const struct keeping *k = &l->keep;
     return k->waits == 0 && !keep_is_late(l) && k->copied == l->applied && k->save == NULL &&
            k->save_asked == 0 && !wants_save(l);
+}
+
+/* While nothing waits all of the chain is there. */
+void keep_status(const struct log *l, struct unit_status *s)
+{
+    const struct keeping *k = &l->keep;
+    if (k->disk == NULL)
+        return;
+    uint64_t accepted = l->state == UNIT_LEADER ? max_u64(l->tail, k->copied) : k->copied;
+    bool all = k->waits == 0 && accepted <= k->copied;
+    s->kept = k->waits == 0 ? k->end : k->kept;
+    s->unkept = all || accepted < k->kept ? 0 : accepted - k->kept;
+    s->lacks = disk_found(k->disk, l->opt.disk_group)->state > DISK_WHOLE &&
+               (l->behind || k->beyond || k->gap != 0 || l->state == UNIT_JOINING);
+    s->stands = l->stands && l->state == UNIT_JOINING;
+    for (uint32_t q = 0; q < l->n; q++)
+        s->joining |= (uint32_t)(table_get(l->rows, q, ROW_FLAGS) & ROW_JOINING ? 1 : 0) << q;
 }
 
 void keep_close(struct log *l)

@@ -323,10 +323,14 @@ static void look_for_loss(struct log *l)
 {
     uint32_t joining = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_JOINING);
     if (l->n - joining >= l->quorum || l->mem->unsettled)
-        l->loss_ns = 0;
+        l->loss_ns = 0, l->stands = false;
     else if (l->loss_ns == 0)
         l->loss_ns = l->now_ns;
     else if (l->now_ns - l->loss_ns > LOSS_PATIENCE * l->opt.suspect_ns) {
+        if (log_kept(l)) { /* a disk that is only away may still have it */
+            l->stands = true;
+            return;
+        }
         l->lost = true;
         log_stop(
             l, "the memory of a majority of the group is lost, and with it what the group had; to "

@@ -108,6 +108,18 @@ struct loading {
     bool opened;
 };
 
+static int load_bytes(const struct log *l, const unsigned char *at, uint32_t bytes)
+{
+    while (bytes > 0) {
+        uint32_t n = bytes < STATE_PIECE_BYTES ? bytes : STATE_PIECE_BYTES;
+        if (l->opt.machine->state->load_next(l->opt.ctx, at, n) < 0)
+            return -1;
+        at += n;
+        bytes -= n;
+    }
+    return 0;
+}
+
 static int load_piece(void *ctx, const void *piece, uint32_t bytes)
 {
     struct loading *g = ctx;
@@ -127,14 +139,7 @@ static int load_piece(void *ctx, const void *piece, uint32_t bytes)
             return -1;
         g->opened = true;
     }
-    while (bytes > 0) {
-        uint32_t n = bytes < STATE_PIECE_BYTES ? bytes : STATE_PIECE_BYTES;
-        if (l->opt.machine->state->load_next(l->opt.ctx, at, n) < 0)
-            return -1;
-        at += n;
-        bytes -= n;
-    }
-    return 0;
+    return load_bytes(l, at, bytes);
 }
 
 static int load_snapshot(struct log *l, uint64_t pos, struct err *e)
@@ -153,6 +158,27 @@ static int load_snapshot(struct log *l, uint64_t pos, struct err *e)
     return rc != 0 ? rc
                    : err_set(e, ERR_CORRUPT, "log: the snapshot of position %llu cannot be loaded",
                              (unsigned long long)pos);
+}
+
+/* What the group began with, in a cluster that was made of a backup: nothing of the log's. */
+static int initial_piece(void *ctx, const void *piece, uint32_t bytes)
+{
+    return load_bytes(ctx, piece, bytes);
+}
+
+static int load_initial(struct log *l, struct err *e)
+{
+    const struct state_ops *state = l->opt.machine->state;
+    if (!disk_initial(l->keep.disk, l->opt.disk_group))
+        return 0;
+    int rc = state->load_open(l->opt.ctx, STATE_UNKNOWN);
+    if (rc == 0) {
+        rc = disk_initial_read(l->keep.disk, l->opt.disk_group, initial_piece, l, e);
+        if (state->load_close(l->opt.ctx, rc == 0) < 0)
+            rc = -1;
+    }
+    return rc == 0 ? 0
+                   : err_set(e, ERR_CORRUPT, "log: what the group begins with cannot be loaded");
 }
 
 static void apply_chain(struct log *l, const struct chain *c, uint64_t end)
@@ -256,6 +282,10 @@ static int restore_state(struct log *l, const struct disk_found *f, const struct
         min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c->end);
     if (f->snap != 0) {
         int rc = load_snapshot(l, f->snap, e);
+        if (rc != 0)
+            return rc;
+    } else {
+        int rc = load_initial(l, e);
         if (rc != 0)
             return rc;
     }

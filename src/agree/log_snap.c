@@ -228,7 +228,8 @@ static int freeze(struct log *l)
         sending_end(l);
         return 1;
     }
-    if (l->keep.save != NULL || !snap_budget_take(l))
+    if (l->keep.save != NULL || !state_save_ready(l->opt.machine->state, l->opt.ctx) ||
+        !snap_budget_take(l))
         return 1;
     uint64_t bytes = STATE_UNKNOWN;
     uint64_t most = max_u64(max_u64(l->snap_head_bytes, snap_piece_bytes(l)), l->entry_max);

@@ -119,17 +119,27 @@ int api_client_open(const struct tram_cluster *, const struct tram_client_option
                     const struct api_world *, void *ctx, struct mem *, uint32_t place,
                     struct tram_client **, struct err *);
 void api_client_end(struct tram_client *);
+/* Casts a backup of that id, of 16 bytes, to all groups. */
+int api_cast_backup(struct tram_client *, const unsigned char *id, uint64_t *ticket, struct err *);
 int api_client_poll(struct tram_client *);                       /* once; returns messages done */
 int api_client_served(const struct tram_client *, struct err *); /* can it be answered at all? */
 uint64_t api_client_finished(const struct tram_client *);        /* messages done */
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 
-enum { PAGE_MAGIC = 0x74726d72, PAGE_SUFFIX_BYTES = 8 };
+enum { PAGE_MAGIC = 0x74726d73, PAGE_SUFFIX_BYTES = 8 };
 
 struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
         delivered, terms, muted, detached_ms[LOG_REPLICAS_MAX];
+    _Atomic uint64_t kept, unkept, lacks, lacks_from, lacks_to, stands, restored_percent;
+    _Atomic uint64_t backup[2], backup_phase, backup_bytes, backup_delivered;
+};
+
+/* As struct tram_disk_stats; `durable` 0: there is none. */
+struct api_page_disk {
+    _Atomic uint64_t durable, state, restored_percent, journal_bytes, journal_bytes_max,
+        flush_p50_ns, flush_p99_ns, waiting_bytes, writes, written_bytes;
 };
 
 /* As struct tcp_counts; all zero where connections are not ours. */
@@ -138,18 +148,38 @@ struct api_page_door {
 };
 
 struct api_page {
-    _Atomic uint64_t magic, pid, life, replicas, updated_ns, rounds;
+    _Atomic uint64_t magic, pid, life, replicas, hosts, updated_ns, rounds;
     struct api_page_door door;
+    struct api_page_disk disk;
     struct api_page_replica replica[];
+    /* Behind the replicas: for each host of the cluster how many lives this one's disk knows of; see api_page_lives. */
 };
 
-size_t api_page_bytes(uint32_t replicas);
-struct api_page *api_page_open(const char *dir, const char *host, uint32_t life, uint32_t replicas,
-                               struct err *);
-void api_page_close(struct api_page *, const char *dir, const char *host, uint32_t replicas);
+struct api_page_shape {
+    const char *dir, *host;
+    uint32_t life, replicas, hosts;
+};
+
+/* The last backup of a replica: its id, enum backup_phase, and what of it is written. */
+struct api_page_backup {
+    uint64_t id[2];
+    uint64_t phase, bytes, delivered;
+};
+
+size_t api_page_bytes(uint32_t replicas, uint32_t hosts);
+struct api_page *api_page_open(const struct api_page_shape *, struct err *);
+void api_page_close(struct api_page *, const struct api_page_shape *);
+
+static inline _Atomic uint64_t *api_page_lives(struct api_page *p, uint64_t replicas)
+{
+    return (_Atomic uint64_t *)(void *)&p->replica[replicas];
+}
 
 /* Each replica, the door, and then the time: who reads that it is new has read what is older. */
 void api_page_show(struct api_page *, uint32_t n, const struct tram_replica_stats *);
+void api_page_show_backup(struct api_page *, uint32_t n, const struct api_page_backup *);
+void api_page_show_disk(struct api_page *, const struct tram_disk_stats *);
+void api_page_show_life(struct api_page *, uint32_t host, uint32_t lives);
 void api_page_show_door(struct api_page *, const struct tcp_counts *);
 void api_page_shown(struct api_page *, uint64_t now_ns);
 

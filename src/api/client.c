@@ -190,6 +190,20 @@ static int cast(struct tram_client *c, struct dst_set dst, const void *body, uin
     return rc;
 }
 
+int api_cast_backup(struct tram_client *c, const unsigned char *id, uint64_t *ticket, struct err *e)
+{
+    uint16_t all[DST_GROUPS_MAX];
+    struct dst_set dst = {all, c->cluster->conf->groups};
+    for (uint32_t g = 0; g < dst.count; g++)
+        all[g] = (uint16_t)g;
+    int rc = api_client_served(c, e);
+    if (rc == 0)
+        rc = caster_groups_open(c->caster, dst, e);
+    if (rc == 0)
+        rc = caster_cast_backup(c->caster, dst, id, ticket);
+    return rc;
+}
+
 /* The groups of a message in order; list is room for them, and what dst points to. */
 static int destinations(const struct tram_client *c, const uint16_t *groups, uint32_t count,
                         uint16_t list[DST_GROUPS_MAX], struct dst_set *dst, struct err *e)

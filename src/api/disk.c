@@ -2,11 +2,14 @@
 
 #include "api/api.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool with_shadow;
 static struct disk_options with_sizes; /* 0: as they are else */
@@ -97,43 +100,190 @@ static int open_block(const struct tram_cluster *c, uint32_t host, void (*over)(
     return with_shadow ? block_shadow_open(&o, out, e) : block_file_open(&o, out, e);
 }
 
+/* Its name is durable, too: or all that was kept in it might be gone with it. */
+static int flush_parent(const char *path, struct err *e)
+{
+    char parent[1024];
+    const char *end = strrchr(path, '/');
+    int n = end == NULL ? 0 : end == path ? 1 : (int)(end - path);
+    snprintf(parent, sizeof(parent), "%.*s", n ? n : 1, n ? path : ".");
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd >= 0 && fsync(fd) == 0 ? 0 : err_sys(e, "flush %s", parent);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 /* Its parents, too: DATA is made with the first host. */
 static int make_directory(const char *path, struct err *e)
 {
     char part[1024];
-    for (const char *at = strchr(path + 1, '/');; at = strchr(at + 1, '/')) {
+    int rc = 0;
+    for (const char *at = strchr(path + 1, '/'); rc == 0; at = strchr(at + 1, '/')) {
         int n = at ? (int)(at - path) : (int)strlen(path);
         snprintf(part, sizeof(part), "%.*s", n, path);
-        if (mkdir(part, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, "make directory %s", part);
+        if (mkdir(part, 0700) == 0)
+            rc = flush_parent(part, e);
+        else if (errno != EEXIST)
+            rc = err_sys(e, "make directory %s", part);
         if (at == NULL)
-            return 0;
+            break;
     }
+    return rc;
 }
 
-int api_disk_format(const struct tram_cluster *c, uint32_t host, uint32_t life, struct err *e)
+/* What a format that was killed has left, and what file systems put there, is nothing. */
+static bool is_nothing(const char *name)
 {
-    char dir[1024];
+    static const char tmp[] = ".tmp";
+    size_t n = strlen(name);
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
+           (n > sizeof(tmp) && strcmp(name + n - (sizeof(tmp) - 1), tmp) == 0);
+}
+
+/* ERR_NOTFOUND: the directory is not there, or is empty. 0: it has something, of which *name is one. */
+static int look_into(const char *dir, char *name, size_t bytes, struct err *e)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    int rc = ERR_NOTFOUND;
+    if (d == NULL)
+        return errno == ENOENT ? err_set(e, ERR_NOTFOUND, "there is no %s", dir)
+                               : err_sys(e, "open %s", dir);
+    while (rc != 0 && (entry = readdir(d)) != NULL)
+        if (!is_nothing(entry->d_name)) {
+            snprintf(name, bytes, "%s", entry->d_name);
+            rc = 0;
+        }
+    closedir(d);
+    return rc == 0 ? 0 : err_set(e, rc, "%s is empty", dir);
+}
+
+int api_disk_whose(const struct tram_cluster *c, uint32_t host, struct err *e)
+{
+    char dir[1024], name[256] = "";
     struct block *b = NULL;
     struct disk_shape shape = api_disk_shape(c, host);
     int rc = api_disk_path(c, host, dir, sizeof(dir), e);
     if (rc == 0)
-        rc = make_directory(dir, e);
+        rc = look_into(dir, name, sizeof(name), e);
     if (rc == 0)
         rc = open_block(c, host, NULL, NULL, &b, dir, sizeof(dir), e);
+    if (rc == 0)
+        rc = disk_whose(b, &shape, e);
+    if (b && rc == ERR_NOTFOUND)
+        rc = err_set(e, ERR_INVALID, "%s is not empty, and no directory of a host: it has %s", dir,
+                     name);
+    block_close(b);
+    return rc;
+}
+
+static int write_initial(const struct tram_cluster *c, uint32_t host, struct block *b,
+                         const struct api_disk_source *from, struct err *e)
+{
+    struct disk_shape shape = api_disk_shape(c, host);
+    int rc = 0;
+    for (uint32_t g = 0; g < c->conf->groups && rc == 0; g++) {
+        bool here = false;
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            here |= c->group[g].nodes[q] == host;
+        if (!here)
+            continue;
+        rc = from->open(from->ctx, g, e);
+        if (rc != 0)
+            break;
+        rc = disk_initial_write(b, &shape, g, from->next, from->ctx, e);
+        from->close(from->ctx);
+    }
+    if (rc != 0)
+        disk_initial_drop(b, &shape);
+    return rc;
+}
+
+/* from: NULL: groups begin with nothing. */
+static int make_host(const struct tram_cluster *c, uint32_t host, uint32_t life,
+                     const struct api_disk_source *from, struct err *e)
+{
+    char dir[1024] = "";
+    struct block *b = NULL;
+    struct disk_shape shape = api_disk_shape(c, host);
+    int rc = api_disk_path(c, host, dir, sizeof(dir), e);
+    if (rc == 0)
+        rc = api_disk_whose(c, host, e);
+    if (rc == 0)
+        return err_set(e, ERR_EXISTS, "%s is there already, with what host %s keeps", dir,
+                       c->conf->host[host].name);
+    if (rc != ERR_NOTFOUND)
+        return rc;
+    rc = make_directory(dir, e);
+    if (rc == 0)
+        rc = open_block(c, host, NULL, NULL, &b, dir, sizeof(dir), e);
+    if (rc == 0 && from)
+        rc = write_initial(c, host, b, from, e);
     if (rc == 0)
         rc = disk_format(b, &shape, life, e);
     block_close(b);
     return rc;
 }
 
+int api_disk_format(const struct tram_cluster *c, uint32_t host, uint32_t life, struct err *e)
+{
+    if (life == 0 && !cluster_id_is_none(c->conf->restored))
+        return err_set(e, ERR_INVALID,
+                       "the cluster begins with a backup (restored: %s): `tram restore` makes its "
+                       "directories",
+                       cluster_id_text(c->conf->restored).s);
+    return make_host(c, host, life, NULL, e);
+}
+
+int api_disk_restore(const struct tram_cluster *c, uint32_t host,
+                     const struct api_disk_source *from, struct err *e)
+{
+    return make_host(c, host, 0, from, e);
+}
+
+int tram_host_format(const struct tram_cluster *c, const char *name, struct tram_error *error)
+{
+    struct err e = {""};
+    int host = name ? cluster_host(c->conf, name) : -1;
+    int rc = 0;
+    if (host < 0)
+        rc = err_set(&e, ERR_NOTFOUND, "there is no host '%s' in cluster %s; %s", name ? name : "",
+                     c->conf->name, cluster_hosts_near(c->conf, name ? name : "").s);
+    else if (!c->conf->durable)
+        rc = err_set(&e, ERR_INVALID, "cluster %s is not durable: host %s keeps nothing",
+                     c->conf->name, name);
+    else
+        rc = api_disk_format(c, (uint32_t)host, 0, &e);
+    return rc == 0 ? TRAM_OK : api_error(error, rc, &e);
+}
+
+int api_disk_look_open(const struct tram_cluster *c, uint32_t host, struct block **b,
+                       struct disk **d, struct err *e)
+{
+    char dir[1024];
+    struct disk_shape has, wants = api_disk_shape(c, host);
+    *b = NULL;
+    int rc = open_block(c, host, NULL, NULL, b, dir, sizeof(dir), e);
+    if (rc == 0)
+        rc = disk_whose(*b, &wants, e);
+    if (rc == 0)
+        rc = disk_look_open(*b, &has, d, e);
+    if (rc != 0) {
+        block_close(*b);
+        *b = NULL;
+    }
+    return rc;
+}
+
 static int no_directory(const struct tram_cluster *c, uint32_t host, const char *dir, struct err *e)
 {
     const char *name = c->conf->host[host].name;
-    return err_set(e, ERR_NOTFOUND,
-                   "host %s has nothing in %s: if it has never run, make that with `tram format "
-                   "--config %s %s`; if its disk was lost, with `tram format --rejoin`",
-                   name, dir, c->file, name);
+    return err_set(
+        e, ERR_NOTFOUND,
+        "host %s has nothing in %s: if it has never run, `tram format %s -c %s` makes it; "
+        "if its disk was lost, `tram format --rejoin %s -c %s`",
+        name, dir, name, c->file, name, c->file);
 }
 
 int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx), void *ctx,

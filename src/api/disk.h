@@ -25,8 +25,30 @@ int api_disk_path(const struct tram_cluster *, uint32_t host, char *out, size_t 
 /* What the directory is compared with when it is opened. */
 struct disk_shape api_disk_shape(const struct tram_cluster *, uint32_t host);
 
-/* Makes the directory one of this host, in its first life, or, after its disk was lost, in a later one. ERR_EXISTS: there is one. */
+/* What stands where a host's directory belongs: 0: its own. ERR_NOTFOUND: nothing, or an empty directory. Else there is something
+ * that must not be touched, and the text says what: another's directory, a later version's, a damaged one, other files; or a
+ * process has it. */
+int api_disk_whose(const struct tram_cluster *, uint32_t host, struct err *);
+
+/* Makes the directory one of this host, in its first life, or, after its disk was lost, in a later one. Touches nothing that is
+ * there: ERR_EXISTS: it is this host's already; else as api_disk_whose. */
 int api_disk_format(const struct tram_cluster *, uint32_t host, uint32_t life, struct err *);
+
+/* Where the states of groups come from that a cluster is to begin with; each is opened, read to its end, and closed. */
+struct api_disk_source {
+    int (*open)(void *ctx, uint32_t group, struct err *);
+    int (*next)(void *ctx, void *out, uint32_t room); /* as in disk_initial_write */
+    void (*close)(void *ctx);
+    void *ctx;
+};
+
+/* As api_disk_format, in its first life, with these states. Where it fails nothing is left. */
+int api_disk_restore(const struct tram_cluster *, uint32_t host, const struct api_disk_source *,
+                     struct err *);
+
+/* For who only looks at a directory of a host that does not run. disk_close, then block_close. */
+int api_disk_look_open(const struct tram_cluster *, uint32_t host, struct block **, struct disk **,
+                       struct err *);
 
 /* Opens it and counts a life. `over` as in block_file.h. ERR_NOTFOUND: it was not made. */
 int api_disk_open(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,

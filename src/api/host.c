@@ -1,17 +1,20 @@
 /* A host: replicas of the groups that the cluster file gives it, in one loop. */
 #include "api/api.h"
 
+#include "api/backup.h"
 #include "api/disk.h"
 #include "api/machine.h"
 #include "api/watch.h"
 #include "base/clock.h"
 #include "base/lines.h"
+#include "base/minmax.h"
 #include "host/host.h"
 #include "mcast/replica.h"
 #include "trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 enum {
@@ -32,6 +35,10 @@ struct member {
     struct replica *replica;
     struct trace_writer *trace;
     bool trace_began; /* it says where this life began */
+    bool loads;       /* a state is on its way into the machine: */
+    uint32_t saves;   /* that the replica has open */
+    struct backup backup;
+    uint64_t load_bytes, loaded; /* so many of so many bytes, which may be STATE_UNKNOWN */
 };
 
 struct tram_host {
@@ -54,9 +61,33 @@ struct tram_host {
     struct api_page *page;
     uint64_t page_ns; /* when it was last filled */
     bool page_old;    /* there was work since */
+    bool backs_up;    /* a replica may have something to do for a backup */
 };
 
 /* ---- the machine ---- */
+
+/* Of the state that is being loaded; until all of it is there no more than 99. */
+static uint32_t restored_percent(const struct member *p)
+{
+    if (!p->loads)
+        return TRAM_NOT_RESTORING;
+    if (p->load_bytes == STATE_UNKNOWN || p->load_bytes == 0)
+        return 0;
+    return (uint32_t)min_u64(99, p->loaded * 100 / p->load_bytes);
+}
+
+/* What is on the disk is loaded before the host takes part in anything: until then nobody else fills the page. */
+static void show_restoring(struct tram_host *h)
+{
+    struct tram_disk_stats s;
+    if (h->page == NULL || h->watch != NULL || tram_host_disk(h, &s) != TRAM_OK)
+        return;
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns - h->page_ns < PAGE_IDLE_NS)
+        return;
+    h->page_ns = now_ns;
+    api_page_show_disk(h->page, &s);
+}
 
 static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uint32_t reply_max)
 {
@@ -79,12 +110,67 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     return api_deliver(&p->machine, d, reply, reply_max);
 }
 
+/* Of a machine that saves in pieces one save is open at a time, the replica's or a backup. The other kind is copied at once. */
+static bool may_save(const struct member *p)
+{
+    return p->machine.calls.save_open == NULL || (p->saves == 0 && !backup_saves(&p->backup));
+}
+
+static void on_backup(void *ctx, const unsigned char *id, uint64_t delivered)
+{
+    struct member *p = ctx;
+    if (p->host->disk.disk == NULL)
+        return;
+    backup_begin(&p->backup, id, delivered, may_save(p));
+    p->host->backs_up = true;
+}
+
+static bool on_save_ready(void *ctx)
+{
+    return may_save(ctx);
+}
+
+static void *on_save_open(void *ctx, uint64_t *bytes)
+{
+    struct member *p = ctx;
+    void *save = api_save_open(&p->machine, bytes);
+    p->saves += save != NULL;
+    return save;
+}
+
+static void on_save_close(void *ctx, void *save)
+{
+    struct member *p = ctx;
+    p->saves--;
+    api_save_close(&p->machine, save);
+}
+
+static int on_load_open(void *ctx, uint64_t bytes)
+{
+    struct member *p = ctx;
+    p->loads = true;
+    p->load_bytes = bytes;
+    p->loaded = 0;
+    return api_load_open(&p->machine, bytes);
+}
+
+static int on_load_next(void *ctx, const void *data, uint32_t bytes)
+{
+    struct member *p = ctx;
+    p->loaded += bytes;
+    show_restoring(p->host);
+    return api_load_next(&p->machine, data, bytes);
+}
+
 static int on_load_close(void *ctx, bool whole)
 {
     struct member *p = ctx;
     struct tram_host *h = p->host;
+    p->loads = false;
     int rc = api_load_close(&p->machine, whole);
-    if (p->trace && whole) {
+    if (p->replica == NULL) /* from the disk: the next delivery says where it begins */
+        p->trace_began = false;
+    else if (p->trace && whole) {
         struct trace_replica who = {p->group, h->index, h->mem->life};
         trace_start(p->trace, who, replica_delivered(p->replica));
         p->trace_began = true;
@@ -93,15 +179,17 @@ static int on_load_close(void *ctx, bool whole)
 }
 
 static const struct state_ops state_calls = {
-    .save_open = api_save_open,
+    .save_ready = on_save_ready,
+    .save_open = on_save_open,
     .save_next = api_save_next,
-    .save_close = api_save_close,
-    .load_open = api_load_open,
-    .load_next = api_load_next,
+    .save_close = on_save_close,
+    .load_open = on_load_open,
+    .load_next = on_load_next,
     .load_close = on_load_close,
 };
 
-static const struct mcast_machine machine_calls = {.deliver = on_deliver, .state = &state_calls};
+static const struct mcast_machine machine_calls = {
+    .deliver = on_deliver, .backup = on_backup, .state = &state_calls};
 
 /* ---- opening ---- */
 
@@ -139,6 +227,7 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     o.disk = h->disk.disk;
     o.budget = &h->loop.budget;
     p->machine.heartbeat_ns = o.heartbeat_ns;
+    backup_init(&p->backup, &p->machine);
     o.seed = clock_now_ns() + group;
     o.machine = &machine_calls;
     o.ctx = p;
@@ -152,15 +241,22 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     return 0;
 }
 
+static uint32_t replicas_of(const struct tram_cluster *c, uint32_t host)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < c->conf->groups; g++)
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            n += c->group[g].nodes[q] == host;
+    return n;
+}
+
 /* Better refused now than when the thousandth client comes. */
 static int check_descriptors(const struct tram_host *h, const char *trace_dir, struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
     struct rlimit limit;
-    uint64_t rest = FDS_OWN + FDS_OF_HOST * (uint64_t)c->conf->hosts;
-    for (uint32_t g = 0; trace_dir && g < c->conf->groups; g++)
-        for (uint32_t q = 0; q < c->group[g].replicas; q++)
-            rest += c->group[g].nodes[q] == h->index;
+    uint64_t rest = FDS_OWN + FDS_OF_HOST * (uint64_t)c->conf->hosts +
+                    (trace_dir ? replicas_of(c, h->index) : 0);
     uint64_t needed = rest + FDS_OF_CLIENT * (uint64_t)c->sizes.clients;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
         return 0;
@@ -186,13 +282,53 @@ static void on_disk_over(void *ctx)
         tram_host_wake(h);
 }
 
+/* A torn tail was never told to anybody, and is no loss. */
+static void say_found(const struct tram_host *h)
+{
+    const struct tram_cluster *c = h->cluster;
+    const char *me = c->conf->host[h->index].name;
+    uint64_t torn = disk_torn(h->disk.disk);
+    if (torn)
+        say_warn(&h->say, "%s: the last write before it ended, batch %llu, was torn, and is cut",
+                 me, (unsigned long long)torn);
+    if (h->disk.lives.rejoined) {
+        say_warn(&h->say, "%s: its disk was lost, and what it had comes from the others", me);
+        return;
+    }
+    for (uint32_t g = 0; g < c->conf->groups; g++) {
+        enum disk_state state = disk_found(h->disk.disk, g)->state;
+        if (state == DISK_BELOW || state == DISK_BEYOND)
+            say_warn(&h->say,
+                     "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
+                     "the others have%s",
+                     me, c->conf->group[g].name, watch_gap(h->disk.disk, g).s,
+                     state == DISK_BEYOND ? "; until then it does not vote" : "");
+    }
+}
+
 static int open_disk(struct tram_host *h, struct err *e)
 {
     int rc = api_disk_open(h->cluster, h->index, on_disk_over, h, &h->disk, e);
-    const char *note = rc == 0 ? disk_note(h->disk.disk) : NULL;
-    if (note)
-        say_warn(&h->say, "host %s: %s", h->cluster->conf->host[h->index].name, note);
+    if (rc == 0)
+        say_found(h);
     return rc;
+}
+
+static struct api_page_shape page_shape(const struct tram_host *h)
+{
+    const struct tram_cluster *c = h->cluster;
+    return (struct api_page_shape){.dir = h->home.dir,
+                                   .host = c->conf->host[h->index].name,
+                                   .life = h->mem->life,
+                                   .replicas = replicas_of(c, h->index),
+                                   .hosts = c->conf->hosts};
+}
+
+static int open_page(struct tram_host *h, struct err *e)
+{
+    struct api_page_shape shape = page_shape(h);
+    h->page = api_page_open(&shape, e);
+    return h->page ? 0 : ERR_SYSTEM;
 }
 
 static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
@@ -219,6 +355,9 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     h->member = calloc(c->conf->groups, sizeof(*h->member));
     if (h->member == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
+    rc = open_page(h, e);
+    if (rc != 0)
+        return rc;
     for (uint32_t g = 0; g < c->conf->groups; g++)
         for (uint32_t q = 0; q < c->group[g].replicas; q++)
             if (c->group[g].nodes[q] == h->index) {
@@ -235,13 +374,11 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
     rc = api_mem_limits(c, h->mem, e);
     if (rc != 0)
         return rc;
-    h->page = api_page_open(h->home.dir, c->conf->host[h->index].name, h->mem->life, h->members, e);
-    if (h->page == NULL)
-        return ERR_SYSTEM;
-    api_mem_show(c, h->mem, h->page, api_page_bytes(h->members));
+    api_mem_show(c, h->mem, h->page, api_page_bytes(h->members, c->conf->hosts));
     h->watch = watch_open(&(struct watch_options){.cluster = c,
                                                   .host = h->index,
                                                   .mem = h->mem,
+                                                  .disk = h->disk.disk,
                                                   .loop = &h->loop,
                                                   .replicas = h->members,
                                                   .say = h->say});
@@ -293,11 +430,13 @@ void tram_host_close(struct tram_host *h)
     for (uint32_t i = 0; i < h->members; i++) {
         trace_close(h->member[i].trace, NULL);
         replica_close(h->member[i].replica);
+        backup_fini(&h->member[i].backup);
         api_machine_fini(&h->member[i].machine);
     }
     if (h->mem) {
         api_mem_show(h->cluster, h->mem, NULL, 0);
-        api_page_close(h->page, h->home.dir, h->cluster->conf->host[h->index].name, h->members);
+        struct api_page_shape shape = page_shape(h);
+        api_page_close(h->page, &shape);
         mem_close(h->mem);
     }
     event_close(&h->event);
@@ -332,6 +471,17 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
         struct tram_replica_stats s;
         tram_host_replica(h, i, &s);
         api_page_show(h->page, i, &s);
+        const struct backup *b = &h->member[i].backup;
+        struct api_page_backup shown = {
+            .phase = b->phase, .bytes = b->bytes, .delivered = b->delivered};
+        memcpy(shown.id, b->id, sizeof(shown.id));
+        api_page_show_backup(h->page, i, &shown);
+    }
+    struct tram_disk_stats disk;
+    if (tram_host_disk(h, &disk) == TRAM_OK) {
+        api_page_show_disk(h->page, &disk);
+        for (uint32_t o = 0; o < h->cluster->conf->hosts; o++)
+            api_page_show_life(h->page, o, disk_host_life(h->disk.disk, o));
     }
     struct tcp_counts door;
     if (api_mem_counts(h->cluster, h->mem, &door))
@@ -340,9 +490,25 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
     return true;
 }
 
+static int step_backups(struct tram_host *h)
+{
+    int work = 0;
+    if (!h->backs_up)
+        return 0;
+    h->backs_up = false;
+    for (uint32_t i = 0; i < h->members; i++) {
+        struct member *p = &h->member[i];
+        if (backup_goes_on(&p->backup))
+            work += backup_step(&p->backup, h->disk.disk, p->group);
+        h->backs_up |= backup_goes_on(&p->backup);
+    }
+    return work;
+}
+
 static int after_round(struct tram_host *h, int work, struct tram_error *error)
 {
     struct err e = {""};
+    work += step_backups(h);
     h->page_old |= work > 0;
     if (h->disk.disk && disk_failure(h->disk.disk))
         return api_error(error,
@@ -440,6 +606,11 @@ void api_replica_stats(const struct unit *u, uint16_t group, uint32_t rank,
         .delivered = s.delivered,
         .terms = s.count.terms,
         .muted = s.muted_now,
+        .kept = s.kept,
+        .unkept = s.unkept,
+        .lacks = s.lacks,
+        .stands = s.stands,
+        .restored_percent = TRAM_NOT_RESTORING,
     };
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         out->detached_ms[q] = to_ms(s.detached_ns[q]);
@@ -451,5 +622,68 @@ int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica
         return TRAM_NOTFOUND;
     const struct member *p = &h->member[n];
     api_replica_stats(&h->loop.unit[n], p->group, p->rank, out);
+    out->restored_percent = restored_percent(p);
+    if (h->disk.disk && out->lacks) {
+        const struct disk_found *f = disk_found(h->disk.disk, p->group);
+        out->lacks_from = f->gap_from;
+        out->lacks_to = f->gap_to;
+    }
     return TRAM_OK;
+}
+
+static enum tram_disk_state disk_state_of(enum disk_health health)
+{
+    static const enum tram_disk_state states[] = {[DISK_OK] = TRAM_DISK_OK,
+                                                  [DISK_SLOW] = TRAM_DISK_SLOW,
+                                                  [DISK_FULL] = TRAM_DISK_FULL,
+                                                  [DISK_NO_ROOM] = TRAM_DISK_NO_ROOM};
+    return states[health];
+}
+
+/* What its groups lack, and what is being done about it, is told before the disk's own slowness. */
+static void disk_state(const struct tram_host *h, struct tram_disk_stats *out)
+{
+    uint32_t least = TRAM_NOT_RESTORING;
+    bool lacks = false, stands = false;
+    for (uint32_t i = 0; i < h->members; i++) {
+        least = (uint32_t)min_u64(least, restored_percent(&h->member[i]));
+        if (i == h->loop.units)
+            break; /* it is being opened, and no unit yet */
+        struct unit_status s = unit_status(&h->loop.unit[i]);
+        lacks |= s.lacks;
+        stands |= s.stands;
+    }
+    if (lacks && h->disk.lives.rejoined && !stands && least == TRAM_NOT_RESTORING)
+        least = 0;
+    enum tram_disk_state groups = least != TRAM_NOT_RESTORING ? TRAM_DISK_RESTORING
+                                  : lacks                     ? TRAM_DISK_DAMAGED
+                                                              : TRAM_DISK_OK;
+    out->restored_percent = groups == TRAM_DISK_RESTORING ? least : 0;
+    out->state = out->state > groups ? out->state : groups;
+}
+
+int tram_host_disk(const struct tram_host *h, struct tram_disk_stats *out)
+{
+    struct disk_status s;
+    if (h->disk.disk == NULL)
+        return TRAM_NOTFOUND;
+    disk_status(h->disk.disk, &s);
+    *out = (struct tram_disk_stats){
+        .state = disk_state_of(s.health),
+        .journal_bytes = s.journal_bytes,
+        .journal_bytes_max = s.journal_bytes_max,
+        .flush_p50_ns = s.flush_p50_ns,
+        .flush_p99_ns = s.flush_p99_ns,
+        .waiting_bytes = s.waiting_bytes,
+        .writes = s.batches,
+        .written_bytes = s.bytes,
+    };
+    disk_state(h, out);
+    return TRAM_OK;
+}
+
+const char *tram_disk_state_text(enum tram_disk_state s)
+{
+    static const char *const text[] = {"ok", "slow", "restoring", "damaged", "no room", "full"};
+    return (unsigned)s < sizeof(text) / sizeof(text[0]) ? text[s] : "unknown";
 }

@@ -22,6 +22,7 @@ struct seen {
     uint32_t leader;   /* host; UINT32_MAX: nobody */
     uint32_t detached; /* mask of ranks */
     uint64_t terms, loaded, mutes;
+    bool lacks, stands;
 };
 
 struct watch {
@@ -31,10 +32,12 @@ struct watch {
     struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* groups, by the detached host */
     bool peers_moved;                                             /* there is something in them */
     bool dead[CLUSTER_HOSTS_MAX];
-    struct tcp_counts door; /* what was said of it */
-    uint64_t look_ns;       /* when the last look was, */
-    uint64_t cpu_ns;        /* and what the thread had used of its core by then */
-    uint64_t away_ns[2];    /* when it was last said that it was held up, and that it computed */
+    struct tcp_counts door;  /* what was said of it */
+    uint64_t look_ns;        /* when the last look was, */
+    uint64_t cpu_ns;         /* and what the thread had used of its core by then */
+    enum disk_health health; /* what was said of it */
+    bool said_no_room;
+    uint64_t away_ns[2]; /* when it was last said that it was held up, and that it computed */
 };
 
 static void list_add(struct list *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -94,6 +97,43 @@ static const char *host_name(const struct watch *w, uint32_t host)
     return w->opt.cluster->conf->host[host].name;
 }
 
+struct watch_text watch_gap(const struct disk *d, uint32_t group)
+{
+    struct watch_text t = {"everything"};
+    const struct disk_found *f = d ? disk_found(d, group) : NULL;
+
+    if (f != NULL && f->gap_to != 0)
+        snprintf(t.s, sizeof t.s, "positions %llu to %llu", (unsigned long long)f->gap_from,
+                 (unsigned long long)f->gap_to);
+    return t;
+}
+
+static void say_disk(struct watch *w)
+{
+    struct disk_status s;
+
+    if (w->opt.disk == NULL)
+        return;
+    disk_status(w->opt.disk, &s);
+    if (s.health == w->health)
+        return;
+    const char *me = host_name(w, w->opt.host);
+    if (s.health == DISK_NO_ROOM && !w->said_no_room)
+        say_warn(&w->opt.say,
+                 "%s: its disk has no room for a snapshot or for more of its journal; it goes on "
+                 "with what it has, and tries again every second",
+                 me);
+    if (s.health == DISK_FULL)
+        say_warn(&w->opt.say,
+                 "%s: its journal is full: it keeps nothing more until a snapshot was made, or the "
+                 "disk has room; the others go on",
+                 me);
+    if (s.health == DISK_OK && w->said_no_room)
+        say_warn(&w->opt.say, "%s: its disk has room again, or needs none", me);
+    w->said_no_room = s.health == DISK_NO_ROOM || (w->said_no_room && s.health != DISK_OK);
+    w->health = s.health;
+}
+
 static void look_at_peers(struct watch *w, struct seen *seen, uint16_t group,
                           const struct unit_status *s)
 {
@@ -131,6 +171,36 @@ static void look_at_clients(struct watch *w, struct seen *seen, const char *grou
     seen->mutes = m->count;
 }
 
+/* What its disk lacks comes from the others; it was said when it was opened. Where a majority lacks it nobody can give it. */
+static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
+                         const struct unit_status *s)
+{
+    const struct tram_cluster *c = w->opt.cluster;
+    const char *me = host_name(w, w->opt.host), *name = c->conf->group[group].name;
+    struct list others = {.count = 0};
+
+    if (seen->lacks && !s->lacks)
+        say_warn(&w->opt.say,
+                 "%s: group %s has what its disk lacked, from the others, up to position %llu", me,
+                 name, (unsigned long long)s->applied);
+    seen->lacks = s->lacks;
+    if (s->stands == seen->stands)
+        return;
+    seen->stands = s->stands;
+    for (uint32_t q = 0; q < c->group[group].replicas; q++)
+        if (s->joining >> q & 1)
+            list_add(&others, "%s", host_name(w, c->group[group].nodes[q]));
+    list_end(&others);
+    if (!s->stands)
+        say_warn(&w->opt.say, "%s: group %s stands no more", me, name);
+    else
+        say_error(&w->opt.say,
+                  "%s: group %s stands: the disks of a majority of its replicas do not have what "
+                  "it had: %s. This one lacks %s; start a host whose disk has it, or restore a "
+                  "backup",
+                  me, name, others.text, watch_gap(w->opt.disk, group).s);
+}
+
 void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *unit)
 {
     struct seen *seen = &w->seen[i];
@@ -153,6 +223,7 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *
         seen->leader = s.role == UNIT_LEADER ? w->opt.host : s.leader;
     look_at_peers(w, seen, group, &s);
     look_at_clients(w, seen, name, &s.muted);
+    look_at_disk(w, seen, group, &s);
 }
 
 static void say_peers(struct watch *w)
@@ -258,5 +329,6 @@ void watch_say(struct watch *w)
         say_peers(w);
     say_deaths(w);
     say_door(w);
+    say_disk(w);
     say_away(w);
 }

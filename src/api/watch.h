@@ -8,16 +8,24 @@
 #define API_WATCH_H
 
 #include "api/api.h"
+#include "disk/disk.h"
 #include "host/host.h"
 
 struct watch_options {
     const struct tram_cluster *cluster;
     uint32_t host; /* whose it is */
     struct mem *mem;
+    const struct disk *disk; /* NULL: none */
     struct host *loop;
     uint32_t replicas; /* that there are to look at */
     struct say say;
 };
+
+/* What the disk lacks of a group, for people: "positions 7 to 9", "everything". */
+struct watch_text {
+    char s[64];
+};
+struct watch_text watch_gap(const struct disk *, uint32_t group);
 
 struct watch;
 

@@ -225,6 +225,10 @@ static int take_word(const struct args_command *c, const char *word)
             *w->to = word;
             return ARGS_GO;
         }
+    if (c->rest != NULL && c->rest->count < c->rest->max) {
+        c->rest->item[c->rest->count++] = word;
+        return ARGS_GO;
+    }
     return args_bad(c->name, word, c->too_many);
 }
 

@@ -48,6 +48,7 @@ struct args_command {
     const char *about; /* what it does. Here and below lines are filled; \n begins a new one */
     const struct args_option *options; /* the last one has neither name nor help */
     const struct args_word *words;     /* the last one has no name; NULL: there are none */
+    struct args_list *rest;            /* takes the words behind these; NULL: there are no more */
     const char *too_many;              /* what to say of one word more */
     const char *more;                  /* what else --help says, after the options */
     bool dashes;                       /* after -- all are words */

@@ -8,12 +8,14 @@ enum {
     CMD_DONE = 0,
     CMD_FAILED = 1, /* it ran, and found or met a failure */
     CMD_USAGE = 2,  /* it was asked for something that does not exist */
+    CMD_PART = 3,   /* backup: files of other machines are yet to be copied */
     CMD_LOST = 3, /* host: a group lost the memory of its majority; starting again would hide it */
 };
 
 /* The program as it was called, "build/tram": for commands that a person is told to type next. */
 extern const char *cmd_program;
 
+int cmd_backup(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
@@ -23,6 +25,7 @@ int cmd_host(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_restore(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_status(int argc, char **argv);

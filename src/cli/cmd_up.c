@@ -1,5 +1,6 @@
 /* tram up: all hosts of a cluster file as processes of this machine, supervised. */
 #include "api/api.h"
+#include "api/disk.h"
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
@@ -132,7 +133,8 @@ static void child_ended(struct up *u, uint32_t h, int status)
     describe_end(status, end, sizeof end);
     c->pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == CMD_LOST) {
-        fprintf(stderr, "tram up: all are stopped; the next start begins with an empty cluster\n");
+        fprintf(stderr, "tram up: all are stopped%s\n",
+                u->cluster->conf->durable ? "" : "; the next start begins with an empty cluster");
         u->failed = true;
         return;
     }
@@ -229,6 +231,19 @@ static bool look(struct up *u)
     return running_all_led(&u->now);
 }
 
+static void print_data(const struct up *u)
+{
+    char dir[1024], *full = NULL;
+    struct err e = {""};
+
+    if (cluster_path(u->cluster->conf, u->cluster->file, CLUSTER_PATH_DATA, NULL, dir, sizeof dir,
+                     &e) == 0)
+        full = realpath(dir, NULL);
+    if (full)
+        printf("what it has is kept in %s, and is there again at the next start\n", full);
+    free(full);
+}
+
 static void print_up(const struct up *u)
 {
     const struct running_args *r = &u->args->running;
@@ -241,6 +256,8 @@ static void print_up(const struct up *u)
         snprintf(more + strlen(more), sizeof more - strlen(more), " --cluster %s", r->cluster);
     printf("cluster '%s' is up: %u groups on %u hosts\n", u->cluster->conf->name,
            tram_cluster_groups(u->cluster), u->hosts);
+    if (u->cluster->conf->durable)
+        print_data(u);
     printf("in another terminal:  %s status%s\n"
            "                      %s tail %s%s\n"
            "                      %s send %s hello%s\n"
@@ -350,13 +367,49 @@ static bool memory_suffices(const struct up *u)
     return false;
 }
 
+/* Directories of a new cluster are made; where only some are missing, disks were lost. */
+static bool directories_there(const struct up *u)
+{
+    const struct tram_cluster *c = u->cluster;
+    struct err e = {""};
+    int missing = CLUSTER_NONE, rc = 0;
+    uint32_t none = 0;
+
+    for (uint32_t h = 0; h < u->hosts && (rc == 0 || rc == ERR_NOTFOUND); h++) {
+        rc = api_disk_whose(c, h, &e);
+        none += rc == ERR_NOTFOUND;
+        if (rc == ERR_NOTFOUND && missing == CLUSTER_NONE)
+            missing = (int)h;
+        else if (rc != 0 && rc != ERR_NOTFOUND)
+            fprintf(stderr, "tram up: host %s: %s\n", tram_cluster_host_name(c, h), e.text);
+    }
+    if (rc != 0 && rc != ERR_NOTFOUND)
+        return false;
+    if (none > 0 && none < u->hosts) {
+        const char *name = tram_cluster_host_name(c, (uint32_t)missing);
+        fprintf(stderr,
+                "tram up: host %s has no directory, and others have: if its disk was lost, `tram "
+                "format --rejoin %s -c %s`; if it has never run, `tram format %s -c %s`\n",
+                name, name, running_file(&u->args->running), name, running_file(&u->args->running));
+        return false;
+    }
+    rc = 0;
+    for (uint32_t h = 0; h < u->hosts && none > 0 && rc == 0; h++) {
+        rc = api_disk_format(c, h, 0, &e);
+        if (rc < 0)
+            fprintf(stderr, "tram up: host %s: %s\n", tram_cluster_host_name(c, h), e.text);
+    }
+    return rc == 0;
+}
+
 static int run(struct up *u)
 {
     u->hosts = tram_cluster_hosts(u->cluster);
     int code = running_open(&u->now, u->cluster, "up");
     if (code != CMD_DONE)
         return code;
-    if (is_running(u) || !memory_suffices(u))
+    if (is_running(u) || !memory_suffices(u) ||
+        (u->cluster->conf->durable && !directories_there(u)))
         return CMD_FAILED;
     u->child = calloc(u->hosts, sizeof(*u->child));
     if (u->child == NULL) {
@@ -414,7 +467,8 @@ int cmd_up(int argc, char **argv)
         .usage = "[FILE] [OPTIONS]",
         .about =
             "Starts all hosts of the cluster file as processes on this machine and looks after "
-            "them: one that dies is reported and started again. ^C or SIGTERM stops them all.",
+            "them: one that dies is reported and started again. ^C or SIGTERM stops them all. The "
+            "directories of a durable cluster are made if none is there yet.",
         .options = options,
         .words = words,
         .too_many = "a second cluster file",

@@ -30,6 +30,8 @@ static const struct command commands[] = {
     {"top", cmd_top, "the same, live"},
     {"plan", cmd_plan, "propose the tree with the least expected work"},
     {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
+    {"backup", cmd_backup, "copy what a durable cluster has at one point of the order"},
+    {"restore", cmd_restore, "make a new cluster that begins with a backup"},
     {"disk", cmd_disk, "check what a host keeps on its disk, or print it"},
     {"bench", cmd_bench, "measure latency and throughput on this machine"},
     {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},

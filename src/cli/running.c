@@ -77,6 +77,11 @@ static bool is_here(const struct cluster_host *host)
     return here;
 }
 
+bool running_is_here(const struct tram_cluster *c, uint32_t host)
+{
+    return c->conf->transport == CLUSTER_SHM || is_here(&c->conf->host[host]);
+}
+
 int running_open(struct running *r, const struct tram_cluster *c, const char *command)
 {
     int code = running_directory(c, command, r->dir);
@@ -85,13 +90,14 @@ int running_open(struct running *r, const struct tram_cluster *c, const char *co
     r->cluster = c;
     r->host = calloc(c->conf->hosts, sizeof(*r->host));
     r->replica = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->replica));
-    if (r->host == NULL || r->replica == NULL) {
+    r->backup = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->backup));
+    if (r->host == NULL || r->replica == NULL || r->backup == NULL) {
         fprintf(stderr, "tram %s: no memory\n", command);
         running_close(r);
         return CMD_FAILED;
     }
-    for (uint32_t h = 0; c->conf->transport != CLUSTER_SHM && h < c->conf->hosts; h++)
-        r->host[h].elsewhere = !is_here(&c->conf->host[h]);
+    for (uint32_t h = 0; h < c->conf->hosts; h++)
+        r->host[h].elsewhere = !running_is_here(c, h);
     running_sample(r);
     return CMD_DONE;
 }
@@ -103,6 +109,8 @@ void running_close(struct running *r)
     r->look = NULL;
     free(r->host);
     free(r->replica);
+    free(r->backup);
+    r->backup = NULL;
     r->host = NULL;
     r->replica = NULL;
 }
@@ -164,10 +172,38 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
         .delivered = p->delivered,
         .terms = p->terms,
         .muted = (uint32_t)p->muted,
+        .kept = p->kept,
+        .unkept = p->unkept,
+        .lacks = p->lacks,
+        .lacks_from = p->lacks_from,
+        .lacks_to = p->lacks_to,
+        .stands = p->stands,
+        .restored_percent = (uint32_t)p->restored_percent,
     };
+    /* Acquire, in this order: pairs with the releases of api_page_show_backup. */
+    struct api_page_backup *b = &r->backup[group * CLUSTER_REPLICAS_MAX + rank];
+    b->id[0] = atomic_load_explicit(&p->backup[0], memory_order_acquire);
+    b->id[1] = atomic_load_explicit(&p->backup[1], memory_order_acquire);
+    b->phase = atomic_load_explicit(&p->backup_phase, memory_order_acquire);
+    b->bytes = p->backup_bytes;
+    b->delivered = p->backup_delivered;
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =
             (uint32_t)p->detached_ms[q];
+}
+
+static void disk_read(struct running_host *host, const struct api_page_disk *p)
+{
+    host->durable = p->durable;
+    host->disk = (struct tram_disk_stats){.state = (enum tram_disk_state)p->state,
+                                          .restored_percent = (uint32_t)p->restored_percent,
+                                          .journal_bytes = p->journal_bytes,
+                                          .journal_bytes_max = p->journal_bytes_max,
+                                          .flush_p50_ns = p->flush_p50_ns,
+                                          .flush_p99_ns = p->flush_p99_ns,
+                                          .waiting_bytes = p->waiting_bytes,
+                                          .writes = p->writes,
+                                          .written_bytes = p->written_bytes};
 }
 
 /* True if it is one, and was filled. */
@@ -176,10 +212,11 @@ static bool page_read(struct running *r, uint32_t h, const struct api_page *p, s
 {
     if (bytes < sizeof(*p))
         return false;
-    uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]);
+    uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]), hosts = p->hosts;
     /* Acquire: pairs with the release of the host's page_fill. */
     *updated_ns = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
-    if (p->magic != PAGE_MAGIC || p->replicas > room)
+    if (p->magic != PAGE_MAGIC || p->replicas > room || hosts > CLUSTER_HOSTS_MAX ||
+        api_page_bytes((uint32_t)p->replicas, (uint32_t)hosts) > bytes)
         return false;
     r->host[h].pid = (pid_t)p->pid;
     r->host[h].life = (uint32_t)p->life;
@@ -187,6 +224,10 @@ static bool page_read(struct running *r, uint32_t h, const struct api_page *p, s
 #define READ_(field) r->host[h].door.field = p->door.field;
     TCP_COUNTS_LIST(READ_)
 #undef READ_
+    disk_read(&r->host[h], &p->disk);
+    for (uint64_t i = 0; i < hosts; i++)
+        r->host[h].lives[i] =
+            (uint32_t)api_page_lives((struct api_page *)(uintptr_t)p, p->replicas)[i];
     for (uint64_t i = 0; i < p->replicas; i++)
         replica_read(r, h, &p->replica[i]);
     return *updated_ns != 0;
@@ -258,6 +299,8 @@ static void ask_others(struct running *r)
 void running_sample(struct running *r)
 {
     r->now_ns = clock_now_ns();
+    memset(r->backup, 0,
+           (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->backup));
     memset(r->replica, 0,
            (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->replica));
     for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
@@ -271,6 +314,11 @@ const struct tram_replica_stats *running_replica(const struct running *r, uint32
                                                  uint32_t rank)
 {
     return &r->replica[(size_t)group * CLUSTER_REPLICAS_MAX + rank];
+}
+
+const struct api_page_backup *running_backup(const struct running *r, uint32_t group, uint32_t rank)
+{
+    return &r->backup[(size_t)group * CLUSTER_REPLICAS_MAX + rank];
 }
 
 uint32_t running_host_of(const struct running *r, uint32_t group, uint32_t rank)

@@ -7,6 +7,7 @@
 #define CLI_RUNNING_H
 
 #include "cli/args.h"
+#include "conf/cluster.h"
 #include "mem/tcp/tcp.h"
 #include "tram.h"
 
@@ -42,6 +43,9 @@ int running_load(const struct running_args *, const char *command, struct tram_c
 int running_directory(const struct tram_cluster *, const char *command,
                       char out[RUNNING_DIR_BYTES]);
 
+/* Can a process of this machine be that host? On shared memory any can. */
+bool running_is_here(const struct tram_cluster *, uint32_t host);
+
 /* ---- what the hosts show ---- */
 
 enum running_state {
@@ -58,11 +62,16 @@ struct running_host {
     uint32_t life;     /* processes that were this host before */
     uint32_t replicas; /* that it carries */
     struct tcp_counts door;
-    bool elsewhere; /* its address is none of this machine's, */
-    bool asked;     /* and what we know of it, it was asked for */
+    bool durable; /* it has a disk: */
+    struct tram_disk_stats disk;
+    uint32_t lives[CLUSTER_HOSTS_MAX]; /* of each host, as its disk knows of them */
+    bool elsewhere;                    /* its address is none of this machine's, */
+    bool asked;                        /* and what we know of it, it was asked for */
 };
 
 /* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */
+struct api_page_backup;
+
 struct running {
     const struct tram_cluster *cluster;
     char dir[RUNNING_DIR_BYTES];
@@ -70,6 +79,7 @@ struct running {
     bool mute;        /* it cannot be done, and that was said */
     uint64_t now_ns;
     struct running_host *host;          /* by number */
+    struct api_page_backup *backup;     /* likewise, their backups */
     struct tram_replica_stats *replica; /* by group and rank; see running_replica */
 };
 
@@ -82,6 +92,9 @@ void running_sample(struct running *);
 /* What the replica showed last; of a host that is not up it is old, or all zero. */
 const struct tram_replica_stats *running_replica(const struct running *, uint32_t group,
                                                  uint32_t rank);
+
+/* Its last backup. */
+const struct api_page_backup *running_backup(const struct running *, uint32_t group, uint32_t rank);
 
 /* The number of the host that carries the replica. */
 uint32_t running_host_of(const struct running *, uint32_t group, uint32_t rank);

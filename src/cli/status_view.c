@@ -1,11 +1,16 @@
 #include "cli/status_view.h"
 
+#include "api/api.h"
 #include "conf/cluster.h"
 #include "unit/unit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct state_text {
+    char s[32];
+};
 
 bool status_view_open(struct status_view *v, const struct running *now)
 {
@@ -78,6 +83,8 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
 
     if (state != RUNNING_UP)
         return running_state_name(state);
+    if (s->lacks)
+        return s->restored_percent == TRAM_NOT_RESTORING ? "damaged" : "restoring";
     if (s->behind)
         return "behind";
     if (s->role == TRAM_JOINING)
@@ -85,6 +92,16 @@ static const char *trouble(const struct status_view *v, uint32_t g, uint32_t q)
     if (detached_ms(v, g, q) > 0)
         return "detached";
     return v->late[g * CLUSTER_REPLICAS_MAX + q] ? "late" : NULL;
+}
+
+/* Nobody can be taken back into the group: too many disks lack what it had. */
+static bool stands(const struct running *r, uint32_t g)
+{
+    for (uint32_t q = 0; q < running_replicas(r, g); q++)
+        if (r->host[running_host_of(r, g, q)].state == RUNNING_UP &&
+            running_replica(r, g, q)->stands)
+            return true;
+    return false;
 }
 
 /* ---- for a person ---- */
@@ -113,10 +130,15 @@ static void print_group(const struct status_view *v, FILE *to, uint32_t g)
             continue;
         fprintf(to, "%s%s %s", between,
                 tram_cluster_host_name(r->cluster, running_host_of(r, g, q)), what);
+        const struct tram_replica_stats *s = running_replica(r, g, q);
+        if (s->lacks && s->lacks_to > 0)
+            fprintf(to, " (positions %" PRIu64 " to %" PRIu64 ")", s->lacks_from, s->lacks_to);
         if (detached_ms(v, g, q) > 0)
             fprintf(to, " (detached %.1f s ago)", (double)detached_ms(v, g, q) / 1e3);
         between = ", ";
     }
+    if (stands(r, g))
+        fprintf(to, "; it stands: the disks of a majority lack what it had");
     uint32_t muted = leader < 0 ? 0 : running_replica(r, g, (uint32_t)leader)->muted;
     if (muted > 0)
         fprintf(to, "%s%u client%s muted", between, muted, muted == 1 ? "" : "s");
@@ -170,6 +192,54 @@ static void print_doors(const struct status_view *v, FILE *to)
     }
 }
 
+/* Of all replicas of the host. */
+static uint64_t unkept(const struct running *r, uint32_t host)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t g = 0; g < tram_cluster_groups(r->cluster); g++)
+        for (uint32_t q = 0; q < running_replicas(r, g); q++)
+            if (running_host_of(r, g, q) == host)
+                sum += running_replica(r, g, q)->unkept;
+    return sum;
+}
+
+static struct state_text disk_state(const struct tram_disk_stats *d)
+{
+    struct state_text t;
+
+    snprintf(t.s, sizeof t.s, "%s", tram_disk_state_text(d->state));
+    if (d->state == TRAM_DISK_RESTORING)
+        snprintf(t.s, sizeof t.s, "restoring %u %%", d->restored_percent);
+    return t;
+}
+
+static void print_disks(const struct status_view *v, FILE *to)
+{
+    const struct running *r = v->now;
+    const double mib = 1 << 20, ms = 1e6;
+
+    if (!r->cluster->conf->durable)
+        return;
+    fprintf(to, "%-12s %-14s %19s %20s %14s %14s\n", "DISK OF", "STATE", "JOURNAL MiB",
+            "FLUSH p50/p99 ms", "WAITING bytes", "UNKEPT bytes");
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++) {
+        const struct tram_disk_stats *d = &r->host[h].disk;
+        char journal[48] = "-", flush[48] = "-";
+        if (!r->host[h].durable || r->host[h].state == RUNNING_DOWN) {
+            fprintf(to, "%-12s %s\n", tram_cluster_host_name(r->cluster, h), "-");
+            continue;
+        }
+        snprintf(journal, sizeof journal, "%.1f of %.0f", (double)d->journal_bytes / mib,
+                 (double)d->journal_bytes_max / mib);
+        snprintf(flush, sizeof flush, "%.2f/%.2f", (double)d->flush_p50_ns / ms,
+                 (double)d->flush_p99_ns / ms);
+        fprintf(to, "%-12s %-14s %19s %20s %14" PRIu64 " %14" PRIu64 "\n",
+                tram_cluster_host_name(r->cluster, h), disk_state(d).s, journal, flush,
+                d->waiting_bytes, unkept(r, h));
+    }
+}
+
 void status_view_print(const struct status_view *v, FILE *to, uint32_t groups_max)
 {
     uint32_t groups = tram_cluster_groups(v->now->cluster);
@@ -178,6 +248,7 @@ void status_view_print(const struct status_view *v, FILE *to, uint32_t groups_ma
 
     print_hosts(v, to);
     print_doors(v, to);
+    print_disks(v, to);
     fprintf(to, "%-12s %-12s %8s %23s %9s %12s %11s  %s\n", "GROUP", "LEADER", "BALLOT",
             "APPLIED/COMMIT", "ATTACHED", "DELIVERED", "PER SECOND", "TROUBLE");
     for (uint32_t g = 0; g < shown; g++)
@@ -210,20 +281,27 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
     fprintf(to,
             ", \"ballot\": %" PRIu64 ", \"applied\": %" PRIu64 ", \"commit\": %" PRIu64
             ", \"tail\": %" PRIu64 ", \"attached\": %u, \"replicas\": %u, \"delivered\": %" PRIu64
-            ", \"rate\": %.1f, \"muted\": %u,\n   \"members\": [",
+            ", \"rate\": %.1f, \"muted\": %u, ",
             s->ballot, s->applied, s->commit, s->tail, s->attached, running_replicas(r, g),
             delivered(r, g), v->rate[g], s->muted);
+    if (r->cluster->conf->durable)
+        fprintf(to, "\"stands\": %s, ", stands(r, g) ? "true" : "false");
+    fprintf(to, "\n   \"members\": [");
     for (uint32_t q = 0; q < running_replicas(r, g); q++) {
         const struct tram_replica_stats *m = running_replica(r, g, q);
         const char *what = trouble(v, g, q);
         uint32_t host = running_host_of(r, g, q);
         fprintf(to,
                 "%s{\"host\": \"%s\", \"role\": \"%s\", \"applied\": %" PRIu64
-                ", \"delivered\": %" PRIu64 ", \"detached_ms\": %u, \"trouble\": ",
+                ", \"delivered\": %" PRIu64 ", \"detached_ms\": %u, ",
                 q ? ", " : "", tram_cluster_host_name(r->cluster, host),
                 r->host[host].state == RUNNING_UP ? unit_role_name((enum unit_role)m->role)
                                                   : "unknown",
                 m->applied, m->delivered, detached_ms(v, g, q));
+        if (r->cluster->conf->durable)
+            fprintf(to, "\"kept\": %" PRIu64 ", \"unkept\": %" PRIu64 ", \"lacks\": %s, ", m->kept,
+                    m->unkept, m->lacks ? "true" : "false");
+        fprintf(to, "\"trouble\": ");
         fprintf(to, what ? "\"%s\"}" : "null}", what);
     }
     fprintf(to, "]}");
@@ -242,6 +320,20 @@ static void json_door(const struct tcp_counts *d, FILE *to)
     fputc('}', to);
 }
 
+static void json_disk(const struct tram_disk_stats *d, FILE *to)
+{
+    fprintf(to, ", \"disk\": {\"state\": \"%s\", ", tram_disk_state_text(d->state));
+    if (d->state == TRAM_DISK_RESTORING)
+        fprintf(to, "\"restored_percent\": %u, ", d->restored_percent);
+    fprintf(to,
+            "\"journal_bytes\": %" PRIu64 ", \"journal_bytes_max\": %" PRIu64
+            ", \"flush_p50_ns\": %" PRIu64 ", \"flush_p99_ns\": %" PRIu64
+            ", \"waiting_bytes\": %" PRIu64 ", \"writes\": %" PRIu64 ", \"written_bytes\": %" PRIu64
+            "}",
+            d->journal_bytes, d->journal_bytes_max, d->flush_p50_ns, d->flush_p99_ns,
+            d->waiting_bytes, d->writes, d->written_bytes);
+}
+
 void status_view_json(const struct status_view *v, FILE *to)
 {
     const struct running *r = v->now;
@@ -252,6 +344,8 @@ void status_view_json(const struct status_view *v, FILE *to)
                 h ? "," : "", tram_cluster_host_name(r->cluster, h),
                 running_state_name(r->host[h].state), (int)r->host[h].pid, r->host[h].life);
         json_door(&r->host[h].door, to);
+        if (r->host[h].durable)
+            json_disk(&r->host[h].disk, to);
         fputc('}', to);
     }
     fprintf(to, "],\n \"groups\": [");

@@ -76,6 +76,8 @@ struct cluster {
     bool durable; /* what is answered is on the disks of a quorum */
     /* By which a disk knows its cluster; with durable alone. All 0: there is none. */
     unsigned char id[CLUSTER_ID_BYTES];
+    /* The backup that it began with, all 0: none. It is in the file so that no host can begin otherwise. */
+    unsigned char restored[CLUSTER_ID_BYTES];
     char data_dir
         [CLUSTER_DIR_BYTES]; /* where what is kept is, from where the cluster file is; "": the
                                        * cluster file's name with .data */
@@ -185,6 +187,7 @@ uint64_t cluster_shape(const struct cluster *);
 struct cluster_id_text {
     char s[2 * CLUSTER_ID_BYTES + 1];
 };
+bool cluster_id_is_none(const unsigned char id[CLUSTER_ID_BYTES]);
 struct cluster_id_text cluster_id_text(const unsigned char id[CLUSTER_ID_BYTES]);
 
 /* By value; the last is NULL. */

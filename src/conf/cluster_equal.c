@@ -39,9 +39,11 @@ bool cluster_equal(const struct cluster *a, const struct cluster *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->transport != b->transport ||
         a->protocol != b->protocol || a->wait != b->wait || a->durable != b->durable ||
-        memcmp(a->id, b->id, sizeof a->id) != 0 || strcmp(a->data_dir, b->data_dir) != 0 ||
-        a->huge_pages != b->huge_pages || strcmp(a->runtime_dir, b->runtime_dir) != 0 ||
-        a->hosts != b->hosts || a->groups != b->groups || !same_identity(a, b))
+        memcmp(a->id, b->id, sizeof a->id) != 0 ||
+        memcmp(a->restored, b->restored, sizeof a->restored) != 0 ||
+        strcmp(a->data_dir, b->data_dir) != 0 || a->huge_pages != b->huge_pages ||
+        strcmp(a->runtime_dir, b->runtime_dir) != 0 || a->hosts != b->hosts ||
+        a->groups != b->groups || !same_identity(a, b))
         return false;
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         if (setting_get(a, s) != setting_get(b, s))

@@ -81,6 +81,8 @@ uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_
         n = add(out, n, setting_info[s].key, text);
     }
     n = add(out, n, "durable", c->durable ? cluster_id_text(c->id).s : "false");
+    if (!cluster_id_is_none(c->restored))
+        n = add(out, n, "restored", cluster_id_text(c->restored).s);
     n = add(out, n, "encrypt", c->encrypt ? "true" : "false");
     n = add(out, n, "tls", c->tls_ca[0] != '\0' ? "by an authority" : "by keys");
     n = add_hosts(c, out, n);
@@ -101,7 +103,16 @@ uint64_t cluster_shape(const struct cluster *c)
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         if (shapes_files(s))
             sum = hash_mix(sum, setting_get(c, s));
+    if (!cluster_id_is_none(c->restored))
+        sum = hash_bytes(sum, c->restored, sizeof c->restored);
     return sum;
+}
+
+bool cluster_id_is_none(const unsigned char id[CLUSTER_ID_BYTES])
+{
+    static const unsigned char none[CLUSTER_ID_BYTES];
+
+    return memcmp(id, none, sizeof none) == 0;
 }
 
 struct cluster_id_text cluster_id_text(const unsigned char id[CLUSTER_ID_BYTES])

@@ -12,6 +12,7 @@ enum top_key {
     TOP_WAIT,
     TOP_DURABLE,
     TOP_ID,
+    TOP_RESTORED,
     TOP_DATA_DIR,
     TOP_HUGE_PAGES,
     TOP_RUNTIME_DIR,
@@ -29,23 +30,12 @@ enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",
-                                       "transport",
-                                       "protocol",
-                                       "wait",
-                                       "durable",
-                                       "id",
-                                       "data_dir",
-                                       "huge_pages",
-                                       "runtime_dir",
-                                       "key",
-                                       "encrypt",
-                                       "keys_dir",
-                                       "tls",
-                                       "hosts",
-                                       "client_keys",
-                                       "groups",
-                                       SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {"name",        "transport", "protocol",
+                                       "wait",        "durable",   "id",
+                                       "restored",    "data_dir",  "huge_pages",
+                                       "runtime_dir", "key",       "encrypt",
+                                       "keys_dir",    "tls",       "hosts",
+                                       "client_keys", "groups",    SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", "key", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
@@ -72,27 +62,29 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static int take_id(struct reader *r, const struct node *n)
+static int take_id(struct reader *r, const struct node *n, const char *what,
+                   unsigned char id[CLUSTER_ID_BYTES])
 {
     const char *text = NULL;
     unsigned any = 0;
 
-    int rc = take_text(r, n, "id", "32 hexadecimal digits", &text);
+    int rc = take_text(r, n, what, "32 hexadecimal digits", &text);
     if (rc < 0)
         return rc;
-    bool good = strlen(text) == sizeof r->c->id * 2;
-    for (size_t i = 0; good && i < sizeof r->c->id; i++) {
+    bool good = strlen(text) == 2 * CLUSTER_ID_BYTES;
+    for (size_t i = 0; good && i < CLUSTER_ID_BYTES; i++) {
         int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
         good = high >= 0 && low >= 0;
-        r->c->id[i] = (unsigned char)(high << 4 | low);
-        any |= r->c->id[i];
+        id[i] = (unsigned char)(high << 4 | low);
+        any |= id[i];
     }
     if (good && any != 0)
         return 0;
     return doc_bad(r->d, n->line, r->e,
-                   "id '%s' is none; an id is 32 hexadecimal digits (0-9, a-f), not all 0, as"
-                   " `tram init --durable` writes it",
-                   doc_shown(text).s);
+                   "%s '%s' is none; an id is 32 hexadecimal digits (0-9, a-f), not all 0, as"
+                   " %s it",
+                   what, doc_shown(text).s,
+                   id == r->c->id ? "`tram init --durable` writes" : "`tram restore` tells");
 }
 
 /* Without durable nobody would look at the rest, and who wrote it relies on it. */
@@ -102,6 +94,7 @@ static int take_durable(struct reader *r, const struct node *const *value)
         unsigned at;
         const char *what;
     } only[] = {{TOP_ID, "id"},
+                {TOP_RESTORED, "restored"},
                 {TOP_DATA_DIR, "data_dir"},
                 {TOP_SETTINGS + SETTING_disk_bytes, "disk_bytes"}};
     struct cluster *c = r->c;
@@ -118,7 +111,9 @@ static int take_durable(struct reader *r, const struct node *const *value)
                        "durable: true needs an id, by which disks know their cluster: `id:` and 32"
                        " hexadecimal digits that no other cluster has; `tram init --durable` writes"
                        " a file with one");
-    rc = take_id(r, value[TOP_ID]);
+    rc = take_id(r, value[TOP_ID], "id", c->id);
+    if (rc == 0 && value[TOP_RESTORED] != NULL)
+        rc = take_id(r, value[TOP_RESTORED], "restored", c->restored);
     if (rc == 0 && value[TOP_DATA_DIR] != NULL)
         rc = take_path(r, value[TOP_DATA_DIR], "data_dir", "the path of a directory", c->data_dir);
     return rc;

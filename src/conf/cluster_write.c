@@ -68,6 +68,9 @@ static void write_durable(FILE *f, const struct cluster *c)
         return;
     fprintf(f, "id: %s  # by which disks know this cluster; it never changes\n",
             cluster_id_text(c->id).s);
+    if (!cluster_id_is_none(c->restored))
+        fprintf(f, "restored: %s  # the backup that it began with\n",
+                cluster_id_text(c->restored).s);
     write_path(f, "data_dir", c->data_dir, "cluster.data",
                "where it is kept, HOST in it; default: this file's name with .data");
 }

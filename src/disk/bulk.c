@@ -11,6 +11,8 @@ void bulk_recorded(struct disk *d, uint32_t group, uint64_t pos)
 
     if (g->snap != 0 && g->snap != pos)
         snapfile_name(d->remove, group, g->snap, "");
+    else if (g->snap == 0 && g->initial_there)
+        snapfile_initial_name(d->remove, group);
     g->snap = pos;
     d->look_for_room = true;
     if (d->snap.phase == SNAP_RECORDING)

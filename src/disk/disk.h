@@ -43,6 +43,17 @@ struct disk_options {
  * every group is DISK_BEYOND. ERR_EXISTS: it is one already, or has parts of one. */
 int disk_format(struct block *, const struct disk_shape *, uint32_t life, struct err *);
 
+/* In an empty directory, before disk_format: the state with which the group begins, its position is 0. next gives at most room bytes of
+ * it, and returns how many; 0: that was all; negative: it cannot. */
+int disk_initial_write(struct block *, const struct disk_shape *, uint32_t group,
+                       int (*next)(void *ctx, void *out, uint32_t room), void *ctx, struct err *);
+
+/* Removes those that disk_initial_write has written: the directory is not to be one. */
+void disk_initial_drop(struct block *, const struct disk_shape *);
+
+/* Whose directory it is, without reading the rest: 0 if it is one of that shape, else as disk_open. */
+int disk_whose(struct block *, const struct disk_shape *, struct err *);
+
 struct disk;
 
 /* Reads all of it, and waits for that. A torn tail is cut. Before it returns, one flush and one batch are behind it: what a
@@ -110,6 +121,9 @@ const struct disk_found *disk_found(const struct disk *, uint32_t group);
 /* NULL, or a line for the log: that a torn tail was cut, or what is damaged. */
 const char *disk_note(const struct disk *);
 
+/* The batch that was torn by a crash, and cut; 0: none was. */
+uint64_t disk_torn(const struct disk *);
+
 /* Calls fn for the group's records in the order in which they were written; what is damaged is left out. Until disk_forget. */
 void disk_replay(const struct disk *, uint32_t group,
                  void (*fn)(void *ctx, const struct disk_record *), void *ctx);
@@ -118,6 +132,13 @@ void disk_replay(const struct disk *, uint32_t group,
 int disk_snap_read(const struct disk *, uint32_t group,
                    int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
                    struct err *);
+
+/* Likewise the state that the group began with, if there is no snapshot yet: entries are applied to that, from position 0 on. Where it is
+ * needed and damaged, the group is DISK_BELOW. */
+bool disk_initial(const struct disk *, uint32_t group);
+int disk_initial_read(const struct disk *, uint32_t group,
+                      int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
+                      struct err *);
 
 /* What was read of the journal is not needed any more. */
 void disk_forget(struct disk *);
@@ -156,6 +177,13 @@ void disk_snap_end(struct disk *, bool whole);
 uint64_t disk_snap(const struct disk *,
                    uint32_t group); /* position of the last one that is durable */
 bool disk_snap_busy(const struct disk *);
+
+/* A backup is written as a snapshot is, and in its turn; it replaces the group's backup before it, if that is not still being
+ * written, and is nothing to the group. `delivered` is told with it. Then disk_snap_put, disk_snap_end. */
+bool disk_backup_open(struct disk *, uint32_t group, const unsigned char *id, uint64_t delivered);
+bool disk_backup_busy(const struct disk *, uint32_t group); /* one of the group is being written */
+/* Whether the group's last backup of this life has that id, and is durable. */
+bool disk_backup_is(const struct disk *, uint32_t group, const unsigned char *id);
 
 /* The group whose records keep the oldest segment; UINT32_MAX: all could go. */
 uint32_t disk_oldest(const struct disk *);

@@ -24,9 +24,10 @@ enum {
 };
 
 #define CONFIRM_NS UINT64_C(5000000) /* idle time after which an empty batch follows the last one */
-#define RETRY_NS UINT64_C(1000000000)    /* where the disk had no room */
-#define SLOW_NS UINT64_C(100000000)      /* a batch that takes longer */
-#define SLOW_FOR_NS UINT64_C(1000000000) /* for how long that is remembered */
+#define RETRY_NS UINT64_C(1000000000)       /* where the disk had no room */
+#define NO_ROOM_FOR_NS UINT64_C(5000000000) /* for how long that is told, if nothing is tried */
+#define SLOW_NS UINT64_C(100000000)         /* a batch that takes longer */
+#define SLOW_FOR_NS UINT64_C(1000000000)    /* for how long that is remembered */
 
 /* What a batch says of a group. The same function takes it from a batch that is closed and from one that is read. */
 struct group_view {
@@ -51,6 +52,9 @@ struct group {
     uint64_t closed_in; /* the last closed batch that has a record of it */
 
     struct disk_found found;
+    bool initial;                        /* it began with a state, */
+    bool initial_there;                  /* of which there is a file */
+    unsigned char backup[DISK_ID_BYTES]; /* the last one that is durable, in this life */
 };
 
 enum segment_state {
@@ -107,6 +111,8 @@ struct snap_writer {
     uint32_t group;
     uint64_t pos;
     char tmp[BLOCK_NAME_BYTES], name[BLOCK_NAME_BYTES];
+    unsigned char id[DISK_ID_BYTES]; /* the journal's, or the backup's */
+    bool is_backup;
     bool made;           /* the file is there */
     bool given_up;       /* what is put still is taken, and goes nowhere */
     bool hurry;          /* somebody waits for it */
@@ -171,9 +177,11 @@ struct disk {
     uint64_t no_room_ns;           /* when the disk had none for a segment; 0: it has */
     bool cramped; /* the last one that was tried had none: those that are there are all */
     uint64_t snap_no_room_ns; /* the same, for a snapshot */
+    uint64_t snap_told_ns;    /* likewise for people: 0 when one was written since */
 
     struct found_record *records; /* of group g: [record_from[g], record_from[g + 1]) */
     uint32_t *record_from;
+    uint64_t torn;            /* the batch that was cut when it was opened; 0: none */
     char note[TEXT_BYTES];    /* what was found when it was opened; "": nothing to tell */
     char failure[TEXT_BYTES]; /* "": none */
 
@@ -242,6 +250,13 @@ bool snapfile_waits(const struct disk *);
 /* Begins the next order of a snapshot, if there is something to be done. */
 bool snapfile_begin(struct disk *);
 void snapfile_over(struct disk *, enum block_status);
+void snapfile_initial_name(char *name, uint32_t group);
+/* Marks as DISK_BELOW what needs a state to begin with that is damaged. */
+void initial_judge(struct disk *);
+
+/* A piece with its header, sealed; data is there. */
+void snapfile_seal(void *piece, const struct piece_header *);
+
 /* Reads it from its start; fn may be NULL. */
 int snapfile_read(const struct disk *, uint32_t group, uint64_t pos,
                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *);

@@ -4,6 +4,10 @@
  *                           counts; the other one is written next, and then has the same lives
  *     journal.NNNNN         segments: batches one behind the other, each at a multiple of 4 KiB
  *     snap.GROUP.POSITION   a snapshot: pieces of 64 KiB; .tmp behind the name until it is whole
+ *     initial.GROUP         likewise, of position 0: what the group began with, in a cluster made of a backup; until there is
+ *                           a snapshot
+ *     backup.GROUP          likewise: the machine's state alone, as of a backup, whose id it has in place of the journal's, and
+ *                           the count of deliveries in place of the position; for people to copy, and nothing to the host
  *
  * A batch, and a segment:
  *
@@ -52,6 +56,8 @@ enum {
 #define HOST_NAME "host"
 #define SEGMENT_PREFIX "journal."
 #define SNAP_PREFIX "snap."
+#define INITIAL_PREFIX "initial."
+#define BACKUP_PREFIX "backup."
 #define TMP_SUFFIX ".tmp"
 
 /* Kinds of items besides those of enum disk_kind. */
@@ -115,7 +121,8 @@ struct slot {
     uint32_t next_life;     /* the host's, when it is opened next */
     uint32_t hosts[SLOT_HOSTS_MAX];
     uint16_t places[SLOT_PLACES_MAX];
-    unsigned char spare[SLOT_BYTES - 12452];
+    unsigned char initial[DISK_GROUPS_MAX / 8]; /* bits: groups that began with a state */
+    unsigned char spare[SLOT_BYTES - 12452 - DISK_GROUPS_MAX / 8];
 };
 _Static_assert(sizeof(struct disk_shape) == 104, "shape");
 _Static_assert(sizeof(struct slot) == SLOT_BYTES, "slot of the host file");

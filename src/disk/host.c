@@ -77,10 +77,36 @@ int host_read(struct block *b, void *into, const struct slot **slot, struct err 
     return 0;
 }
 
+int disk_whose(struct block *b, const struct disk_shape *wants, struct err *e)
+{
+    void *memory = grow("a host file", NULL, 1, SLOTS * SLOT_BYTES + BLOCK_BYTES);
+    const struct slot *slot = NULL;
+    int rc = host_read(b, (void *)format_blocks((uintptr_t)memory), &slot, e);
+
+    if (rc >= 0)
+        rc = host_shape_compare(&slot->shape, wants, e);
+    grow_free(memory);
+    return rc;
+}
+
 /* ---- format ---- */
 
-static void slots_make(struct slot *slots, const struct disk_shape *shape, uint32_t life)
+static void take_initial(void *ctx, const char *name, uint64_t bytes)
 {
+    unsigned char *bits = ctx;
+    uint32_t g;
+
+    (void)bytes;
+    if (scan_initial_name(name, &g))
+        bits[g / 8] |= (unsigned char)(1 << g % 8);
+}
+
+static int slots_make(struct block *b, struct slot *slots, const struct disk_shape *shape,
+                      uint32_t life, struct err *e)
+{
+    unsigned char initial[DISK_GROUPS_MAX / 8] = {0};
+    int rc = block_list(b, take_initial, initial, e);
+
     memset(slots, 0, SLOTS * sizeof *slots);
     for (uint32_t i = 0; i < SLOTS; i++) {
         struct slot *s = &slots[i];
@@ -90,9 +116,11 @@ static void slots_make(struct slot *slots, const struct disk_shape *shape, uint3
         s->turn = SLOTS + i;
         s->shape = *shape;
         s->next_life = life;
+        memcpy(s->initial, initial, sizeof s->initial);
         lives_journal_id(shape, life, s->journal);
         scan_seal_slot(s);
     }
+    return rc;
 }
 
 /* The name comes last: until then the directory is as empty as before. */
@@ -125,8 +153,9 @@ int disk_format(struct block *b, const struct disk_shape *shape, uint32_t life, 
         return err_set(e, ERR_EXISTS, "the directory is one of a host already");
     void *memory = grow("a new host file", NULL, 1, SLOTS * SLOT_BYTES + BLOCK_BYTES);
     struct slot *slots = (struct slot *)format_blocks((uintptr_t)memory);
-    slots_make(slots, shape, life);
-    rc = slots_write(b, slots, e);
+    rc = slots_make(b, slots, shape, life, e);
+    if (rc >= 0)
+        rc = slots_write(b, slots, e);
     grow_free(memory);
     return rc;
 }

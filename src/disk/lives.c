@@ -35,6 +35,8 @@ void lives_step(struct disk *d, uint64_t batch, struct block_step *step)
     memcpy(s->journal, d->journal, sizeof s->journal);
     memcpy(s->hosts, d->host_lives, d->shape.hosts * sizeof *s->hosts);
     memcpy(s->places, d->place_lives, d->shape.clients * sizeof *s->places);
+    for (uint32_t g = 0; g < d->shape.groups; g++)
+        s->initial[g / 8] |= (unsigned char)(d->groups[g].initial << g % 8);
     scan_seal_slot(s);
     d->slots_behind--;
     *step = (struct block_step){.act = BLOCK_WRITE,
@@ -50,6 +52,8 @@ void lives_take(struct disk *d, const struct slot *s)
     d->slot_batch = s->batch;
     d->slot_flags = s->flags;
     d->life = s->next_life;
+    for (uint32_t g = 0; g < d->shape.groups; g++)
+        d->groups[g].initial = s->initial[g / 8] >> g % 8 & 1;
     memcpy(d->journal, s->journal, sizeof d->journal);
     memcpy(d->host_lives, s->hosts, d->shape.hosts * sizeof *s->hosts);
     memcpy(d->place_lives, s->places, d->shape.clients * sizeof *s->places);

@@ -90,6 +90,8 @@ static void take_name(void *ctx, const char *name, uint64_t bytes)
         add_leftover(p, name);
     } else if (scan_snap_name(name, &n, &pos) && n < d->shape.groups) {
         add_snap(&p->r, n, pos);
+    } else if (scan_initial_name(name, &n) && n < d->shape.groups) {
+        d->groups[n].initial_there = true;
     } else if (scan_segment_name(name, &n) && n >= 1 && n <= d->segment_count) {
         if (!(d->slot_flags & SLOT_BEGUN))
             add_leftover(p, name);
@@ -114,6 +116,7 @@ static void tell_damage(struct disk *d)
 
 static void tell(struct disk *d, const struct recovery *r)
 {
+    d->torn = r->torn;
     if (r->torn)
         snprintf(d->note, sizeof d->note, "batch %llu was torn by a crash and is cut",
                  (unsigned long long)r->torn);
@@ -151,9 +154,15 @@ static int find(struct opening *p, struct err *e)
     } else {
         begin_anew(d);
     }
+    initial_judge(d);
     for (uint32_t i = 0; i < p->r.snap_count; i++)
         if (!is_current(d, &p->r.snaps[i])) {
             snapfile_name(name, p->r.snaps[i].group, p->r.snaps[i].pos, "");
+            add_leftover(p, name);
+        }
+    for (uint32_t g = 0; g < d->shape.groups; g++)
+        if (d->groups[g].initial_there && d->groups[g].snap != 0) {
+            snapfile_initial_name(name, g);
             add_leftover(p, name);
         }
     /* Where nothing is left of the journal no number that it had may come again. */

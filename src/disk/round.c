@@ -104,6 +104,11 @@ const char *disk_note(const struct disk *d)
     return d->note[0] != '\0' ? d->note : NULL;
 }
 
+uint64_t disk_torn(const struct disk *d)
+{
+    return d->torn;
+}
+
 static bool is_slow(const struct disk *d)
 {
     return (d->writing && d->now_ns > d->began_ns + SLOW_NS) ||
@@ -114,7 +119,7 @@ static enum disk_health health(const struct disk *d)
 {
     if (!segment_has_room(d, d->batch_used - d->writing))
         return DISK_FULL;
-    if (d->cramped || d->snap_no_room_ns != 0)
+    if (d->cramped || (d->snap_told_ns != 0 && d->now_ns < d->snap_told_ns + NO_ROOM_FOR_NS))
         return DISK_NO_ROOM;
     return is_slow(d) ? DISK_SLOW : DISK_OK;
 }

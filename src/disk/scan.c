@@ -233,6 +233,17 @@ bool scan_snap_name(const char *name, uint32_t *group, uint64_t *pos)
     return s && *s == '\0';
 }
 
+bool scan_initial_name(const char *name, uint32_t *group)
+{
+    const char *s = behind(name, INITIAL_PREFIX);
+    uint64_t g;
+
+    if (!s || !(s = take_number(s, &g)) || *s != '\0' || g >= DISK_GROUPS_MAX)
+        return false;
+    *group = (uint32_t)g;
+    return true;
+}
+
 bool scan_segment_name(const char *name, uint32_t *number)
 {
     const char *s = behind(name, SEGMENT_PREFIX);

@@ -45,8 +45,9 @@ void scan_seal_batch(void *batch);
 void scan_seal_slot(struct slot *);
 void scan_seal_piece(void *piece);
 
-/* "snap.7.4096" to 7 and 4096; "journal.00003" to 3. False: it is no such name. */
+/* "snap.7.4096" to 7 and 4096; "initial.7" to 7; "journal.00003" to 3. False: it is no such name. */
 bool scan_snap_name(const char *name, uint32_t *group, uint64_t *pos);
+bool scan_initial_name(const char *name, uint32_t *group);
 bool scan_segment_name(const char *name, uint32_t *number);
 
 #endif

@@ -1,9 +1,12 @@
 /* Snapshots: put together in memory, half a buffer at a time, while the other half is written. */
+#include "base/grow.h"
 #include "base/minmax.h"
 #include "disk/disk_impl.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { READ_PIECES = 32 };
 
 void snapfile_name(char *name, uint32_t group, uint64_t pos, const char *suffix)
 {
@@ -18,12 +21,19 @@ static unsigned char *piece_at(const struct snap_writer *w)
     return w->half[w->filling] + (size_t)w->pieces * PIECE_BYTES;
 }
 
+void snapfile_seal(void *piece, const struct piece_header *h)
+{
+    unsigned char *data = (unsigned char *)piece + PIECE_HEADER_BYTES;
+
+    *(struct piece_header *)piece = *h;
+    memset(data + h->bytes, 0, PIECE_DATA_BYTES - h->bytes);
+    scan_seal_piece(piece);
+}
+
 static void piece_seal(struct disk *d, bool end)
 {
     struct snap_writer *w = &d->snap;
-    unsigned char *piece = piece_at(w);
-
-    *(struct piece_header *)(void *)piece = (struct piece_header){
+    struct piece_header h = {
         .magic = PIECE_MAGIC,
         .version = FORMAT_VERSION,
         .flags = end ? PIECE_END : 0,
@@ -32,9 +42,9 @@ static void piece_seal(struct disk *d, bool end)
         .number = w->piece_number,
         .bytes = w->piece_bytes,
     };
-    memcpy(((struct piece_header *)(void *)piece)->journal, d->journal, sizeof d->journal);
-    memset(piece + PIECE_HEADER_BYTES + w->piece_bytes, 0, PIECE_DATA_BYTES - w->piece_bytes);
-    scan_seal_piece(piece);
+
+    memcpy(h.journal, w->id, sizeof h.journal);
+    snapfile_seal(piece_at(w), &h);
     w->pieces++;
     w->piece_number++;
     w->piece_bytes = 0;
@@ -88,20 +98,52 @@ void disk_snap_hurry(struct disk *d)
     d->snap.hurry = true;
 }
 
-bool disk_snap_open(struct disk *d, uint32_t group, uint64_t pos)
+static bool writer_open(struct disk *d, uint32_t group, uint64_t pos, const unsigned char *id)
 {
     struct snap_writer *w = &d->snap;
 
-    CHECK(group < d->shape.groups && pos > 0);
+    CHECK(group < d->shape.groups);
     if (w->phase != SNAP_NONE || d->snap_no_room_ns != 0 || d->failure[0] != '\0')
         return false;
-    if (PLANTED(disk_snap_ahead))
-        pos = max_u64(pos, d->groups[group].said.applied);
     *w = (struct snap_writer){
         .phase = SNAP_TAKING, .group = group, .pos = pos, .half = {w->half[0], w->half[1]}};
-    snapfile_name(w->name, group, pos, "");
-    snapfile_name(w->tmp, group, pos, TMP_SUFFIX);
+    memcpy(w->id, id, sizeof w->id);
     return true;
+}
+
+bool disk_snap_open(struct disk *d, uint32_t group, uint64_t pos)
+{
+    CHECK(group < d->shape.groups && pos > 0);
+    if (PLANTED(disk_snap_ahead))
+        pos = max_u64(pos, d->groups[group].said.applied);
+    if (!writer_open(d, group, pos, d->journal))
+        return false;
+    snapfile_name(d->snap.name, group, pos, "");
+    snapfile_name(d->snap.tmp, group, pos, TMP_SUFFIX);
+    return true;
+}
+
+bool disk_backup_open(struct disk *d, uint32_t group, const unsigned char *id, uint64_t delivered)
+{
+    struct snap_writer *w = &d->snap;
+
+    if (!writer_open(d, group, delivered, id))
+        return false;
+    w->is_backup = true;
+    snprintf(w->name, sizeof w->name, BACKUP_PREFIX "%u", group);
+    snprintf(w->tmp, sizeof w->tmp, BACKUP_PREFIX "%u" TMP_SUFFIX, group);
+    return true;
+}
+
+bool disk_backup_busy(const struct disk *d, uint32_t group)
+{
+    return d->snap.phase != SNAP_NONE && d->snap.is_backup && d->snap.group == group;
+}
+
+bool disk_backup_is(const struct disk *d, uint32_t group, const unsigned char *id)
+{
+    CHECK(group < d->shape.groups);
+    return memcmp(d->groups[group].backup, id, DISK_ID_BYTES) == 0;
 }
 
 void disk_snap_end(struct disk *d, bool whole)
@@ -161,7 +203,7 @@ static void begin_name(struct disk *d)
     w->phase = SNAP_NAMING;
     d->bulk = BULK_NAME;
     block_begin(d->block, BLOCK_BULK, &step, 1);
-    if (PLANTED(disk_snap_unnamed))
+    if (PLANTED(disk_snap_unnamed) && !w->is_backup)
         append_snap(d, w->group, w->pos);
 }
 
@@ -218,7 +260,7 @@ static void give_up(struct disk *d)
 {
     struct snap_writer *w = &d->snap;
 
-    d->snap_no_room_ns = d->now_ns ? d->now_ns : 1;
+    d->snap_no_room_ns = d->snap_told_ns = d->now_ns ? d->now_ns : 1;
     w->given_up = true;
     if (w->phase == SNAP_ENDING)
         w->phase = SNAP_DROPPING;
@@ -231,6 +273,12 @@ void snapfile_over(struct disk *d, enum block_status status)
     if (status == BLOCK_NO_ROOM) {
         give_up(d);
     } else if (d->bulk == BULK_NAME) {
+        d->snap_told_ns = 0;
+        if (w->is_backup) {
+            memcpy(d->groups[w->group].backup, w->id, sizeof w->id);
+            w->phase = SNAP_NONE;
+            return;
+        }
         w->phase = d->groups[w->group].snap == w->pos ? SNAP_NONE : SNAP_RECORDING;
         if (!PLANTED(disk_snap_unnamed))
             append_snap(d, w->group, w->pos);
@@ -246,26 +294,61 @@ static int damaged(const char *name, uint32_t number, struct err *e)
     return err_set(e, ERR_CORRUPT, "%s: piece %u is damaged or missing", name, number);
 }
 
+/* Pieces are read many at a time: a disk takes nearly as long for one. Where that fails, at the end of the file or where it is
+ * damaged, one by one. */
+struct snap_reader {
+    const struct disk *d;
+    char name[BLOCK_NAME_BYTES];
+    void *memory;
+    unsigned char *part;  /* of READ_PIECES */
+    uint32_t from, until; /* which pieces it has */
+};
+
+static int read_piece(struct snap_reader *r, uint32_t n, const unsigned char **piece, struct err *e)
+{
+    int rc = 0;
+
+    if (n >= r->until) {
+        uint64_t at = (uint64_t)n * PIECE_BYTES;
+        uint32_t pieces = n % READ_PIECES == 0 ? READ_PIECES : 1;
+        rc = block_read(r->d->block, r->name, at, r->part, (uint64_t)pieces * PIECE_BYTES, e);
+        if (rc == ERR_CORRUPT && pieces > 1) {
+            pieces = 1;
+            rc = block_read(r->d->block, r->name, at, r->part, PIECE_BYTES, e);
+        }
+        r->from = n;
+        r->until = n + pieces;
+    }
+    *piece = r->part + (uint64_t)(n - r->from) * PIECE_BYTES;
+    return rc;
+}
+
 int snapfile_read(const struct disk *d, uint32_t group, uint64_t pos,
                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *e)
 {
-    char name[BLOCK_NAME_BYTES];
-    unsigned char *piece = d->snap.half[0];
-    const struct piece_header *h = (const void *)piece;
+    struct snap_reader r = {.d = d,
+                            .memory = grow("a snapshot as it is read", NULL, 1,
+                                           (uint64_t)READ_PIECES * PIECE_BYTES + BLOCK_BYTES)};
+    const unsigned char *piece = NULL;
+    bool last = false;
     int rc = 0;
 
-    snapfile_name(name, group, pos, "");
-    for (uint32_t n = 0; rc >= 0; n++) {
-        rc = block_read(d->block, name, (uint64_t)n * PIECE_BYTES, piece, PIECE_BYTES, e);
-        if (rc < 0)
-            return rc;
-        if (!scan_piece(piece, d->journal, group, pos, n))
-            return damaged(name, n, e);
-        if (fn && h->bytes > 0)
+    r.part = (unsigned char *)format_blocks((uintptr_t)r.memory);
+    if (pos == 0)
+        snapfile_initial_name(r.name, group);
+    else
+        snapfile_name(r.name, group, pos, "");
+    for (uint32_t n = 0; rc >= 0 && !last; n++) {
+        const struct piece_header *h;
+        rc = read_piece(&r, n, &piece, e);
+        if (rc >= 0 && !scan_piece(piece, d->journal, group, pos, n))
+            rc = damaged(r.name, n, e);
+        h = (const void *)piece;
+        if (rc >= 0 && fn && h->bytes > 0)
             rc = fn(ctx, piece + PIECE_HEADER_BYTES, h->bytes);
-        if (h->flags & PIECE_END)
-            break;
+        last = rc >= 0 && (h->flags & PIECE_END);
     }
+    grow_free(r.memory);
     return rc < 0 ? rc : 0;
 }
 

@@ -158,13 +158,14 @@ int caster_groups_open(struct caster *c, struct dst_set dst, struct err *e)
     return rc;
 }
 
-static void port_send(const struct caster *c, struct port *p, struct dst_set dst, const void *body,
-                      uint32_t bytes)
+static void port_send(const struct caster *c, struct port *p, struct dst_set dst,
+                      enum message_kind kind, const void *body, uint32_t bytes)
 {
     uint64_t end;
     struct message *m = source_reserve(p->source, message_bytes(dst.count, bytes), &end);
     *m = (struct message){.seq = c->next,
-                          .client = c->opt.place,
+                          .client = (uint16_t)c->opt.place,
+                          .kind = (uint16_t)kind,
                           .life = (uint16_t)c->opt.mem->life,
                           .count = (uint16_t)dst.count};
     dst_write(m->rest, dst);
@@ -172,8 +173,8 @@ static void port_send(const struct caster *c, struct port *p, struct dst_set dst
         memcpy(m->rest + dst_bytes(dst.count), body, bytes);
 }
 
-int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t bytes,
-                uint64_t *seq)
+static int cast_kind(struct caster *c, struct dst_set dst, enum message_kind kind, const void *body,
+                     uint32_t bytes, uint64_t *seq)
 {
     if (bytes > c->opt.sizes.body_max)
         return ERR_TOOBIG;
@@ -197,7 +198,7 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
         if (!source_room(c->port[to.group[i]]->source, size))
             return ERR_AGAIN;
     for (uint32_t i = 0; i < to.count; i++)
-        port_send(c, c->port[to.group[i]], dst, body, bytes);
+        port_send(c, c->port[to.group[i]], dst, kind, body, bytes);
     for (uint32_t i = 0; i < dst.count; i++)
         c->port[dst.group[i]]->awaited++;
     c->ticket[c->next % c->window] = (struct ticket){
@@ -207,6 +208,17 @@ int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t
     *seq = c->next++;
     c->outstanding++;
     return 0;
+}
+
+int caster_cast(struct caster *c, struct dst_set dst, const void *body, uint32_t bytes,
+                uint64_t *seq)
+{
+    return cast_kind(c, dst, MESSAGE_PLAIN, body, bytes, seq);
+}
+
+int caster_cast_backup(struct caster *c, struct dst_set dst, const unsigned char *id, uint64_t *seq)
+{
+    return cast_kind(c, dst, MESSAGE_BACKUP, id, MESSAGE_BACKUP_BYTES, seq);
 }
 
 void caster_flush(struct caster *c)

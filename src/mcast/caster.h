@@ -44,6 +44,10 @@ int caster_groups_open(struct caster *, struct dst_set, struct err *);
  * ERR_TOOBIG. ERR_NOTFOUND: a group that it needs is not open. */
 int caster_cast(struct caster *, struct dst_set, const void *body, uint32_t bytes, uint64_t *seq);
 
+/* Likewise a backup of that id, of MESSAGE_BACKUP_BYTES: who delivers it keeps the state of that point. Of one point only if it
+ * is cast to all groups. */
+int caster_cast_backup(struct caster *, struct dst_set, const unsigned char *id, uint64_t *seq);
+
 void caster_flush(struct caster *);
 
 /* Takes replies, after mem_poll; repairs what is broken. Returns how many messages were done. */

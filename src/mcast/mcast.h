@@ -35,6 +35,10 @@ struct mcast_machine {
     /* Delivers a message; writes at most reply_max bytes of reply and returns how many. */
     uint32_t (*deliver)(void *ctx, const struct delivery *, void *reply, uint32_t reply_max);
 
+    /* A backup was delivered, after so many messages: the state as it is now is to be kept under that id, of 16 bytes, or it is let
+     * be. The answer does not wait for it. NULL: none is. */
+    void (*backup)(void *ctx, const unsigned char *id, uint64_t delivered);
+
     const struct state_ops *state; /* as in struct log_machine */
 };
 

@@ -5,7 +5,7 @@ bool message_read(const void *payload, uint32_t bytes, uint32_t clients, uint32_
 {
     const struct message *m = payload;
     if (bytes < sizeof(*m) || m->count == 0 || m->count > DST_GROUPS_MAX || m->client >= clients ||
-        message_bytes(m->count, 0) > bytes)
+        m->kind >= MESSAGE_KINDS || message_bytes(m->count, 0) > bytes)
         return false;
     /* As dst_read, with the padding: a copy of so few bytes must not cost a call. */
     for (uint32_t i = 0; i < dst_bytes(m->count); i += 8)

@@ -1,6 +1,6 @@
 /* A multicast message as it stands in rings and logs: the payload of a frame or entry.
  *
- *      | sequence 8 | client 4 | life 2 | destinations 2 | list of groups, padded to 8 | body |
+ *      | sequence 8 | client 2 | kind 2 | life 2 | destinations 2 | list of groups, padded to 8 | body |
  */
 #ifndef MCAST_MESSAGE_H
 #define MCAST_MESSAGE_H
@@ -9,12 +9,22 @@
 
 struct message {
     uint64_t seq;    /* the client's number for it */
-    uint32_t client; /* place of the client */
+    uint16_t client; /* place of the client */
+    uint16_t kind;   /* enum message_kind */
     uint16_t life;   /* which process it was in that place */
     uint16_t count;  /* of destination groups */
     unsigned char rest[];
 };
 _Static_assert(sizeof(struct message) == 16, "a message's header is 16 bytes");
+
+enum message_kind {
+    MESSAGE_PLAIN,
+    MESSAGE_BACKUP, /* the machine does not get it: its place in the order is a point at which states are kept. Its body is the
+                     * backup's id */
+    MESSAGE_KINDS,
+};
+
+enum { MESSAGE_BACKUP_BYTES = 16 };
 
 static inline uint32_t message_bytes(uint32_t destinations, uint32_t body)
 {

@@ -6,10 +6,24 @@ enum { LOOKS_PER_HEARTBEAT = 16 };
 
 /* ---- applying ---- */
 
+/* It counts as no delivery. What is replayed from the disk was answered before, and whoever had asked for it is gone. */
+static void deliver_backup(struct replica *r, const struct message_view *v)
+{
+    struct reply *reply = replies_begin(r->replies, v->m->client, v->m->life);
+    *reply = (struct reply){.seq = v->m->seq, .status = REPLY_DONE};
+    if (r->opt.machine->backup && v->bytes == MESSAGE_BACKUP_BYTES && !log_replaying(r->log))
+        r->opt.machine->backup(r->opt.ctx, v->body, r->delivered);
+    replies_end(r->replies, v->m->client, reply);
+}
+
 void replica_deliver(struct replica *r, const struct message_view *v)
 {
     if (log_broken(r->log))
         return; /* one apply may deliver several */
+    if (v->m->kind == MESSAGE_BACKUP) {
+        deliver_backup(r, v);
+        return;
+    }
     struct reply *reply = replies_begin(r->replies, v->m->client, v->m->life);
     struct delivery d = {
         .group = r->opt.group,

@@ -33,6 +33,11 @@ struct replica_options {
     void (*observe)(void *ctx, const struct entry *, bool effective);
 };
 
+/* What stands before a machine's state of so many bytes (or STATE_UNKNOWN) in what a group begins with: it counts as having
+ * delivered so many messages. */
+enum { REPLICA_INITIAL_BYTES = 24 };
+void replica_initial(unsigned char out[REPLICA_INITIAL_BYTES], uint64_t delivered, uint64_t bytes);
+
 struct replica;
 
 int replica_open(const struct replica_options *, struct replica **, struct err *);

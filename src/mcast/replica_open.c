@@ -43,6 +43,8 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     if (bytes < 8)
         return false;
     const unsigned char *at = snap_get(in, &r->delivered);
+    if (bytes == 8)
+        return true; /* what a group begins with: nobody has told anybody anything */
     part = snap_sized(&at, end, &sized);
     if (part == NULL || (r->protocol->load && !r->protocol->load(r, part, sized)))
         return false;
@@ -54,6 +56,12 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     }
     r->sent = true;
     return replies_load(r->replies, at, (uint64_t)(end - at));
+}
+
+/* The part is the count of deliveries alone. */
+void replica_initial(unsigned char out[REPLICA_INITIAL_BYTES], uint64_t delivered, uint64_t bytes)
+{
+    snap_put(snap_put(snap_put(out, 8), bytes), delivered);
 }
 
 /* ---- opening ---- */

@@ -38,6 +38,12 @@ const unsigned char *snap_sized(const unsigned char **at, const unsigned char *e
     return part;
 }
 
+static bool save_ready(void *ctx)
+{
+    const struct snap *s = ctx;
+    return state_save_ready(s->opt.machine, s->opt.machine_ctx);
+}
+
 static void *save_open(void *ctx, uint64_t *bytes)
 {
     struct snap *s = ctx;
@@ -151,6 +157,7 @@ static int load_close(void *ctx, bool whole)
 }
 
 const struct state_ops snap_ops = {
+    .save_ready = save_ready,
     .save_open = save_open,
     .save_next = save_next,
     .save_close = save_close,

@@ -7,6 +7,7 @@
 #define UNIT_STATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define STATE_UNKNOWN UINT64_MAX /* for bytes: not known when a save begins */
@@ -14,6 +15,8 @@
 enum { STATE_PIECE_BYTES = 16 << 10 };
 
 struct state_ops {
+    /* Whether a save may begin now: somebody else may have one open. NULL: always. */
+    bool (*save_ready)(void *ctx);
     /* Freezes the state as it is now; what it returns names the save. bytes gets the size, if it is known. NULL: it
      * cannot. A log has at most one save open at a time. */
     void *(*save_open)(void *ctx, uint64_t *bytes);
@@ -38,6 +41,11 @@ struct state_block {
     uint32_t at; /* bytes saved or loaded */
     unsigned char moved[STATE_BLOCK_BYTES_MAX];
 };
+
+static inline bool state_save_ready(const struct state_ops *s, void *ctx)
+{
+    return s->save_ready == NULL || s->save_ready(ctx);
+}
 
 extern const struct state_ops state_block_ops;
 

@@ -1,8 +1,9 @@
-/* Writes the directory of a host, for tests of `tram disk`: disk_gen DIR. Group 0 has records and a snapshot, group 1 records that
+/* Writes the directory of a host, for tests of `tram disk`: disk_gen DIR. Or makes one that is there one of a later version: disk_gen
+ * DIR later. Group 0 has records and a snapshot, group 1 records that
  * are not decided, group 2 nothing. Prints where in the journal the records of group 1 stand. */
 #include "base/clock.h"
 #include "disk/block_file.h"
-#include "disk/disk.h"
+#include "disk/scan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +41,27 @@ static void snapshot(void)
         disk_round(d, clock_now_ns());
 }
 
+static int make_later(const char *dir)
+{
+    static struct slot slots[SLOTS];
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/" HOST_NAME, dir);
+    FILE *f = fopen(path, "r+");
+    CHECK(f != NULL && fread(slots, sizeof slots, 1, f) == 1);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        slots[i].version = FORMAT_VERSION + 1;
+        scan_seal_slot(&slots[i]);
+    }
+    rewind(f);
+    CHECK(fwrite(slots, sizeof slots, 1, f) == 1 && fclose(f) == 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3)
+        return make_later(argv[1]);
     struct block_file_options f = {.dir = argv[1]};
     struct disk_options o = {
         .shape = {.host = "h1", .groups = 3, .hosts = 3, .clients = 4},

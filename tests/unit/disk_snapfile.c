@@ -37,7 +37,7 @@ static void make(struct disk_fix *f)
     disk_say(f->d, 0, &f->says[0]);
 }
 
-/* Around the ends of pieces and of halves of the buffer. */
+/* Around the ends of pieces, of halves of the buffer, and of what is read at once. */
 static void snapfile__keeps_snapshots_of_any_size(void **state)
 {
     (void)state;
@@ -48,7 +48,10 @@ static void snapfile__keeps_snapshots_of_any_size(void **state)
                                      PIECE_DATA_BYTES + 1,
                                      4 * PIECE_DATA_BYTES,
                                      4 * PIECE_DATA_BYTES + 1,
-                                     13 * PIECE_DATA_BYTES - 1};
+                                     13 * PIECE_DATA_BYTES - 1,
+                                     32 * PIECE_DATA_BYTES - 1,
+                                     32 * PIECE_DATA_BYTES,
+                                     65 * PIECE_DATA_BYTES + 1};
 
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct disk_fix f;
@@ -265,9 +268,171 @@ static void snapfile__is_given_up_by_the_caller(void **state)
     fix_fini(&f);
 }
 
+/* ---- what a group begins with ---- */
+
+struct giving {
+    uint64_t left;
+};
+
+static int give(void *ctx, void *out, uint32_t room)
+{
+    struct giving *g = ctx;
+    uint32_t n = g->left < room ? (uint32_t)g->left : room;
+
+    memset(out, 7, n);
+    g->left -= n;
+    return (int)n;
+}
+
+static void make_initial(struct disk_fix *f, uint64_t bytes)
+{
+    struct giving g = {.left = bytes};
+
+    fix_init(f, 0);
+    f->block = disk_sim_block(f->sim, &f->now);
+    assert_int_equal(disk_initial_write(f->block, &f->o.shape, 1, give, &g, NULL), 0);
+    block_close(f->block);
+    fix_format(f, 0);
+    fix_open(f);
+}
+
+static void assert_initial(const struct disk_fix *f, uint64_t bytes)
+{
+    struct reading r = {.value = 7, .good = true};
+
+    assert_true(disk_initial(f->d, 1) && !disk_initial(f->d, 0));
+    assert_int_equal(disk_initial_read(f->d, 1, take, &r, NULL), 0);
+    assert_true(r.good);
+    assert_int_equal(r.bytes, bytes);
+    assert_int_equal(disk_initial_read(f->d, 0, take, &r, NULL), ERR_NOTFOUND);
+}
+
+static void snapfile__begins_with_a_state(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {0, 1, PIECE_DATA_BYTES, 3 * PIECE_DATA_BYTES + 1};
+
+    for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct disk_fix f;
+        make_initial(&f, sizes[i]);
+        assert_initial(&f, sizes[i]);
+        fix_until(&f, fix_append(&f, 1, 0, 2000));
+        fix_die(&f);
+        disk_sim_power_cut(f.sim);
+        fix_open(&f);
+        assert_int_equal(disk_found(f.d, 1)->state, DISK_WHOLE);
+        assert_initial(&f, sizes[i]);
+        fix_fini(&f);
+    }
+}
+
+/* Neither is taken for a group that began with nothing. */
+static void snapfile__misses_a_state_to_begin_with(void **state)
+{
+    (void)state;
+    struct disk_fix f;
+
+    make_initial(&f, 1000);
+    fix_die(&f);
+    assert_true(disk_sim_flip(f.sim, INITIAL_PREFIX "1", 100));
+    fix_open(&f);
+    assert_int_equal(disk_found(f.d, 1)->state, DISK_BELOW);
+    assert_int_equal(disk_found(f.d, 0)->state, DISK_NEW);
+    fix_die(&f);
+    f.block = disk_sim_block(f.sim, &f.now);
+    const struct block_step gone = {.act = BLOCK_REMOVE, .name = INITIAL_PREFIX "1"};
+    block_begin(f.block, BLOCK_JOURNAL, &gone, 1);
+    assert_int_equal(block_wait(f.block, BLOCK_JOURNAL), BLOCK_DONE);
+    block_close(f.block);
+    fix_open(&f);
+    assert_int_equal(disk_found(f.d, 1)->state, DISK_BELOW);
+    fix_fini(&f);
+}
+
+static void find_initial(void *ctx, const char *name, uint64_t bytes)
+{
+    uint32_t group;
+
+    (void)bytes;
+    *(bool *)ctx |= scan_initial_name(name, &group);
+}
+
+static void snapfile__replaces_what_it_began_with(void **state)
+{
+    (void)state;
+    struct disk_fix f;
+    bool there = false;
+
+    make_initial(&f, 1000);
+    fix_until(&f, fix_append(&f, 1, 0, 2000));
+    f.says[1].commit = f.says[1].applied = 2000;
+    disk_say(f.d, 1, &f.says[1]);
+    fix_snap(&f, 1, 2000, 5000);
+    fix_rounds(&f, 2000);
+    assert_false(disk_initial(f.d, 1));
+    disk_sim_platter_list(f.sim, find_initial, &there);
+    assert_false(there);
+    fix_die(&f);
+    fix_open(&f);
+    assert_int_equal(disk_found(f.d, 1)->state, DISK_WHOLE);
+    assert_snap(&f, 1, 2000, 5000);
+    fix_fini(&f);
+}
+
+/* ---- backups ---- */
+
+static void back_up(struct disk_fix *f, uint32_t group, const unsigned char *id, bool whole)
+{
+    unsigned char data[3000] = {0};
+
+    assert_true(disk_backup_open(f->d, group, id, 42));
+    assert_false(disk_snap_open(f->d, 0, 2000));
+    for (uint32_t at = 0, i = 0; at < 200000; i++) {
+        at += disk_snap_put(f->d, data, sizeof data);
+        fix_round(f);
+        assert_true(i < FIX_ROUNDS_MAX);
+    }
+    assert_false(disk_backup_is(f->d, group, id));
+    disk_snap_end(f->d, whole);
+    for (uint32_t i = 0; disk_backup_busy(f->d, group); i++) {
+        fix_round(f);
+        assert_true(i < FIX_ROUNDS_MAX);
+    }
+    assert_int_equal(disk_backup_is(f->d, group, id), whole);
+}
+
+/* The one before stays until the next is whole; to the group it is nothing. */
+static void snapfile__keeps_the_last_backup(void **state)
+{
+    (void)state;
+    static const unsigned char first[DISK_ID_BYTES] = {1}, second[DISK_ID_BYTES] = {2},
+                               third[DISK_ID_BYTES] = {3};
+    static _Alignas(8) unsigned char piece[PIECE_BYTES];
+    struct disk_fix f;
+
+    make(&f);
+    back_up(&f, 0, first, true);
+    back_up(&f, 0, second, true);
+    back_up(&f, 0, third, false);
+    assert_true(disk_backup_is(f.d, 0, second));
+    assert_int_equal(disk_snap(f.d, 0), 0);
+    fix_die(&f);
+    disk_sim_power_cut(f.sim);
+    assert_int_equal(disk_sim_platter(f.sim, BACKUP_PREFIX "0", 0, piece, sizeof piece), 0);
+    assert_true(scan_piece(piece, second, 0, 42, 0));
+    fix_open(&f);
+    assert_int_equal(disk_found(f.d, 0)->state, DISK_WHOLE);
+    assert_int_equal(disk_found(f.d, 0)->snap, 0);
+    fix_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapfile__begins_with_a_state),
+        cmocka_unit_test(snapfile__misses_a_state_to_begin_with),
+        cmocka_unit_test(snapfile__replaces_what_it_began_with),
+        cmocka_unit_test(snapfile__keeps_the_last_backup),
         cmocka_unit_test(snapfile__keeps_snapshots_of_any_size),
         cmocka_unit_test(snapfile__removes_the_one_before),
         cmocka_unit_test(snapfile__may_die_at_any_moment),
