@@ -545,7 +545,10 @@ bool power_check_traces(struct power *t, bool at_end)
     /* A check of nothing shows nothing. */
     if (s.dones < done_by_clients(t) || s.replicas != POWER_GROUPS * POWER_HOSTS ||
         report.gaps > 0) {
-        printf("# traces are missing\n");
+        printf(
+            "# clients have had %llu done: some were answered what another process in their life "
+            "had asked, or traces are missing\n",
+            (unsigned long long)done_by_clients(t));
         good = false;
     }
     amcast_close(a);
