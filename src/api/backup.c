@@ -95,6 +95,14 @@ static int write_pieces(struct backup *b, struct disk *d)
     return work;
 }
 
+void backup_give_up(struct backup *b, struct disk *d)
+{
+    if (b->phase == BACKUP_WRITING)
+        disk_snap_end(d, false);
+    if (backup_saves(b))
+        end(b, BACKUP_FAILED, "it gets a state of another replica");
+}
+
 int backup_step(struct backup *b, struct disk *d, uint32_t group)
 {
     if (b->phase == BACKUP_FROZEN && disk_backup_open(d, group, b->id, b->delivered))
