@@ -5,12 +5,15 @@
 
 #include "mem/lives.h"
 
+#include <string.h>
+
 enum { LIVES_FAKE_HOSTS = 8, LIVES_FAKE_PLACES = 16 };
 
 struct lives_fake {
     struct mem_lives lives;
     uint32_t host[LIVES_FAKE_HOSTS], place[LIVES_FAKE_PLACES];
-    bool stuck; /* nothing becomes safe */
+    uint32_t before[LIVES_FAKE_PLACES]; /* what it knew when this life began */
+    bool stuck;                         /* nothing becomes safe */
 };
 
 static inline uint32_t lives_fake_host(void *ctx, uint32_t host)
@@ -21,6 +24,11 @@ static inline uint32_t lives_fake_host(void *ctx, uint32_t host)
 static inline uint32_t lives_fake_place(void *ctx, uint32_t place)
 {
     return ((struct lives_fake *)ctx)->place[place];
+}
+
+static inline uint32_t lives_fake_before(void *ctx, uint32_t place)
+{
+    return ((struct lives_fake *)ctx)->before[place];
 }
 
 static inline bool lives_fake_note_host(void *ctx, uint32_t host, uint32_t lives)
@@ -42,11 +50,13 @@ static inline bool lives_fake_note_place(void *ctx, uint32_t place, uint32_t liv
 /* The next life begins with what the disk has. */
 static inline const struct mem_lives *lives_fake_begin(struct lives_fake *f, uint32_t life)
 {
+    memcpy(f->before, f->place, sizeof f->before);
     f->lives = (struct mem_lives){.ctx = f,
                                   .life = life,
                                   .rejoined = f->lives.rejoined,
                                   .host = lives_fake_host,
                                   .place = lives_fake_place,
+                                  .place_before = lives_fake_before,
                                   .note_host = lives_fake_note_host,
                                   .note_place = lives_fake_note_place};
     return &f->lives;

@@ -113,6 +113,85 @@ static const struct log_machine machine = {
     .state = &counter_machine_ops,
 };
 
+/* ---- disks ---- */
+
+static struct disk_options disk_options(struct group *g, uint32_t rank)
+{
+    enum { SEGMENT_BYTES = 64 << 10, SEGMENTS = 8, BATCH_BYTES = 16 << 10 };
+    struct disk_options o = {.shape = {.cluster = "fixture", .groups = 1, .hosts = g->n},
+                             .segment_bytes = SEGMENT_BYTES,
+                             .bytes = SEGMENTS * SEGMENT_BYTES,
+                             .batch_bytes = BATCH_BYTES,
+                             .buffer_bytes = 4 * BATCH_BYTES};
+    snprintf(o.shape.host, sizeof(o.shape.host), "h%u", rank);
+    o.block = disk_sim_block(g->disk[rank].platters, &g->disk[rank].now_ns);
+    return o;
+}
+
+static void disk_up(struct group *g, uint32_t rank)
+{
+    struct group_disk *d = &g->disk[rank];
+    struct err e = {""};
+    d->now_ns = group_now(g);
+    bool blank = d->platters == NULL;
+    if (blank)
+        d->platters = disk_sim_open(&(struct disk_sim_options){
+            .seed = g->opt.seed, .flush_ns_min = US, .flush_ns_max = US});
+    struct disk_options o = disk_options(g, rank);
+    if ((blank && disk_format(o.block, &o.shape, 0, &e) != 0) || disk_open(&o, &d->disk, &e) != 0)
+        group_violated(g, "opens", "%s", e.text);
+}
+
+static void disk_down(struct group *g, uint32_t rank)
+{
+    struct group_disk *d = &g->disk[rank];
+    if (d->disk == NULL)
+        return;
+    disk_sim_die(d->platters);
+    disk_close(d->disk);
+    d->disk = NULL;
+}
+
+static void disk_step(struct group_disk *d, uint64_t now_ns)
+{
+    d->now_ns = now_ns;
+    if (d->disk && !d->held)
+        disk_round(d->disk, now_ns);
+}
+
+void group_hold_disk(struct group *g, uint32_t rank, bool held)
+{
+    g->disk[rank].held = held;
+}
+
+void group_flush_disk(struct group *g, uint32_t rank)
+{
+    struct group_disk *d = &g->disk[rank];
+    uint64_t batch = disk_batch(d->disk);
+    for (uint64_t now = group_now(g); disk_done(d->disk) < batch; now += US) {
+        d->now_ns = now;
+        disk_round(d->disk, now);
+    }
+}
+
+void group_disk_append(struct group *g, uint32_t rank, const struct disk_record *r)
+{
+    struct group_disk *d = &g->disk[rank];
+    struct disk_record copy = *r;
+    CHECK(g->replica[rank].mem == NULL);
+    disk_up(g, rank);
+    unsigned char *to = disk_reserve(d->disk, (uint32_t)(r->bytes ? r->to - r->from : 0));
+    CHECK(to != NULL);
+    if (r->bytes)
+        memcpy(to, r->bytes, r->to - r->from);
+    copy.bytes = r->bytes ? to : NULL;
+    uint64_t batch = disk_batch(d->disk);
+    disk_append(d->disk, &copy);
+    for (uint64_t now = group_now(g); disk_done(d->disk) < batch; now += US)
+        disk_step(d, now);
+    disk_down(g, rank);
+}
+
 /* ---- lives ---- */
 
 void group_start(struct group *g, uint32_t rank)
@@ -147,7 +226,10 @@ void group_start(struct group *g, uint32_t rank)
         .machine = &machine,
         .ctx = p,
     };
-    if (log_open(&o, &p->log, &e) != 0)
+    if (g->opt.durable)
+        disk_up(g, rank);
+    o.disk = g->disk[rank].disk;
+    if (log_open(&o, &p->log, &e) != 0 || (o.disk && log_restore(p->log, &e) != 0))
         group_violated(g, "opens", "%s", e.text);
 }
 
@@ -157,7 +239,14 @@ void group_crash(struct group *g, uint32_t rank, bool keep_memory)
     log_close(p->log);
     p->log = NULL;
     p->mem = NULL;
+    disk_down(g, rank);
     sim_node_crash(g->sim, rank, keep_memory);
+}
+
+void group_power_cut(struct group *g, uint32_t rank)
+{
+    group_crash(g, rank, false);
+    disk_sim_power_cut(g->disk[rank].platters);
 }
 
 static void client_open(struct group *g, uint32_t c)
@@ -218,8 +307,11 @@ struct group *group_open(const struct group_options *options)
         g->nodes[q] = q;
     for (uint32_t c = 0; c < g->clients; c++)
         g->client_nodes[c] = g->n + c;
-    for (uint32_t q = 0; q < g->n; q++)
+    for (uint32_t q = 0; q < g->n; q++) {
         group_start(g, q);
+        if (g->opt.durable)
+            group_power_cut(g, q);
+    }
     for (uint32_t c = 0; c < g->clients; c++)
         client_open(g, c);
     return g;
@@ -231,8 +323,12 @@ const char *group_close(struct group *g)
     if (property != NULL)
         printf("# %s, at %llu us: %s\n", property, (unsigned long long)(g->result.time_ns / US),
                g->result.text);
-    for (uint32_t q = 0; q < g->n; q++)
+    for (uint32_t q = 0; q < g->n; q++) {
         log_close(g->replica[q].log);
+        disk_down(g, q);
+        if (g->disk[q].platters)
+            disk_sim_close(g->disk[q].platters);
+    }
     for (uint32_t c = 0; c < g->clients; c++)
         source_close(g->client[c].source);
     sim_close(g->sim);
@@ -267,6 +363,7 @@ void group_post(struct group *g, uint32_t rank)
 void group_settle(struct group *g, uint32_t rank)
 {
     mem_poll(g->replica[rank].mem);
+    disk_step(&g->disk[rank], group_now(g));
     log_settle(g->replica[rank].log, group_now(g));
     self_check(&g->replica[rank]);
 }

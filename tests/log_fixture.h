@@ -18,6 +18,7 @@
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/source.h"
+#include "disk/block_sim.h"
 #include "mem/sim/sim.h"
 #include "sim/log_check.h"
 
@@ -51,6 +52,7 @@ struct group_options {
         duels; /* a replica that is told that the leader is dead believes it, whatever others say */
     bool rough;           /* ways of different lengths, torn writes */
     uint64_t read_gap_ns; /* reads are torn, into pieces at most so far apart */
+    bool durable;         /* replicas have disks, and have lost power in their first life */
 };
 
 struct group;
@@ -64,6 +66,14 @@ struct group_replica {
     uint64_t noops;  /* entries seen that had no effect, in this life */
     bool held;
     bool stalled; /* it runs, and its machine takes no message */
+};
+
+/* What outlives a replica, if the group is durable. */
+struct group_disk {
+    struct disk_sim *platters;
+    struct disk *disk; /* while it is up */
+    uint64_t now_ns;
+    bool held; /* it is not stepped: nothing is flushed */
 };
 
 /* A message as it was sent. */
@@ -90,6 +100,7 @@ struct group {
     uint32_t nodes[LOG_REPLICAS_MAX];
     uint32_t client_nodes[GROUP_CLIENTS_MAX];
     struct group_replica replica[LOG_REPLICAS_MAX];
+    struct group_disk disk[LOG_REPLICAS_MAX];
     struct group_client client[GROUP_CLIENTS_MAX];
     uint64_t history[GROUP_SENT_MAX]; /* state hash after each message */
     uint32_t history_count;           /* messages that some replica has applied */
@@ -114,6 +125,13 @@ void group_settle(struct group *, uint32_t rank); /* mem_poll, log_settle */
 void group_crash(struct group *, uint32_t rank, bool keep_memory);
 void group_start(struct group *, uint32_t rank);
 void group_hold(struct group *, uint32_t rank, bool held); /* not stepped, as if stopped */
+/* Of a durable group: memory is lost, and what the disk has not flushed. */
+void group_power_cut(struct group *, uint32_t rank);
+void group_hold_disk(struct group *, uint32_t rank, bool held);
+void group_flush_disk(struct group *,
+                      uint32_t rank); /* what was appended, and nothing else moves */
+/* Writes to the disk of a replica that is down, as one of its lives could have done. */
+void group_disk_append(struct group *, uint32_t rank, const struct disk_record *);
 void group_cut(struct group *, uint32_t from, uint32_t to, bool cut);
 void group_cut_off(struct group *, uint32_t node, bool cut); /* all its ways, both directions */
 void group_lie(struct group *, uint32_t asker, uint32_t about, bool says_dead);

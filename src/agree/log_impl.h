@@ -200,7 +200,8 @@ struct keeping {
     bool
         is_filling; /* what the disk had is on its way into the own lane: nothing is promised before it is there */
     struct mem_flow filling;
-    bool replaying; /* what is applied comes from the disk: nothing is asked for room */
+    bool replaying;  /* what is applied comes from the disk: nothing is asked for room */
+    uint64_t looked; /* of the planted copy_unchecked */
 };
 
 /* Steps of recovery, in order. */
@@ -382,6 +383,9 @@ void peer_move(struct log *, uint32_t rank, enum peer_phase);
 /* We do not write to it, or try to, until retry_ns. */
 void peer_down(struct log *, uint32_t rank, uint64_t retry_ns);
 
+/* The flow of a peer is open from its raise on. */
+bool peer_has_flow(const struct log *);
+
 /* Moves one replica from unreached to READY; may end the candidacy or leadership. Returns work done. */
 int peer_step(struct log *, uint32_t rank);
 
@@ -512,6 +516,7 @@ int planted_raise_later(struct peer *);
 void planted_runs_of_heads(const struct log *, struct peer *);
 int planted_raise_own_last(struct log *);
 uint64_t planted_decided_end(const struct log *, uint32_t writer, uint64_t end);
+uint64_t planted_promise_before(struct log *, uint64_t promised);
 bool planted_loss_ignored(struct log *, uint32_t rank);
 void planted_backlog_gap(struct sending *);
 

@@ -10,7 +10,11 @@
 #include <stdatomic.h>
 
 enum {
+#if TRAM_PLANTED
+    COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
+#else
     COPY_BYTES_MAX = 32 << 10, /* a round; the rest follows in the next one */
+#endif
     SAVE_AT = 500, /* thousandths of the journal in use, from which on states are saved, */
     SAVE_ASK_ROUNDS = 2,
     SAVE_STAGGER = 200, /* and so many more for the last in rank */
@@ -106,8 +110,8 @@ int keep_settle(struct log *l)
 
 /* ---- appending ---- */
 
-/* What goes along with the next record. The commit is as the promised leader told it; it never says more than is written by
- * then, nor less than was said before. */
+/* What goes along with the next record. The commit is as the promised leader told it; it never says more than is written of its run
+ * by then, for what the chain has beyond may be something else, nor less than was said before. */
 static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_ballot)
 {
     struct keeping *k = &l->keep;
@@ -117,8 +121,9 @@ static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_bal
     s->ballot = k->run;
     if (k->gap != 0)
         return *s; /* what the chain has is not what was applied */
-    if (min_u64(commit, k->end) > s->commit) {
-        s->commit = min_u64(commit, k->end);
+    uint64_t written = PLANTED(commit_said_ahead) ? k->end : k->copied;
+    if (min_u64(commit, written) > s->commit) {
+        s->commit = min_u64(commit, written);
         s->commit_ballot = commit_ballot;
     }
     s->applied = max_u64(s->applied, min_u64(l->applied, k->end));
@@ -175,7 +180,8 @@ static bool still_stands(const struct log *l, uint32_t w, uint64_t promised, uin
 {
     const struct mem_lane *lane = l->lane[l->me][w];
     atomic_thread_fence(memory_order_seq_cst);
-    return mem_promised(l->mem, l->opt.region) == promised && mem_word(lane, LOG_RUN) == promised &&
+    return (mem_promised(l->mem, l->opt.region) == promised || PLANTED(copy_unchecked)) &&
+           mem_word(lane, LOG_RUN) == promised &&
            (w == l->me || mem_word(lane, LOG_GUARD) + l->put_max <= from + l->opt.log_bytes);
 }
 
@@ -343,6 +349,8 @@ int keep_follow(struct log *l)
         return work;
     if (keep_is_late(l))
         return work + append_later(l, promised);
+    if (PLANTED_ANY)
+        promised = planted_promise_before(l, promised);
     uint32_t w = (uint32_t)(promised % l->n);
     const struct mem_lane *lane = l->lane[l->me][w];
     if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
@@ -513,8 +521,9 @@ static bool read_row(const struct log *l, uint32_t rank, struct disk_row *r)
                            .kept = table_get(l->rows, rank, ROW_KEPT),
                            .pledged = table_get(l->rows, rank, ROW_PLEDGED)};
     uint64_t life = table_get(l->rows, rank, ROW_LIFE);
-    return table_get(l->rows, rank, ROW_DISK_CHECK) ==
-           row_disk_check(life, r->ballot, r->kept, r->pledged);
+    return PLANTED(disk_words_unchecked) ||
+           table_get(l->rows, rank, ROW_DISK_CHECK) ==
+               row_disk_check(life, r->ballot, r->kept, r->pledged);
 }
 
 uint64_t keep_end_of(const struct log *l, uint32_t rank)

@@ -65,7 +65,7 @@ static void peer_live(struct log *l, uint32_t rank)
 static void run_flow_open(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (!log_kept(l))
+    if (!peer_has_flow(l))
         mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
 }
 
@@ -297,11 +297,20 @@ void lead_sync_own(struct log *l)
     l->start_end = l->tail;
 }
 
+/* It came back with its memory, and its disk did not know all that it had applied. Our run there begins beyond; to begin it anew
+ * further down would take back what it has accepted since, and something decided may rest on that. */
+static bool runs_beyond(const struct log *l, uint32_t rank, uint64_t applied)
+{
+    const uint64_t *head = l->peer[rank].head[l->me];
+    return log_kept(l) && head[LOG_RUN] != 0 && head[LOG_START] > applied;
+}
+
 /* The replica has not applied, and does not find in our lane, what it would need next. */
 bool lead_too_old(const struct log *l, uint32_t rank)
 {
     uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
-    return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max;
+    return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max ||
+           runs_beyond(l, rank, applied);
 }
 
 /* True if the replica's row was written after we began to try for the place: it may say less than the
@@ -355,13 +364,21 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     run_renew(l, rank, applied);
 }
 
+/* What a replica's lane is compared with must not look shorter than it is, or something decided would be taken back. Where disks
+ * count that is all that the replica has of it: it may keep it before we know that our own copy stands. */
+static uint64_t compare_needs(const struct log *l, uint32_t rank)
+{
+    uint64_t guard = l->peer[rank].head[l->me][LOG_GUARD];
+    return log_kept(l) && !PLANTED(compares_short) ? max_u64(l->start_end, min_u64(guard, l->tail))
+                                                   : l->start_end;
+}
+
 static int compare_step(struct log *l)
 {
     uint32_t rank = l->comparing;
-    /* Not before our own copy is known to stand: what it is compared with must not look shorter than it
-     * is, or something decided would be taken back. */
+    /* Not before our own copy is known to stand. */
     if (rank >= l->n || l->side_op.status == MEM_PENDING ||
-        (own_landed(l) < l->start_end && !PLANTED(compare_early)))
+        (own_landed(l) < compare_needs(l, rank) && !PLANTED(compare_early)))
         return 0;
     l->comparing = l->n;
     struct peer *p = &l->peer[rank];

@@ -32,10 +32,16 @@ void peer_move(struct log *l, uint32_t rank, enum peer_phase to)
     p->phase = to;
 }
 
+/* Of logs that are kept one flow spans the reads and the writes. */
+bool peer_has_flow(const struct log *l)
+{
+    return log_kept(l) && !PLANTED(peek_verifies);
+}
+
 void peer_down(struct log *l, uint32_t rank, uint64_t retry_ns)
 {
     struct peer *p = &l->peer[rank];
-    if (p->phase == PEER_LIVE || (log_kept(l) && p->phase > PEER_RAISE))
+    if (p->phase == PEER_LIVE || (peer_has_flow(l) && p->phase > PEER_RAISE))
         mem_flow_close(l->mem, &p->flow);
     peer_move(l, rank, PEER_DOWN);
     p->retry_ns = retry_ns;
@@ -102,10 +108,10 @@ static int raise_settle(struct log *l, uint32_t rank)
     case MEM_DONE:
         if (PLANTED(read_ungranted))
             return planted_heads_are_read(p);
-        if (log_kept(l)) {
+        if (peer_has_flow(l))
             mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
+        if (log_kept(l))
             mem_bell(l->mem, l->opt.nodes[rank]); /* it has a promise to write */
-        }
         read_runs(l, rank, p->run);
         peer_move(l, rank, PEER_RUNS);
         return 1;
@@ -165,7 +171,7 @@ static int heads_step(struct log *l, uint32_t rank)
     if (OWN_READ_EARLY(l, rank))
         return planted_raise_own_last(l);
     read_runs(l, rank, p->run_after);
-    if (log_kept(l))
+    if (peer_has_flow(l))
         mem_mark(l->mem, &p->flow, 1);
     else
         mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
@@ -177,7 +183,7 @@ static int heads_step(struct log *l, uint32_t rank)
  * at the word does not tell; but no flow spans two memories. */
 static enum mem_status stands(const struct log *l, const struct peer *p)
 {
-    if (!log_kept(l)) {
+    if (!peer_has_flow(l)) {
         bool good = p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified));
         return p->op.status == MEM_PENDING || good ? p->op.status : MEM_LOST;
     }
@@ -189,7 +195,7 @@ static enum mem_status stands(const struct log *l, const struct peer *p)
 static void ready(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (log_kept(l))
+    if (peer_has_flow(l))
         p->flow.marked = p->flow.done =
             0; /* from here on tags are positions; nothing is under way */
     peer_move(l, rank, PEER_READY);
@@ -216,7 +222,7 @@ static int verify_step(struct log *l, uint32_t rank)
 static int pledge_step(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (p->flow.status != MEM_DONE)
+    if (p->flow.status != MEM_DONE && peer_has_flow(l))
         return try_later(l, rank);
     if (!keep_is_pledged(l, rank)) {
         if (rank != l->me && table_get(l->rows, rank, ROW_LIFE) > p->raised_life)

@@ -208,7 +208,7 @@ static void rec_keep(struct log *l)
 /* Up to where all entries of the lane are of its run. */
 static uint64_t rec_solid(const uint64_t *head)
 {
-    return head[LOG_SOLID] != 0 ? head[LOG_SOLID] : UINT64_MAX;
+    return head[LOG_SOLID] != 0 && !PLANTED(solid_ignored) ? head[LOG_SOLID] : UINT64_MAX;
 }
 
 /* A lane of the quorum that holds decided entries from pos on; returns how far. */

@@ -49,6 +49,8 @@ static void chain_add(struct chain *c, const struct entry *e)
     struct entry *there = chain_at(c, e->pos);
     if (there != NULL && entry_same(there, e)) {
         there->ballot = e->ballot;
+        if (PLANTED(suffix_dropped))
+            c->end = e->pos + size;
         return;
     }
     c->end = e->pos;
@@ -78,6 +80,8 @@ static void chain_take(void *ctx, const struct disk_record *r)
     struct chain *c = ctx;
     if (r->kind == DISK_RESET && !c->bad)
         chain_reset(c, r->from);
+    if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->base)
+        c->end = c->base;
     if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
         return;
     if (r->kind == DISK_COPY && r->from >= c->base)
@@ -205,14 +209,27 @@ static uint64_t stamped_end(const struct chain *c, uint64_t from, uint64_t run)
     return from;
 }
 
+#if TRAM_PLANTED
+static uint64_t planted_highest(const struct chain *c, uint64_t pos)
+{
+    uint64_t highest = 0;
+    for (; pos < c->end; pos += entry_size(chain_at(c, pos)->bytes))
+        highest = max_u64(highest, chain_at(c, pos)->ballot);
+    return highest;
+}
+#else
+#define planted_highest(c, pos) 0
+#endif
+
 /* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
  * older rest would else be believed where this one knows better. It counts, and is promised for, when it is there. */
 static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uint64_t commit_ballot)
 {
     struct mem_flow *flow = &l->keep.filling;
     struct mem_lane *lane = l->lane[l->me][l->me];
-    uint64_t run = max_u64(c->highest, commit_ballot);
     uint64_t start = lane_start(l, c);
+    uint64_t run =
+        PLANTED(run_of_the_rest) ? planted_highest(c, start) : max_u64(c->highest, commit_ballot);
     mem_flow_open(l->mem, flow, l->opt.nodes[l->me], l->opt.region, 0);
     for (uint64_t pos = start; pos < c->end;) {
         uint32_t bytes = (uint32_t)min_u64(c->end - pos, ring_straight(l->opt.log_bytes, pos));
@@ -276,11 +293,18 @@ static int restore_state(struct log *l, const struct disk_found *f, const struct
     return 0;
 }
 
+/* The memory that was kept has a run of ours that begins beyond the state: see runs_beyond in log_lead.c. */
+static bool runs_beyond(const struct log *l)
+{
+    const struct mem_lane *own = l->lane[l->me][l->me];
+    return own->ctl != NULL && mem_word(own, LOG_RUN) != 0 && mem_word(own, LOG_START) > l->applied;
+}
+
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    /* Behind what is missing it goes on: decisions rest on that, and the commit that was told. */
-    uint64_t base = f->state == DISK_BELOW ? f->gap_to : f->snap;
+    /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
+    uint64_t base = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
     struct chain c = {.log = l, .base = base, .end = base};
     disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
     uint64_t commit = min_u64(f->says.commit, c.end);
@@ -293,6 +317,8 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     k->end = c.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
+    if (rc == 0 && kept && runs_beyond(l))
+        l->behind = true;
     if (rc == 0 && !kept) {
         fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
         k->is_filling = true;
@@ -304,11 +330,17 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
 
 int log_restore(struct log *l, struct err *e)
 {
+    /* What is decided and not applied may have to be written again as one record. */
+    if (disk_record_max(l->keep.disk) < l->opt.log_bytes)
+        return err_set(e, ERR_INVALID,
+                       "log: a batch of the disk has room for %u bytes, and the log has %u",
+                       disk_record_max(l->keep.disk), l->opt.log_bytes);
     const struct disk_found *f = disk_found(l->keep.disk, l->opt.disk_group);
     bool closed = mem_promised(l->mem, l->opt.region) == MEM_CLOSED;
     int rc = 0;
     l->state = UNIT_FOLLOWER;
     if (f->state == DISK_BEYOND) {
+        CHECK(closed); /* its host has given up what the memory had */
         l->keep.beyond = l->behind = true;
         l->state = UNIT_JOINING;
     } else {

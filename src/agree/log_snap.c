@@ -55,6 +55,12 @@ void snap_not_busy(struct log *l)
 {
     if (table_get(l->rows, l->me, ROW_BUSY) == 0)
         return;
+    /* A sign of life first: who is not busy any more, and was silent for as long, counts as hung. Only what a disk is for may end in
+     * the half of a round that gives none. */
+    if (log_kept(l)) {
+        table_set(l->rows, ROW_BEAT, ++l->beat);
+        table_push_row(l->rows);
+    }
     table_set(l->rows, ROW_BUSY, 0);
     table_push_row(l->rows);
 }
@@ -266,12 +272,14 @@ static void stage_state(struct log *l)
     }
 }
 
-/* So little is left that the ring can be held for it, and has it. */
+/* So little is left that the ring can be held for it, and has it. After a loss of power much may be decided that nobody knows to be,
+ * a ring of it: who has recovered that, and writes no more before a quorum has it, needs no more room than it found. */
 static bool near_the_end(const struct log *l)
 {
     const struct sending *s = &l->sending;
+    uint64_t slack = log_kept(l) && l->state == UNIT_SYNC ? l->put_max : 2 * l->put_max;
     return s->backlog.bytes <= l->opt.log_bytes / LAST_PART && s->next >= l->base &&
-           l->tail + 2 * l->put_max <= s->next + l->opt.log_bytes;
+           l->tail + slack <= s->next + l->opt.log_bytes;
 }
 
 static void stage_entries(struct log *l)

@@ -116,4 +116,14 @@ void planted_backlog_gap(struct sending *s)
     backlog_pop(&s->backlog);
 }
 
+/* ---- copy_unchecked: log_keep.c ---- */
+
+/* A round is made at once in the simulator, so the promise is that of the round before. */
+uint64_t planted_promise_before(struct log *l, uint64_t promised)
+{
+    uint64_t before = l->keep.looked;
+    l->keep.looked = promised;
+    return PLANTED(copy_unchecked) && before != 0 ? before : promised;
+}
+
 #endif

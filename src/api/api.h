@@ -62,6 +62,9 @@ void api_home_close(struct api_home *);
 /* Why the memory will never be connected again, if so; else NULL. */
 const char *api_mem_failure(const struct tram_cluster *, struct mem *);
 
+/* A log tells of this life of a client's place, which the host's disk does not know of yet. */
+void api_mem_saw_client(const struct tram_cluster *, struct mem *, uint32_t place, uint32_t life);
+
 /* With all replicas open: may the process have what it will need? */
 int api_mem_limits(const struct tram_cluster *, struct mem *, struct err *);
 

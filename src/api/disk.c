@@ -56,6 +56,12 @@ static uint32_t place_lives(void *ctx, uint32_t place)
     return disk_place_life(d->disk, place);
 }
 
+static uint32_t place_before(void *ctx, uint32_t place)
+{
+    const struct api_disk *d = ctx;
+    return d->place_before ? d->place_before[place] : disk_place_life(d->disk, place);
+}
+
 static bool note_host(void *ctx, uint32_t host, uint32_t lives)
 {
     struct api_disk *d = ctx;
@@ -72,13 +78,13 @@ static bool note_place(void *ctx, uint32_t place, uint32_t lives)
     return disk_done(d->disk) >= d->place_due[place];
 }
 
-/* What it had was lost: every group says so. */
-static bool rejoined(const struct tram_cluster *c, const struct disk *d)
+/* Of how many groups it knows nothing that counts. */
+static uint32_t groups_beyond(const struct tram_cluster *c, const struct disk *d)
 {
+    uint32_t beyond = 0;
     for (uint32_t g = 0; g < c->conf->groups; g++)
-        if (disk_found(d, g)->state != DISK_BEYOND)
-            return false;
-    return true;
+        beyond += disk_found(d, g)->state == DISK_BEYOND;
+    return beyond;
 }
 
 /* ---- directories ---- */
@@ -308,13 +314,27 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
         struct err why = *e;
         return err_set(e, rc, "host %s, %s: %s", c->conf->host[host].name, dir, why.text);
     }
+    uint32_t beyond = groups_beyond(c, d->disk);
     d->lives = (struct mem_lives){.ctx = d,
                                   .life = disk_life(d->disk),
-                                  .rejoined = rejoined(c, d->disk),
+                                  .rejoined = beyond == c->conf->groups,
+                                  .forgets = beyond > 0,
                                   .host = host_lives,
                                   .place = place_lives,
+                                  .place_before = place_before,
                                   .note_host = note_host,
                                   .note_place = note_place};
+    return 0;
+}
+
+int api_disk_opened(struct api_disk *d, uint32_t places, struct err *e)
+{
+    uint32_t *before = calloc(places + 1, sizeof(*before));
+    if (before == NULL)
+        return err_set(e, ERR_NOMEM, "lives of %u places: no memory", places);
+    for (uint32_t i = 0; i < places; i++)
+        before[i] = disk_place_life(d->disk, i);
+    d->place_before = before;
     return 0;
 }
 
@@ -331,5 +351,6 @@ void api_disk_close(struct api_disk *d)
         disk_close(d->disk);
     free(d->place_due);
     free(d->host_due);
+    free(d->place_before);
     *d = (struct api_disk){0};
 }

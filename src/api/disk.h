@@ -14,6 +14,8 @@ struct api_disk {
     struct mem_lives lives;
     uint64_t *place_due; /* by place: the batch that has the last life noted */
     uint64_t *host_due;
+    uint32_t *
+        place_before; /* lives of each place that were known when the host was open; NULL: it is not yet */
 };
 
 /* DATA/HOST, of that host. */
@@ -51,6 +53,13 @@ int api_disk_look_open(const struct tram_cluster *, uint32_t host, struct block 
 /* Opens it and counts a life. `over` as in block_file.h. ERR_NOTFOUND: it was not made. */
 int api_disk_open(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,
                   struct api_disk *, struct err *);
+
+/* What was delivered again is all that the disk knows of: the host is going to meet others. */
+int api_disk_opened(struct api_disk *, uint32_t places, struct err *);
+static inline bool api_disk_is_open(const struct api_disk *d)
+{
+    return d->place_before != NULL;
+}
 
 /* A client's place was used in this life, as a log says. */
 static inline void api_disk_saw_client(struct api_disk *d, uint32_t place, uint32_t life)

@@ -101,9 +101,12 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
         p->trace_began = true;
         trace_deliver(p->trace, who, d->number, id, (struct trace_dst){d->dst.group, d->dst.count});
     }
-    /* This host may have been away while the client came. */
-    if (h->disk.disk)
+    /* This host may have been away while the client came, or is yet to meet it. */
+    if (h->disk.disk && d->life >= disk_place_life(h->disk.disk, d->client)) {
+        if (api_disk_is_open(&h->disk))
+            api_mem_saw_client(h->cluster, h->mem, d->client, d->life);
         api_disk_saw_client(&h->disk, d->client, d->life);
+    }
     return api_deliver(&p->machine, d, reply, reply_max);
 }
 
@@ -363,8 +366,12 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
                 if (rc != 0)
                     return rc;
             }
-    if (h->disk.disk)
+    if (h->disk.disk) {
         disk_forget(h->disk.disk);
+        rc = api_disk_opened(&h->disk, c->sizes.clients, e);
+        if (rc != 0)
+            return rc;
+    }
     rc = api_mem_limits(c, h->mem, e);
     if (rc != 0)
         return rc;

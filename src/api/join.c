@@ -47,6 +47,7 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .client_node = c->sizes.client_node,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
+        .forget = lives && lives->forgets,
         .after_hosts = c->conf->durable && self.role == SHM_CLIENT,
         .say = *say,
     };
@@ -295,6 +296,12 @@ int api_join_client(const struct tram_cluster *c, const struct say *say, struct 
     return c->conf->transport == CLUSTER_SHM
                ? shm_join_client(c, say, out, e)
                : far_join_node(c, FAR_ANY, NULL, NULL, false, say, out, e);
+}
+
+void api_mem_saw_client(const struct tram_cluster *c, struct mem *m, uint32_t place, uint32_t life)
+{
+    if (c->conf->transport == CLUSTER_SHM)
+        shm_saw_client(m, place, life);
 }
 
 int api_mem_limits(const struct tram_cluster *c, struct mem *m, struct err *e)

@@ -78,6 +78,18 @@
     X(lane_unawaited, durable, "what a disk had counts before it is in memory")                    \
     X(old_stamps_awaited, durable, "decided entries with old stamps are not kept")                 \
     X(full_leads, stepped, "a leader whose disk takes nothing goes on leading")                    \
+    X(copy_unchecked, durable, "the promise is not looked at again when entries were copied")      \
+    X(suffix_dropped, durable, "what is kept again under a new stamp drops what follows it")       \
+    X(solid_ignored, durable, "all of a restored lane counts as of its run")                       \
+    X(disk_words_unchecked, durable, "words of a row about its disk count as they land")           \
+    X(disk_blank_is_new, durable, "a disk that was exchanged counts as one of a first life")       \
+    X(snap_drops_beyond, durable, "a snapshot drops what was accepted beyond it")                  \
+    X(peek_verifies, durable, "a promise stands if the word has it, in whichever memory")          \
+    X(run_of_the_rest, durable, "a restored lane is of the highest stamp that is left in it")      \
+    X(backlog_given_up, durable, "what another group has not taken is given up in replay")         \
+    X(below_forgets, durable, "damage below the commit takes the commit with it")                  \
+    X(commit_said_ahead, durable, "the commit is said of what a chain has of older runs")          \
+    X(compares_short, durable, "a lane is compared with less than may have been kept of it")       \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \
     X(edge_forgets, tree, "a new leader does not write again what its predecessor left")           \
     X(parent_ahead, tree,                                                                          \

@@ -52,7 +52,7 @@ struct tally {
     uint64_t failures;
     uint64_t failed_seed; /* the first */
     struct run_result failed;
-    uint64_t power_cuts, disks_lost;
+    uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed;
 };
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
@@ -73,6 +73,8 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->snapshots += r->snapshots;
     t->power_cuts += r->power_cuts;
     t->disks_lost += r->disks_lost;
+    t->sectors_flipped += r->sectors_flipped;
+    t->writes_failed += r->writes_failed;
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
     t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
@@ -177,6 +179,8 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->over_tcp += t->over_tcp;
     sum->power_cuts += t->power_cuts;
     sum->disks_lost += t->disks_lost;
+    sum->sectors_flipped += t->sectors_flipped;
+    sum->writes_failed += t->writes_failed;
     add_figures(&sum->aimed, &t->aimed);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
@@ -251,8 +255,11 @@ static int run_many(const struct sim_args *a)
         (unsigned long long)sum.snapshots, (unsigned long long)sum.over_ofi,
         (unsigned long long)sum.over_tcp, (unsigned long long)sum.failures);
     if (a->durable)
-        printf("%llu times a host lost power, %llu its disk\n", (unsigned long long)sum.power_cuts,
-               (unsigned long long)sum.disks_lost);
+        printf(
+            "%llu times a host lost power, %llu disks were exchanged, %llu sectors were flipped, "
+            "%llu writes failed\n",
+            (unsigned long long)sum.power_cuts, (unsigned long long)sum.disks_lost,
+            (unsigned long long)sum.sectors_flipped, (unsigned long long)sum.writes_failed);
     if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0)

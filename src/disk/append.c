@@ -40,6 +40,12 @@ static bool batch_has_room(const struct disk *d, const struct batch *b, uint64_t
            items + d->extra_items <= d->items_max;
 }
 
+uint32_t disk_record_max(const struct disk *d)
+{
+    return d->batch_bytes - d->extra_bytes -
+           (uint32_t)(sizeof(struct batch_header) + sizeof(struct batch_item));
+}
+
 void *disk_reserve(struct disk *d, uint32_t bytes)
 {
     struct batch *b = append_open_batch(d);

@@ -26,7 +26,8 @@ struct disk_sim {
     struct disk_sim_options o;
     struct rng rng;
     uint64_t slow_ns; /* 0: it is not */
-    bool fails;       /* the next order that ends */
+    uint32_t fails;   /* the so-manieth order that ends does; 0: none */
+    uint64_t failures;
 
     struct sim_dir dir;
 
@@ -194,7 +195,7 @@ static enum block_status fail(struct disk_sim *d, struct lane *l)
     snprintf(d->failure, sizeof d->failure, "flush %s: Input/output error",
              l->count > 0 ? l->steps[0].name : "all");
     d->failed = true;
-    d->fails = false;
+    d->failures++;
     leave_any(d, l);
     for (int i = 0; i < BLOCK_LANES; i++)
         if (d->lanes[i].busy)
@@ -204,7 +205,7 @@ static enum block_status fail(struct disk_sim *d, struct lane *l)
 
 static enum block_status finish(struct disk_sim *d, struct lane *l)
 {
-    return d->fails ? fail(d, l) : complete(d, l);
+    return d->fails > 0 && --d->fails == 0 ? fail(d, l) : complete(d, l);
 }
 
 /* ---- what a process sees ---- */
@@ -402,7 +403,7 @@ void disk_sim_wipe(struct disk_sim *d)
 {
     CHECK(d->now_ns == NULL);
     sim_dir_wipe(&d->dir);
-    d->fails = false;
+    d->fails = 0;
     d->slow_ns = 0;
 }
 
@@ -431,7 +432,17 @@ void disk_sim_slow(struct disk_sim *d, uint64_t flush_ns)
 
 void disk_sim_fail(struct disk_sim *d)
 {
-    d->fails = true;
+    disk_sim_fail_later(d, 1);
+}
+
+void disk_sim_fail_later(struct disk_sim *d, uint32_t orders)
+{
+    d->fails = orders;
+}
+
+uint64_t disk_sim_failures(const struct disk_sim *d)
+{
+    return d->failures;
 }
 
 /* ---- the platters ---- */

@@ -46,6 +46,9 @@ bool disk_sim_flip_any(struct disk_sim *, const char *prefix);
 void disk_sim_slow(struct disk_sim *, uint64_t flush_ns);
 /* The order that ends next fails, and any subset of it is written. The disk is as good as before for the next process. */
 void disk_sim_fail(struct disk_sim *);
+/* The same of the so-manieth order that ends, which may be one of the next process. */
+void disk_sim_fail_later(struct disk_sim *, uint32_t orders);
+uint64_t disk_sim_failures(const struct disk_sim *); /* how often one did */
 
 /* For checkers: what would be read and listed after a power cut that left nothing of the cache. */
 int disk_sim_platter(struct disk_sim *, const char *name, uint64_t at, void *into, uint64_t bytes);

@@ -149,6 +149,9 @@ void disk_forget(struct disk *);
  * last reservation counts, until the next round. 0 bytes: whether there is room for a record without bytes. */
 void *disk_reserve(struct disk *, uint32_t bytes);
 
+/* Most bytes of a record: what fits an empty batch. */
+uint32_t disk_record_max(const struct disk *);
+
 /* Appends a record; its bytes are in what was reserved. There is always room for a DISK_PLEDGE without reserving; one that
  * follows another in the same batch replaces it. A DISK_COPY is one record: it has all of the chain that counts. */
 void disk_append(struct disk *, const struct disk_record *);

@@ -112,7 +112,7 @@ static int slots_make(struct block *b, struct slot *slots, const struct disk_sha
         struct slot *s = &slots[i];
         s->magic = SLOT_MAGIC;
         s->version = FORMAT_VERSION;
-        s->flags = life > 0 ? SLOT_LATER : 0;
+        s->flags = life > 0 && !PLANTED(disk_blank_is_new) ? SLOT_LATER : 0;
         s->turn = SLOTS + i;
         s->shape = *shape;
         s->next_life = life;

@@ -87,12 +87,55 @@ static enum aim_step step_begun(const struct sim_call *c)
     }
 }
 
-/* Somebody else loses its memory, and is back at once, while the candidate waits: promises of its past life are void. */
+/* Somebody else loses its memory, and is back at once, while the candidate waits: promises of its past life are void. Where it has a
+ * disk, what that has not flushed is gone too, and perhaps it is out of reach for a while. */
 static void strike_voter(struct aim *a)
 {
-    uint32_t other = (uint32_t)rng_below(&a->rng, a->chaos->hosts);
-    if (other != a->host)
-        chaos_crash(a->chaos, other, false, rng_range(&a->rng, 0, 4) * a->chaos->unit_ns);
+    struct chaos *c = a->chaos;
+    uint32_t other = (uint32_t)rng_below(&a->rng, c->hosts);
+    if (other == a->host)
+        return;
+    uint64_t down_ns = rng_range(&a->rng, 0, 4) * c->unit_ns;
+    if (!c->durable) {
+        chaos_crash(c, other, false, down_ns);
+        return;
+    }
+    chaos_power_out(c, other, down_ns);
+    if (rng_below(&a->rng, 2))
+        chaos_part(c, a->host, other, rng_range(&a->rng, 20, 150) * c->unit_ns);
+}
+
+/* The power goes, of all or of the host and some others. Who is back at once has to do without one of them, and perhaps the host
+ * without one whom it wrote to. */
+static void strike_power(struct aim *a)
+{
+    struct chaos *c = a->chaos;
+    struct rng *g = &a->rng;
+    bool all = rng_below(g, 3) != 0;
+    uint32_t late = (uint32_t)rng_below(g, c->hosts), away = (uint32_t)rng_below(g, c->hosts);
+    for (uint32_t host = 0; host < c->hosts; host++) {
+        uint64_t down_ns =
+            (host == late ? rng_range(g, 100, 500) : rng_range(g, 0, 5)) * c->unit_ns;
+        if (host == a->host)
+            a->stop_ns = down_ns;
+        else if (all || host == late || rng_below(g, 2))
+            chaos_power_out(c, host, down_ns);
+    }
+    if (away != a->host && rng_below(g, 2))
+        chaos_part(c, a->host, away, rng_range(g, 20, 200) * c->unit_ns);
+    a->verdict = AIM_POWER;
+}
+
+/* Somebody tries for the place of one that leads, and the two do not hear each other. */
+static void begin_duel(struct aim *a, uint32_t node)
+{
+    struct chaos *c = a->chaos;
+    if (sim_now(c->sim) < a->duel_ns || rng_below(&a->rng, 3 * c->hosts) != 0)
+        return;
+    a->duel_ns = sim_now(c->sim) + rng_range(&a->rng, 50, 300) * c->unit_ns;
+    for (uint32_t host = 0; host < c->hosts; host++)
+        if (host != node && c->calls->is_up(c->ctx, host) && c->calls->leads(c->ctx, host))
+            chaos_part(c, node, host, rng_range(&a->rng, 50, 400) * c->unit_ns);
 }
 
 static bool strike(struct aim *a)
@@ -108,6 +151,10 @@ static bool strike(struct aim *a)
     uint64_t pick = rng_below(g, 10);
     chaos_trace(c, "aimed at %s, %s %u", c->calls->name(c->ctx, a->host), step_names[a->step],
                 a->k);
+    if (c->durable && rng_below(g, 3) == 0) {
+        strike_power(a);
+        return true;
+    }
     if (!c->truthful && rng_below(g, 4))
         chaos_rumour(c, a->host, length);
     if (pick < 4) {
@@ -160,6 +207,8 @@ bool aim_called(struct aim *a, uint32_t node, const struct sim_call *call)
         return false;
     if (a->armed && a->life != c->life[a->host])
         a->armed = false;
+    if (c->durable && call->kind == SIM_CALL_RAISE)
+        begin_duel(a, node);
     if (!a->armed) {
         enum aim_step step = step_begun(call);
         if (step == AIM_STEPS || sim_now(c->sim) < a->ready_ns ||

@@ -4,7 +4,9 @@
  * rarely fall in there. So this watches what hosts write, knows by which write each such step begins, and some time
  * after the k-th memory operation from there on, k drawn, strikes: the host is killed there and then, or stopped and later
  * continued at that very point, or cut off; the others are told that it is dead, and elect another. Where a candidacy is the
- * target, somebody else may lose its memory and come back while the candidate is stopped.
+ * target, somebody else may lose its memory and come back while the candidate is stopped. Where hosts have disks, the power may
+ * go there and then, of all or of some, and all but one are back at once; and a candidate may be cut off from who leads, while
+ * a third hears both.
  *
  * All draws are from a stream of their own: a seed without this is what it was. */
 #ifndef SIM_AIM_H
@@ -33,7 +35,7 @@ struct aim_figures {
     uint64_t at[AIM_CALLS_MAX];  /* and by k - 1; the last one: that or more */
 };
 
-enum aim_verdict { AIM_NONE, AIM_STOP, AIM_KILL };
+enum aim_verdict { AIM_NONE, AIM_STOP, AIM_KILL, AIM_POWER };
 
 /* What it does with hosts; ctx is the fleet. */
 struct chaos;
@@ -60,7 +62,8 @@ struct aim {
     /* What becomes of the host that is stepped; it stops at once. */
     enum aim_verdict verdict;
     bool keep_memory;
-    uint64_t stop_ns; /* for so long */
+    uint64_t stop_ns; /* for so long; AIM_POWER: that it is down */
+    uint64_t duel_ns; /* no candidate is cut off from a leader before */
 
     struct aim_figures figures;
 };

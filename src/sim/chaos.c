@@ -3,7 +3,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { SETTLED_UNITS = 300 }; /* by then the first leaders are found; no host is harmed before */
+enum {
+    SETTLED_UNITS = 300, /* by then the first leaders are found; no host is harmed before */
+    FLIPS_MAX = 3,
+    OPENING_ORDERS = 6, /* to a disk before it has been read and written behind */
+};
 
 void chaos_trace(const struct chaos *c, const char *fmt, ...)
 {
@@ -104,6 +108,21 @@ static void fault_crash(struct chaos *c, uint32_t host)
     plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600));
 }
 
+void chaos_power_cut(struct chaos *c, uint32_t host)
+{
+    chaos_trace(c, "%s loses power", name(c, host));
+    chaos_forget(c, host);
+    c->calls->power_cut(c->ctx, host);
+    c->power_cuts++;
+}
+
+void chaos_power_out(struct chaos *c, uint32_t host, uint64_t down_ns)
+{
+    chaos_power_cut(c, host);
+    plan_restart(c, host, down_ns);
+    c->faults++;
+}
+
 static void disk_recovers_event(void *ctx, uint64_t host)
 {
     struct chaos *c = ctx;
@@ -113,7 +132,9 @@ static void disk_recovers_event(void *ctx, uint64_t host)
 static void fault_slow_disk(struct chaos *c, uint32_t host)
 {
     chaos_trace(c, "%s has a slow disk", name(c, host));
-    c->calls->slow_disk(c->ctx, host, units(c, 20, 300));
+    /* Up to what a second or two are to real hosts. */
+    c->calls->slow_disk(c->ctx, host,
+                        rng_below(c->rng, 8) ? units(c, 20, 300) : units(c, 300, 2000));
     sim_at(c->sim, sim_now(c->sim) + units(c, 50, 600), disk_recovers_event, c, host);
     c->faults++;
 }
@@ -121,8 +142,24 @@ static void fault_slow_disk(struct chaos *c, uint32_t host)
 static void fault_fail_disk(struct chaos *c, uint32_t host)
 {
     chaos_trace(c, "the disk of %s fails once", name(c, host));
-    c->calls->fail_disk(c->ctx, host);
+    c->calls->fail_disk(c->ctx, host, 1);
     c->faults++;
+}
+
+/* Something of what it has is not as it was written, when it is read next. */
+static void fault_flip(struct chaos *c, uint32_t host)
+{
+    if (!c->calls->may_lose_disk(c->ctx, host))
+        return;
+    bool power = rng_below(c->rng, 2);
+    if (!power && c->calls->is_up(c->ctx, host))
+        crash(c, host, rng_below(c->rng, 2) && !c->links);
+    else
+        chaos_power_cut(c, host);
+    uint32_t flipped = c->calls->flip_disk(c->ctx, host, (uint32_t)rng_range(c->rng, 1, FLIPS_MAX));
+    chaos_trace(c, "%u sectors of %s are flipped", flipped, name(c, host));
+    c->sectors_flipped += flipped;
+    plan_restart(c, host, units(c, 1, 60));
 }
 
 /* A host's disk is exchanged for a blank one. */
@@ -141,8 +178,8 @@ static void fault_lose_disk(struct chaos *c, uint32_t host)
 static void fault_disk(struct chaos *c)
 {
     static void (*const faults[])(struct chaos *, uint32_t) = {fault_slow_disk, fault_fail_disk,
-                                                               fault_lose_disk};
-    faults[rng_below(c->rng, 3)](c, leader_or_any(c));
+                                                               fault_lose_disk, fault_flip};
+    faults[rng_below(c->rng, 4)](c, leader_or_any(c));
 }
 
 /* One host loses power, or some, or all do, at the same moment; each comes back when it does. */
@@ -153,10 +190,10 @@ static void fault_power(struct chaos *c)
     for (uint32_t host = 0; host < c->hosts; host++) {
         if (how == 0 ? host != one : how == 1 && rng_below(c->rng, 2))
             continue;
-        chaos_trace(c, "%s loses power", name(c, host));
-        chaos_forget(c, host);
-        c->calls->power_cut(c->ctx, host);
-        c->power_cuts++;
+        chaos_power_cut(c, host);
+        /* Power that goes once may go again before all is read. */
+        if (rng_below(c->rng, 8) == 0)
+            c->calls->fail_disk(c->ctx, host, (uint32_t)rng_range(c->rng, 1, OPENING_ORDERS));
         plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 20) : units(c, 20, 300));
     }
     c->faults++;
@@ -175,6 +212,15 @@ static void cut(struct chaos *c, uint32_t from, uint32_t to, uint64_t length)
 {
     sim_cut(c->sim, from, to, true);
     sim_at(c->sim, sim_now(c->sim) + length, heal_event, c, (uint64_t)from << 32 | to);
+}
+
+void chaos_part(struct chaos *c, uint32_t a, uint32_t b, uint64_t length)
+{
+    chaos_trace(c, "cut %s <-> %s for %llu us", name(c, a), name(c, b),
+                (unsigned long long)(length / 1000));
+    cut(c, a, b, length);
+    cut(c, b, a, length);
+    c->faults++;
 }
 
 static void fault_cut(struct chaos *c)

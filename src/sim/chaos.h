@@ -16,10 +16,12 @@ struct chaos_calls {
     bool (*may_crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*crash)(void *ctx, uint32_t host, bool keep_memory);
     void (*power_cut)(void *ctx, uint32_t host); /* up or not; of a durable fleet */
-    /* Could the groups lose the host's disk now? */
+    /* Could the groups lose the host's disk now, or a part of it? */
     bool (*may_lose_disk)(void *ctx, uint32_t host);
     void (*lose_disk)(void *ctx, uint32_t host);
-    void (*fail_disk)(void *ctx, uint32_t host);                    /* what it writes next fails */
+    /* Bits of so many sectors change, at most; returns of how many. The host is down. */
+    uint32_t (*flip_disk)(void *ctx, uint32_t host, uint32_t sectors);
+    void (*fail_disk)(void *ctx, uint32_t host, uint32_t orders);   /* the so-manieth write fails */
     void (*slow_disk)(void *ctx, uint32_t host, uint64_t flush_ns); /* 0: it is as ever */
     void (*start)(void *ctx, uint32_t host);
     bool (*is_up)(void *ctx, uint32_t host);
@@ -47,7 +49,7 @@ struct chaos {
     bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool durable;      /* hosts have disks, and lose power */
-    uint64_t power_cuts, disks_lost;
+    uint64_t power_cuts, disks_lost, sectors_flipped;
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;
@@ -74,6 +76,9 @@ void chaos_end(struct chaos *, bool (*spare)(void *ctx, uint32_t host));
 /* Faults that somebody else has chosen the moment for. A crash is for so long, if it may be now. */
 bool chaos_may_crash(const struct chaos *, uint32_t host, bool keep_memory);
 void chaos_crash(struct chaos *, uint32_t host, bool keep_memory, uint64_t down_ns);
+void chaos_power_cut(struct chaos *, uint32_t host);                   /* it stays down; */
+void chaos_power_out(struct chaos *, uint32_t host, uint64_t down_ns); /* is back after so long */
+void chaos_part(struct chaos *, uint32_t a, uint32_t b, uint64_t length_ns); /* cut both ways */
 void chaos_isolate(struct chaos *, uint32_t host, uint64_t length_ns);
 void chaos_pause(struct chaos *, uint32_t node, uint64_t length_ns);
 /* One host, or all others, are told that one is dead. */

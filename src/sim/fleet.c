@@ -332,6 +332,8 @@ static void after_round(struct fleet_node *n, bool done)
     if (verdict == AIM_KILL) {
         chaos_crash(&f->chaos, n->node, f->aim.keep_memory,
                     rng_range(&f->aim.rng, 1, 100) * f->unit_ns);
+    } else if (verdict == AIM_POWER) {
+        chaos_power_out(&f->chaos, n->node, f->aim.stop_ns);
     } else {
         sim_node_pause(f->sim, n->node, true);
         f->chaos.faults++;
@@ -541,30 +543,41 @@ static void crash(void *ctx, uint32_t host, bool keep_memory)
     fleet_crash(&f->node[host], keep_memory);
 }
 
-/* A disk may be lost if all replicas of the host's groups are well but for these: then a quorum of disks remains, and has what
- * counts. */
+/* It counts as one that its group has lost: its disk is hurt, or it has given up its state for one that is yet to come. */
+static bool is_lost(const struct fleet_member *m)
+{
+    return !fleet_disk_well(m->host) || (m->unit.of != NULL && fleet_unfit(m));
+}
+
+/* A disk may be lost or damaged if a quorum of each group has what counts. */
 static bool may_lose_disk(void *ctx, uint32_t host)
 {
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
     if (f->returns)
         return false;
-    for (uint32_t h = 0; h < f->hosts; h++) {
-        const struct fleet_node *o = &f->node[h];
-        for (uint32_t i = 0; i < o->members; i++)
-            if (fleet_unfit(&o->member[i]))
-                return false;
-    }
-    for (uint32_t i = 0; i < n->members; i++)
-        if (f->group[n->member[i].group].replicas < 3)
+    for (uint32_t i = 0; i < n->members; i++) {
+        const struct mcast_group *g = &f->group[n->member[i].group];
+        uint32_t lost = 1;
+        for (uint32_t q = 0; q < g->replicas; q++)
+            lost +=
+                g->nodes[q] != host && is_lost(fleet_member(f, g->nodes[q], n->member[i].group));
+        if (lost > (g->replicas - 1) / 2)
             return false;
+    }
     return true;
 }
 
-static void fail_disk(void *ctx, uint32_t host)
+static void fail_disk(void *ctx, uint32_t host, uint32_t orders)
 {
     const struct fleet *f = ctx;
-    disk_sim_fail(f->node[host].platters);
+    disk_sim_fail_later(f->node[host].platters, orders);
+}
+
+static uint32_t flip_disk(void *ctx, uint32_t host, uint32_t sectors)
+{
+    struct fleet *f = ctx;
+    return fleet_disk_flip(&f->node[host], sectors);
 }
 
 static void slow_disk(void *ctx, uint32_t host, uint64_t flush_ns)
@@ -590,8 +603,11 @@ static void start(void *ctx, uint32_t host)
     struct fleet *f = ctx;
     struct err e = {""};
     int rc = fleet_start(&f->node[host], &e);
-    if (rc != 0 && f->durable)
-        rc = fleet_start(&f->node[host], &e); /* a disk fails once */
+    if (rc != 0 && f->durable) { /* a disk fails once, and perhaps because its power does */
+        if (!f->returns && rng_below(&f->rng, 2))
+            chaos_power_cut(&f->chaos, host);
+        rc = fleet_start(&f->node[host], &e);
+    }
     if (rc != 0)
         f->calls->violated(&f->node[host], "opens", e.text);
 }
@@ -634,6 +650,7 @@ static const struct chaos_calls chaos_calls = {
     .may_lose_disk = may_lose_disk,
     .lose_disk = lose_disk,
     .fail_disk = fail_disk,
+    .flip_disk = flip_disk,
     .slow_disk = slow_disk,
     .start = start,
     .is_up = is_up,

@@ -49,6 +49,7 @@ struct fleet_node {
     struct disk *disk;         /* what it keeps there */
     uint64_t disk_ns;          /* the disk's clock */
     bool disk_blank;           /* there is no directory yet */
+    bool disk_hurt; /* while it is down: something was lost of its disk, and is not there again */
     /* With aimed faults its rounds may be stopped in the middle. */
     struct fiber fiber;
     bool stopped; /* it is */
@@ -102,6 +103,7 @@ struct fleet {
 
     bool durable; /* hosts have disks */
     struct disk_sim_options disk_options;
+    uint32_t log_bytes_max; /* of any of its logs: what a disk must take at once */
 
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */
@@ -131,6 +133,13 @@ void fleet_power_cut(struct fleet_node *);
 
 /* The same, and its disk is exchanged for a blank one. */
 void fleet_disk_lose(struct fleet_node *);
+
+/* Flips a bit in so many sectors of the disk of a host that is down, and returns how many it were. The last batch of the journal is
+ * spared: without one behind it damage looks like a write that power cut short. */
+uint32_t fleet_disk_flip(struct fleet_node *, uint32_t sectors);
+
+/* Everything that a quorum may count on is there: nothing was lost, or the group has given it again. */
+bool fleet_disk_well(const struct fleet_node *);
 
 /* Of a durable fleet's host, for fleet.c. */
 int fleet_disk_open(struct fleet_node *, struct err *);

@@ -358,6 +358,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .duels = so->seed & 1,
         .machine = &machine,
     };
+    f->log_bytes_max = log_bytes;
     r->log_opt.batch_bytes = (uint32_t)rng_range(g, 64, log_bytes / 8);
     r->log_opt.window_bytes = (uint32_t)rng_range(g, log_bytes / 8, log_bytes / 2);
     run_draw_times(g, &r->log_opt.suspect_ns, &r->log_opt.stagger_ns, &r->log_opt.detach_ns);

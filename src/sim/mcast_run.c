@@ -377,6 +377,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         r->sizes.edge_bytes *= 4;
         r->sizes.log_bytes *= 4;
     }
+    r->fleet.log_bytes_max = r->sizes.log_bytes;
     r->sizes.snap_bytes = 4096u << rng_below(g, 5);
     r->sizes.backlog_bytes = r->state.backlog_rings * r->sizes.log_bytes;
     r->sizes.batch_bytes = (uint32_t)rng_range(g, 256, r->sizes.log_bytes / 4);

@@ -203,6 +203,9 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->faults = f->chaos.faults;
     r->power_cuts = f->chaos.power_cuts;
     r->disks_lost = f->chaos.disks_lost;
+    r->sectors_flipped = f->chaos.sectors_flipped;
+    for (uint32_t h = 0; f->durable && h < f->hosts; h++)
+        r->writes_failed += disk_sim_failures(f->node[h].platters);
     r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
     fleet_close(f);

@@ -16,6 +16,11 @@
 
 struct tram_cluster;
 
+enum {
+    POWER_REFUSED = 5, /* exit code of a client that is to be replaced */
+    POWER_LIVES = 1 << 15,
+};
+
 enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << POWER_HOSTS) - 1 };
 
 #define MS UINT64_C(1000000)        /* in nanoseconds */
@@ -29,7 +34,14 @@ struct power_replica {
     _Atomic uint64_t hash;  /* of all of them, in order */
 };
 
+/* Which process a life of a place was, as messages say that were delivered. */
+struct power_life {
+    _Atomic uint64_t key; /* place and life, plus one; 0: free */
+    _Atomic uint64_t owner;
+};
+
 struct power_board {
+    struct power_life life[POWER_LIVES];
     struct {
         _Alignas(64) _Atomic uint64_t up; /* set by the host, cleared by the test */
         _Atomic uint64_t wrong;           /* messages out of turn */
@@ -37,6 +49,7 @@ struct power_board {
     } host[POWER_HOSTS];
     struct {
         _Alignas(64) _Atomic uint64_t open;
+        _Atomic uint64_t served;                 /* since it is open */
         _Atomic uint64_t done;                   /* messages, */
         _Atomic uint64_t answered[POWER_GROUPS]; /* and replies of each group, over all lives */
         atomic_int stop;
@@ -59,7 +72,10 @@ struct power {
     struct power_board *board;
     pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
     uint32_t starts[POWER_HOSTS];
-    bool sound; /* every disk is known to be whole, since one was last harmed */
+    uint32_t comes[POWER_CLIENTS]; /* processes so far: each has a folder for its trace */
+    bool late[POWER_CLIENTS];      /* it came when all hosts were there */
+    uint32_t refused;              /* clients that came before the hosts, and had to come again */
+    bool sound;                    /* every disk is known to be whole, since one was last harmed */
     uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
 };
 
@@ -68,6 +84,18 @@ struct power {
 /* In a process of their own, which ends with what they return. */
 int power_host_main(const struct power *, uint32_t host);
 int power_client_main(const struct power *, uint32_t client);
+
+/* ---- traces of clients: power_cluster.c ----
+ *
+ * A client that came before the hosts, or was killed before a disk knew of its life, has cast nothing: another process may have
+ * that life. So each writes its trace into a folder of its own, says in each message which process it is, and its trace goes
+ * to the others when something of it was delivered. Of two in one life that must be one. */
+
+uint64_t power_owner(uint32_t client, uint32_t comes);
+void power_trace_folder(const struct power *, uint32_t client, uint32_t comes, char *out,
+                        size_t bytes);
+/* A message of this life, from this process, is delivered. False: another one's was. */
+bool power_note_owner(struct power_board *, uint32_t place, uint32_t life, uint64_t owner);
 
 /* ---- the cluster: power_cluster.c; what returns bool is false if it does not, with why printed ---- */
 
@@ -92,7 +120,7 @@ bool power_wait_well(struct power *);
 bool power_wait_quiet(struct power *);
 
 /* Of all traces so far, while nobody writes. */
-bool power_check_traces(const struct power *, bool at_end);
+bool power_check_traces(struct power *, bool at_end);
 
 /* ---- disks of hosts that are down: power_disk.c ---- */
 

@@ -6,8 +6,10 @@
 #include "api/api.h"
 #include "api/disk.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "check/load.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -158,10 +160,21 @@ void power_start_host(struct power *t, uint32_t host)
     }
 }
 
+static uint32_t hosts_up(const struct power *t)
+{
+    uint32_t up = 0;
+    for (uint32_t h = 0; h < POWER_HOSTS; h++)
+        up += atomic_load(&t->board->host[h].up) != 0;
+    return up;
+}
+
 void power_start_client(struct power *t, uint32_t client)
 {
+    t->comes[client]++;
+    t->late[client] = hosts_up(t) == POWER_HOSTS;
     fflush(stdout);
     atomic_store(&t->board->client[client].open, 0);
+    atomic_store(&t->board->client[client].served, 0);
     atomic_store(&t->board->client[client].stop, 0);
     t->client[client] = fork();
     if (t->client[client] == 0) {
@@ -228,14 +241,36 @@ bool power_stop_clients(struct power *t)
     return good;
 }
 
-static bool has_ended(const char *what, uint32_t n, pid_t *pid)
+static bool has_ended(pid_t *pid, int *status)
 {
-    int status = 0;
-    if (*pid <= 0 || waitpid(*pid, &status, WNOHANG) != *pid)
+    if (*pid <= 0 || waitpid(*pid, status, WNOHANG) != *pid)
         return false;
     *pid = 0;
-    printf("# %s %u has ended by itself, with status %d\n", what, n + 1, status);
     return true;
+}
+
+static bool host_has_ended(struct power *t, uint32_t host)
+{
+    int status = 0;
+    if (!has_ended(&t->host[host], &status))
+        return false;
+    printf("# host %u has ended by itself, with status %d\n", host + 1, status);
+    return true;
+}
+
+/* Who came before all hosts were there may turn out to be in a life that another had, and comes again. */
+static bool client_has_ended(struct power *t, uint32_t client)
+{
+    int status = 0;
+    if (!has_ended(&t->client[client], &status))
+        return false;
+    if (t->late[client] || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
+        printf("# client %u has ended by itself, with status %d\n", client + 1, status);
+        return true;
+    }
+    t->refused++;
+    power_start_client(t, client);
+    return false;
 }
 
 /* All is as it should be; and some time has passed. */
@@ -244,9 +279,9 @@ static bool step(struct power *t)
     usleep(LOOK_EVERY_US);
     bool bad = false;
     for (uint32_t c = 0; c < POWER_CLIENTS; c++)
-        bad |= has_ended("client", c, &t->client[c]);
+        bad |= client_has_ended(t, c);
     for (uint32_t h = 0; h < POWER_HOSTS; h++) {
-        bad |= has_ended("host", h, &t->host[h]);
+        bad |= host_has_ended(t, h);
         if (atomic_load(&t->board->host[h].wrong) != 0) {
             printf("# host %u was given messages out of turn\n", h + 1);
             bad = true;
@@ -262,6 +297,85 @@ bool power_run_for(struct power *t, uint64_t ns)
         if (!step(t))
             return false;
     return true;
+}
+
+/* ---- traces of clients ---- */
+
+uint64_t power_owner(uint32_t client, uint32_t comes)
+{
+    return (uint64_t)(client + 1) << 32 | comes;
+}
+
+void power_trace_folder(const struct power *t, uint32_t client, uint32_t comes, char *out,
+                        size_t bytes)
+{
+    snprintf(out, bytes, "%s/client-%u-%u", t->dir, client, comes);
+}
+
+static uint64_t life_key(uint32_t place, uint32_t life)
+{
+    return ((uint64_t)place << 32 | life) + 1;
+}
+
+/* Its entry, or the free one that it gets. */
+static struct power_life *life_entry(struct power_board *b, uint64_t key)
+{
+    for (uint64_t i = hash_mix(key, 0), end = i + POWER_LIVES; i < end; i++) {
+        struct power_life *l = &b->life[i % POWER_LIVES];
+        uint64_t has = atomic_load(&l->key);
+        if (has == 0 && atomic_compare_exchange_strong(&l->key, &has, key))
+            return l;
+        if (has == key)
+            return l;
+    }
+    return NULL;
+}
+
+bool power_note_owner(struct power_board *b, uint32_t place, uint32_t life, uint64_t owner)
+{
+    struct power_life *l = life_entry(b, life_key(place, life));
+    uint64_t had = 0;
+    return l != NULL && (atomic_compare_exchange_strong(&l->owner, &had, owner) || had == owner);
+}
+
+/* The trace in a folder, and whose it is; false: there is none. */
+static bool find_trace(const char *folder, uint32_t *place, uint32_t *life)
+{
+    const struct dirent *entry;
+    bool found = false;
+    DIR *d = opendir(folder);
+    while (d && !found && (entry = readdir(d)) != NULL)
+        found = sscanf(entry->d_name, "client-%u-%u.jsonl", place, life) == 2;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static bool settle_trace(struct power *t, uint32_t client, uint32_t comes)
+{
+    char folder[128], from[256], to[256];
+    uint32_t place, life;
+    power_trace_folder(t, client, comes, folder, sizeof(folder));
+    if (!find_trace(folder, &place, &life))
+        return true;
+    const struct power_life *l = life_entry(t->board, life_key(place, life));
+    if (l == NULL || atomic_load(&l->owner) != power_owner(client, comes))
+        return l != NULL;
+    snprintf(from, sizeof(from), "%s/client-%u-%u.jsonl", folder, place, life);
+    snprintf(to, sizeof(to), "%s/client-%u-%u.jsonl", t->traces, place, life);
+    return rename(from, to) == 0 && rmdir(folder) == 0;
+}
+
+/* What nobody has delivered yet may still be. */
+static bool settle_traces(struct power *t)
+{
+    bool good = true;
+    for (uint32_t c = 0; c < POWER_CLIENTS; c++)
+        for (uint32_t i = 1; i <= t->comes[c]; i++)
+            good &= settle_trace(t, c, i);
+    if (!good)
+        printf("# traces of clients cannot be moved\n");
+    return good;
 }
 
 /* ---- waiting ---- */
@@ -411,8 +525,10 @@ static uint64_t done_by_clients(const struct power *t)
     return done;
 }
 
-bool power_check_traces(const struct power *t, bool at_end)
+bool power_check_traces(struct power *t, bool at_end)
 {
+    if (!settle_traces(t))
+        return false;
     struct amcast *a = amcast_open();
     struct load_report report = {0};
     struct amcast_summary s;

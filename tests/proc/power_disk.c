@@ -70,31 +70,41 @@ bool power_lose(struct power *t, uint32_t host)
     return power_format(t, host, t->starts[host] + 1);
 }
 
-bool power_is_whole(struct power *t, uint32_t host)
+/* Reads what the directory has; false: it cannot be read. */
+static bool look(struct power *t, uint32_t host, void (*at)(const struct disk *, void *ctx),
+                 void *ctx)
 {
     char dir[PATH_MAX_BYTES];
     struct block_file_options o = {.dir = dir};
-    struct block *b;
+    struct block *b = NULL;
     struct disk *d;
     struct disk_shape shape;
     struct err e = {""};
-    bool whole = api_disk_path(t->cluster, host, dir, sizeof(dir), &e) == 0 &&
-                 block_file_open(&o, &b, &e) == 0;
-    if (!whole)
-        return failed("look", host, &e);
-    whole = disk_look_open(b, &shape, &d, &e) == 0;
-    if (whole) {
-        for (uint32_t g = 0; g < POWER_GROUPS; g++) {
-            enum disk_state state = disk_found(d, g)->state;
-            whole &= state == DISK_WHOLE || state == DISK_NEW;
-        }
-        block_close(b);
-        disk_close(d);
-    } else {
+    bool good = api_disk_path(t->cluster, host, dir, sizeof(dir), &e) == 0 &&
+                block_file_open(&o, &b, &e) == 0 && disk_look_open(b, &shape, &d, &e) == 0;
+    if (good)
+        at(d, ctx);
+    else
         failed("look", host, &e);
-        block_close(b);
+    block_close(b);
+    if (good)
+        disk_close(d);
+    return good;
+}
+
+static void are_whole(const struct disk *d, void *ctx)
+{
+    bool *whole = ctx;
+    for (uint32_t g = 0; g < POWER_GROUPS; g++) {
+        enum disk_state state = disk_found(d, g)->state;
+        *whole &= state == DISK_WHOLE || state == DISK_NEW;
     }
-    return whole;
+}
+
+bool power_is_whole(struct power *t, uint32_t host)
+{
+    bool whole = true;
+    return look(t, host, are_whole, &whole) && whole;
 }
 
 /* ---- damage ---- */

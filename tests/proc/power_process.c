@@ -18,7 +18,6 @@ enum {
     CAST_EVERY_NS = 300000, /* keeps traces small */
     BURST_MAX = 6,          /* so that a cut finds messages in all stages of their way */
     FAILED = 3,
-    REFUSED = 5,
 };
 
 /* ---- a host ---- */
@@ -29,6 +28,7 @@ struct state {
 
 struct machine {
     struct state group[POWER_GROUPS];
+    struct power_board *board;
     _Atomic uint64_t *wrong;
 };
 
@@ -36,7 +36,11 @@ static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *
 {
     struct machine *m = ctx;
     struct state *s = &m->group[d->group];
-    if (d->number != s->count || max < sizeof(s->hash))
+    uint64_t owner = 0;
+    if (d->bytes >= sizeof(owner))
+        memcpy(&owner, d->body, sizeof(owner));
+    if (d->number != s->count || max < sizeof(s->hash) ||
+        !power_note_owner(m->board, d->client, d->life, owner))
         atomic_fetch_add(m->wrong, 1);
     s->count++;
     s->hash = hash_mix(s->hash, hash_mix(d->client, d->life) ^ d->seq);
@@ -97,7 +101,7 @@ int power_host_main(const struct power *t, uint32_t h)
     struct tram_cluster *cluster;
     struct tram_host *host = NULL;
     struct tram_error error = {""};
-    struct machine m = {.wrong = &t->board->host[h].wrong};
+    struct machine m = {.board = t->board, .wrong = &t->board->host[h].wrong};
     uint64_t shown = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGTERM, on_term);
@@ -153,7 +157,8 @@ static uint32_t draw_groups(struct rng *rng, uint16_t *list)
     return count;
 }
 
-static int cast_some(struct tram_client *client, struct rng *rng, struct tram_error *error)
+static int cast_some(struct tram_client *client, uint64_t owner, struct rng *rng,
+                     struct tram_error *error)
 {
     unsigned char body[PAYLOAD];
     uint16_t list[POWER_GROUPS];
@@ -161,8 +166,9 @@ static int cast_some(struct tram_client *client, struct rng *rng, struct tram_er
         if (tram_client_outstanding(client) >= OUTSTANDING)
             return 0;
         memset(body, (int)rng_below(rng, 256), sizeof(body));
+        memcpy(body, &owner, sizeof(owner));
         int rc = tram_cast(client, list, draw_groups(rng, list), body,
-                           (uint32_t)rng_below(rng, sizeof(body) + 1), NULL, error);
+                           (uint32_t)rng_range(rng, sizeof(owner), sizeof(body)), NULL, error);
         if (rc == TRAM_AGAIN)
             return 0;
         if (rc != 0)
@@ -183,7 +189,7 @@ static int open_client(const struct tram_cluster *cluster, const struct tram_cli
 }
 
 /* Until it is told to end, and everything is answered. */
-static int ask(struct tram_client *client, struct power_board *b, uint32_t n,
+static int ask(struct tram_client *client, struct power_board *b, uint32_t n, uint64_t owner,
                struct tram_error *error)
 {
     struct rng rng;
@@ -194,13 +200,15 @@ static int ask(struct tram_client *client, struct power_board *b, uint32_t n,
         bool stop = atomic_load(&b->client[n].stop);
         uint64_t now = clock_now_ns();
         if (!stop && now - cast_ns >= CAST_EVERY_NS) {
-            rc = cast_some(client, &rng, error);
+            rc = cast_some(client, owner, &rng, error);
             cast_ns = now;
         }
         int done = rc == 0 ? tram_client_wait(client, CAST_EVERY_NS) : rc;
         if (done < 0)
             return done;
         atomic_fetch_add(&b->client[n].done, (uint64_t)done);
+        if (done > 0)
+            atomic_store(&b->client[n].served, 1);
         if (!stop)
             continue;
         give_up = give_up ? give_up : now + POWER_PATIENCE;
@@ -220,20 +228,22 @@ int power_client_main(const struct power *t, uint32_t n)
     struct tram_client *client;
     struct tram_error error = {""};
     struct asker a = {t->board, n};
+    char folder[128];
+    power_trace_folder(t, n, t->comes[n], folder, sizeof(folder));
     struct tram_client_options o = {
-        .trace_dir = t->traces, .reply = on_reply, .ctx = &a, .log = api_log_stderr(TRAM_LOG_INFO)};
+        .trace_dir = folder, .reply = on_reply, .ctx = &a, .log = api_log_stderr(TRAM_LOG_INFO)};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int rc = tram_cluster_load(t->file, &cluster, &error);
     if (rc == 0)
         rc = open_client(cluster, &o, &client, &error);
     if (rc == 0) {
         atomic_store(&t->board->client[n].open, 1);
-        rc = ask(client, t->board, n, &error);
+        rc = ask(client, t->board, n, power_owner(n, t->comes[n]), &error);
     }
     if (rc != 0) {
         /* Its trace stays open: what it asked and is not answered need not come. */
         fprintf(stderr, "# client %u: %s\n", n, error.text);
-        _exit(rc == TRAM_REFUSED ? REFUSED : FAILED);
+        _exit(rc == TRAM_REFUSED ? POWER_REFUSED : FAILED);
     }
     tram_client_close(client);
     return 0;

@@ -2,6 +2,7 @@
  * finds the mistake it is about. tests/sim/log_planted does the same with schedules drawn from
  * seeds. */
 #include "../log_schedules.h"
+#include "../log_schedules_disks.h"
 #include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
 #include "../log_schedules_runs.h"
@@ -258,28 +259,91 @@ static void log__finds_start_unchecked(void **state)
     finds_in_some(PLANTED_start_unchecked, run_begins_beyond_a_state, 20, "self-check");
 }
 
+static void log__finds_suffix_dropped(void **state)
+{
+    (void)state;
+    FINDS(suffix_dropped, kept_again_in_part(), DIFFERS);
+}
+
+static void log__finds_solid_ignored(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_solid_ignored, rest_of_an_older_run, 20, DIFFERS);
+}
+
+static void log__finds_run_of_the_rest(void **state)
+{
+    (void)state;
+    FINDS(run_of_the_rest, commit_of_a_later_ballot(), "restored");
+}
+
+static void log__finds_copy_unchecked(void **state)
+{
+    (void)state;
+    FINDS(copy_unchecked, raised_while_it_copies(), DIFFERS);
+}
+
+/* Only here is so little copied in a round that there is a rest. */
+static void log__finds_commit_said_ahead(void **state)
+{
+    (void)state;
+    FINDS(commit_said_ahead, commit_beyond_what_was_copied(), "restored");
+    assert_null(commit_beyond_what_was_copied());
+}
+
+static void log__finds_below_forgets(void **state)
+{
+    (void)state;
+    FINDS(below_forgets, decided_and_damaged(), DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(log__finds_late_stale),      cmocka_unit_test(log__finds_skip_first),
-        cmocka_unit_test(log__finds_failed_cursor),   cmocka_unit_test(log__finds_own_not_fenced),
-        cmocka_unit_test(log__finds_no_self_ack),     cmocka_unit_test(log__finds_lost_request),
-        cmocka_unit_test(log__finds_one_ballot),      cmocka_unit_test(log__finds_cursor_ahead),
-        cmocka_unit_test(log__finds_last_waits),      cmocka_unit_test(log__finds_nonzero_present),
-        cmocka_unit_test(log__finds_read_ungranted),  cmocka_unit_test(log__finds_self_unchecked),
-        cmocka_unit_test(log__finds_no_fence),        cmocka_unit_test(log__finds_commit_beyond),
-        cmocka_unit_test(log__finds_no_filter),       cmocka_unit_test(log__finds_no_restamp),
-        cmocka_unit_test(log__finds_quorum_f),        cmocka_unit_test(log__finds_overrun),
-        cmocka_unit_test(log__finds_hung_again),      cmocka_unit_test(log__finds_amnesia_votes),
-        cmocka_unit_test(log__finds_snap_no_sources), cmocka_unit_test(log__finds_backlog_gap),
-        cmocka_unit_test(log__finds_load_late),       cmocka_unit_test(log__finds_run_before_guard),
-        cmocka_unit_test(log__finds_guard_stays),     cmocka_unit_test(log__finds_run_unchecked),
-        cmocka_unit_test(log__finds_mid_entry),       cmocka_unit_test(log__finds_retract_decided),
-        cmocka_unit_test(log__finds_start_vouches),   cmocka_unit_test(log__finds_renewal_vouches),
-        cmocka_unit_test(log__finds_run_read_once),   cmocka_unit_test(log__finds_reuse_alone),
-        cmocka_unit_test(log__finds_lane_unchecked),  cmocka_unit_test(log__finds_overrun_unseen),
-        cmocka_unit_test(log__finds_start_unchecked), cmocka_unit_test(log__finds_past_promises),
-        cmocka_unit_test(log__finds_counts_unlive),   cmocka_unit_test(log__finds_unverified),
+        cmocka_unit_test(log__finds_late_stale),
+        cmocka_unit_test(log__finds_skip_first),
+        cmocka_unit_test(log__finds_failed_cursor),
+        cmocka_unit_test(log__finds_own_not_fenced),
+        cmocka_unit_test(log__finds_no_self_ack),
+        cmocka_unit_test(log__finds_lost_request),
+        cmocka_unit_test(log__finds_one_ballot),
+        cmocka_unit_test(log__finds_cursor_ahead),
+        cmocka_unit_test(log__finds_last_waits),
+        cmocka_unit_test(log__finds_nonzero_present),
+        cmocka_unit_test(log__finds_read_ungranted),
+        cmocka_unit_test(log__finds_self_unchecked),
+        cmocka_unit_test(log__finds_no_fence),
+        cmocka_unit_test(log__finds_commit_beyond),
+        cmocka_unit_test(log__finds_no_filter),
+        cmocka_unit_test(log__finds_no_restamp),
+        cmocka_unit_test(log__finds_quorum_f),
+        cmocka_unit_test(log__finds_overrun),
+        cmocka_unit_test(log__finds_hung_again),
+        cmocka_unit_test(log__finds_amnesia_votes),
+        cmocka_unit_test(log__finds_snap_no_sources),
+        cmocka_unit_test(log__finds_backlog_gap),
+        cmocka_unit_test(log__finds_load_late),
+        cmocka_unit_test(log__finds_run_before_guard),
+        cmocka_unit_test(log__finds_guard_stays),
+        cmocka_unit_test(log__finds_run_unchecked),
+        cmocka_unit_test(log__finds_mid_entry),
+        cmocka_unit_test(log__finds_retract_decided),
+        cmocka_unit_test(log__finds_start_vouches),
+        cmocka_unit_test(log__finds_renewal_vouches),
+        cmocka_unit_test(log__finds_run_read_once),
+        cmocka_unit_test(log__finds_reuse_alone),
+        cmocka_unit_test(log__finds_lane_unchecked),
+        cmocka_unit_test(log__finds_overrun_unseen),
+        cmocka_unit_test(log__finds_start_unchecked),
+        cmocka_unit_test(log__finds_past_promises),
+        cmocka_unit_test(log__finds_counts_unlive),
+        cmocka_unit_test(log__finds_unverified),
+        cmocka_unit_test(log__finds_copy_unchecked),
+        cmocka_unit_test(log__finds_commit_said_ahead),
+        cmocka_unit_test(log__finds_suffix_dropped),
+        cmocka_unit_test(log__finds_solid_ignored),
+        cmocka_unit_test(log__finds_run_of_the_rest),
+        cmocka_unit_test(log__finds_below_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

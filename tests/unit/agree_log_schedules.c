@@ -1,6 +1,7 @@
 /* The log under the schedules of log_schedules.h: what must hold does. */
 #include "../log_fixture.h"
 #include "../log_schedules.h"
+#include "../log_schedules_disks.h"
 #include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
 #include "../log_schedules_runs.h"
@@ -22,6 +23,17 @@ static void log__late_follower_is_resynchronised(void **state)
     HOLDS(late_follower(7));
     HOLDS(late_follower_of_the_same_leader(5));
     HOLDS(late_follower_of_the_same_leader(7));
+}
+
+static void log__disks_have_what_was_decided(void **state)
+{
+    (void)state;
+    HOLDS(kept_again_in_part());
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        HOLDS(rest_of_an_older_run(seed));
+    HOLDS(commit_of_a_later_ballot());
+    HOLDS(decided_and_damaged());
+    HOLDS(raised_while_it_copies());
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
@@ -393,6 +405,7 @@ static void log__overrun_entries_are_not_recovered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(log__disks_have_what_was_decided),
         cmocka_unit_test(log__late_follower_is_resynchronised),
         cmocka_unit_test(log__new_leader_applies_what_was_decided_untold),
         cmocka_unit_test(log__failed_take_over_leaves_no_gap),

@@ -680,6 +680,32 @@ static void shm__who_leaves_at_once_comes_back_whole(void **state)
     shm_close_node(nodes[0].mem);
 }
 
+/* A host whose disk is gone wants nothing of its memory, though others have all of it: it promised things that it does not know
+ * of. What was under way to that memory never counts. */
+static void shm__a_memory_may_be_given_up(void **state)
+{
+    struct shm_options o = fixture_options(1);
+    struct mem_flow f;
+    struct err e = {""};
+
+    (void)state;
+    open_all(2);
+    assert_int_equal(raise_to(nodes[0].mem, 1, 5, NULL), MEM_DONE);
+    mem_flow_open(nodes[0].mem, &f, 1, REGION, 5);
+    shm_close_node(nodes[1].mem);
+    o.forget = true;
+    nodes[1] = (struct node){0};
+    assert_int_equal(fixture_open(&nodes[1], &o, &e), 0);
+    assert_int_equal(nodes[1].birth, MEM_BIRTH_LOST);
+    assert_true(mem_promised(nodes[1].mem, REGION) == MEM_CLOSED);
+    mem_mark(nodes[0].mem, &f, 1);
+    mem_poll(nodes[0].mem);
+    assert_int_equal(f.status, MEM_LOST);
+    assert_true(all_connected(nodes, 2));
+    assert_int_equal(raise_to(nodes[0].mem, 1, 6, NULL), MEM_DENIED);
+    close_all_nodes(2);
+}
+
 static void expect_open_error(const struct shm_options *o, int code, const char *says)
 {
     struct mem *m;
@@ -916,6 +942,7 @@ int main(void)
         CASE(shm__a_second_owner_is_refused_by_name_and_process),
         CASE(shm__a_stale_socket_is_replaced),
         CASE(shm__who_leaves_at_once_comes_back_whole),
+        CASE(shm__a_memory_may_be_given_up),
         CASE(shm__wrong_options_are_refused),
         CASE(shm__a_directory_open_to_others_is_refused),
         CASE(shm__a_damaged_lock_file_is_named),

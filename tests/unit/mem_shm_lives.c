@@ -308,6 +308,30 @@ static void shm__a_client_outlives_its_host(void **state)
     leave(1);
 }
 
+/* The log tells of a client before the host has met it: it is no other process, nor after a restart of the host. */
+static void shm__a_client_is_heard_of_before_it_is_met(void **state)
+{
+    (void)state;
+    for (uint32_t life = 0; life < 2; life++) {
+        bool restarted = life > 0;
+        open_kept(1, life);
+        open_kept(0, 2 * life);
+        assert_true(all_connected(nodes, 2));
+        struct client c = client_open();
+        if (restarted)
+            shm_saw_client(nodes[0].mem, 0, c.mem->life);
+        disk[0].place[0] = c.mem->life + 1;
+        if (restarted) {
+            leave(0);
+            open_kept(0, 2 * life + 1);
+        }
+        expect_served(&c);
+        shm_close_node(c.mem);
+        leave(0);
+        leave(1);
+    }
+}
+
 static int lives_setup(void **state)
 {
     memset(disk, 0, sizeof disk);
@@ -329,6 +353,7 @@ int main(void)
         CASE(shm__a_host_learns_from_the_files),
         CASE(shm__a_used_life_is_turned_away),
         CASE(shm__a_client_outlives_its_host),
+        CASE(shm__a_client_is_heard_of_before_it_is_met),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

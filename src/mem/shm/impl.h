@@ -372,7 +372,8 @@ struct shm {
     struct peer *hosts[SHM_HOSTS_MAX];
     uint32_t hosts_count;
     struct grant *grant; /* own */
-    bool kept;           /* own memory of the life before was found */
+    bool forget;         /* own memory of the life before is not wanted, */
+    bool kept;           /* or was found */
     uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
     uint32_t regions;    /* of the own grant */
     uint8_t region_state[SHM_REGION_SLOTS]; /* enum region_state */

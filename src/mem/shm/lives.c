@@ -86,7 +86,7 @@ static bool shut_out(struct shm *s, struct peer *p, uint32_t count, uint32_t kno
 
 static enum lives_verdict judge_new(struct shm *s, struct peer *p, uint32_t count)
 {
-    uint32_t known = s->lives->place(s->lives->ctx, p->node - s->client_node);
+    uint32_t known = s->lives->place_before(s->lives->ctx, p->node - s->client_node);
     struct lock_seen file = lock_look(s, p->name);
 
     if (file.lives != count || count > s->lives_max)
@@ -96,6 +96,22 @@ static enum lives_verdict judge_new(struct shm *s, struct peer *p, uint32_t coun
         return LIVES_SEEN;
     }
     return shut_out(s, p, count, known) ? LIVES_UNSEEN : LIVES_LATER;
+}
+
+/* Through the log a host may hear of a client before it has met it, and may be killed in between: then its disk knows of that life,
+ * and it is to be known from where. */
+void shm_saw_client(struct mem *m, uint32_t place, uint32_t life)
+{
+    struct shm *s = shm_of(m);
+    char name[SHM_NAME_BYTES];
+
+    if (!s->lives || place >= s->clients ||
+        life + 1 <= s->lives->place_before(s->lives->ctx, place))
+        return;
+    place_name(name, place);
+    struct lock_seen file = lock_look(s, name);
+    if (file.lives == life + 1 && file.noted != life + 1)
+        lock_note(s, name, life + 1);
 }
 
 enum lives_verdict lives_judge(struct shm *s, struct peer *p, uint32_t life)

@@ -118,6 +118,7 @@ static struct shm *shm_new(const struct shm_options *o)
     s->mem.ops = &shm_ops;
     s->mem.self = o->self.node;
     s->say = o->say;
+    s->forget = o->forget;
     memcpy(s->cluster, o->cluster, strlen(o->cluster) + 1);
     s->dir_fd = s->lock_fd = s->past_grant_fd = -1;
     s->inbox_tail = &s->inbox;
@@ -295,7 +296,7 @@ static int recover(struct shm *s, struct err *e)
         g = memory_map(s->past_grant_fd, sizeof *g, PROT_READ | PROT_WRITE,
                        F_SEAL_SHRINK | F_SEAL_GROW);
     bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
-    s->kept = g && memory_whole(s, g);
+    s->kept = g && !s->forget && memory_whole(s, g);
     if (s->kept)
         s->grant = g; /* from here on the helper refuses what would make it less than whole */
     s->broken = own_whole ? s->past_broken : s->mem.life + 1;

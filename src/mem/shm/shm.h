@@ -41,7 +41,8 @@ struct shm_options {
     uint32_t hosts_count;
     uint64_t answer_timeout_ns; /* how long a restart waits for the memory that a live but silent
                                  * host may have of it; 0: two seconds */
-    struct say say;             /* where log lines go, from the caller's thread and the helper */
+    bool forget;    /* whatever is left of the memory of earlier lives is given up, and born LOST */
+    struct say say; /* where log lines go, from the caller's thread and the helper */
     /* host: lives that a disk keeps, until it is closed; NULL: none does. Then clients' places are known by number: place
      * n is node client_node + n, its name is client-n, and it has lives_max lives at most (0: any number). */
     const struct mem_lives *lives;
@@ -59,6 +60,9 @@ int shm_open_node(const struct shm_options *, struct mem **out, struct err *);
 /* Leaves in order: removes the socket. The last host to leave removes the directory, so that the next start is
  * a new cluster. Called by the thread that polled. */
 void shm_close_node(struct mem *);
+
+/* At a host with lives on a disk: a log tells of this life of a client's place, which the disk is going to know of. */
+void shm_saw_client(struct mem *, uint32_t place, uint32_t life);
 
 /* Why this node can do nothing any more, or NULL: a client's cluster is over, since its last host has left; its place was
  * had before in the same life; or other hosts know of later lives of this host than its disk does. */

@@ -11,7 +11,8 @@ enum fault_mark {
     MARK_SLOW,
     MARK_ROUGH,
     MARK_PACE,
-    MARK_BREAK
+    MARK_BREAK,
+    MARK_FORGET
 };
 
 static void mix_fault(struct sim *w, enum fault_mark mark, uint32_t a, uint32_t b, uint32_t what)
@@ -104,6 +105,17 @@ void sim_node_crash(struct sim *w, uint32_t node, bool keep_memory)
         }
     if (!keep_memory || w->opt.links.on)
         lose_memory(w, n);
+}
+
+void sim_node_forget(struct sim *w, uint32_t node)
+{
+    CHECK(node < w->opt.nodes_max);
+    struct sim_node *n = &w->nodes[node];
+    CHECK(n->alive && n->mem.life > 0);
+
+    mix_fault(w, MARK_FORGET, node, 0, 0);
+    lose_memory(w, n);
+    n->reachable = true;
 }
 
 void sim_node_pause(struct sim *w, uint32_t node, bool paused)

@@ -112,6 +112,9 @@ struct mem *sim_node_start(struct sim *, uint32_t node);
  * which then finds MEM_BIRTH_LOST. */
 void sim_node_crash(struct sim *, uint32_t node, bool keep_memory);
 
+/* A life that has opened no region yet gives up what the lives before have left in its memory: all of it is born LOST. */
+void sim_node_forget(struct sim *, uint32_t node);
+
 /* A paused node is alive and not stepped; what it has issued (where the owner judges: what has left) goes on landing. The harness, which does
  * the stepping, must honour it; here it matters for owner_answers and links. */
 void sim_node_pause(struct sim *, uint32_t node, bool paused);

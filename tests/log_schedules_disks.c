@@ -1,0 +1,275 @@
+#include "log_schedules_disks.h"
+
+#include "log_schedules_impl.h"
+
+enum {
+    SIZE = sizeof(struct entry), /* of all entries here */
+    NOBODY = 200,                /* a source that there is not: such entries have no effect */
+    ENTRIES_MAX = 64,
+};
+
+static struct group *with_disks(uint64_t seed)
+{
+    return group_open(&(struct group_options){.replicas = 3, .seed = seed, .durable = true});
+}
+
+/* Entries are letters: two are the same if they are the same letter at the same place. */
+static struct entry entry_of(uint32_t at, uint64_t ballot, char letter)
+{
+    return (struct entry){.pos = (uint64_t)at * SIZE,
+                          .ballot = ballot,
+                          .source = NOBODY,
+                          .srcpos = (uint64_t)(unsigned char)letter};
+}
+
+/* One life of the replica accepted the letters from place `at` on under the ballot. Of says, end and ballot are filled in: the chain
+ * ends with them, if `end` does not say that it went on. */
+static void accepted(struct group *g, uint32_t rank, uint64_t ballot, uint32_t at,
+                     const char *letters, struct disk_says says)
+{
+    _Alignas(8) unsigned char bytes[ENTRIES_MAX * SIZE];
+    uint32_t count = (uint32_t)strlen(letters);
+    CHECK(count <= ENTRIES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry e = entry_of(at + i, ballot, letters[i]);
+        memcpy(bytes + i * SIZE, &e, SIZE);
+    }
+    struct disk_record r = {.kind = DISK_ENTRIES,
+                            .from = (uint64_t)at * SIZE,
+                            .to = (uint64_t)(at + count) * SIZE,
+                            .ballot = ballot,
+                            .says = says,
+                            .bytes = bytes};
+    r.says.ballot = ballot;
+    r.says.end = says.end > r.to ? says.end : r.to;
+    r.says.pledge = says.pledge > ballot ? says.pledge : ballot;
+    group_disk_append(g, rank, &r);
+}
+
+static void pledged(struct group *g, uint32_t rank, uint64_t ballot)
+{
+    struct disk_record r = {.kind = DISK_PLEDGE, .ballot = ballot, .says = {.pledge = ballot}};
+    group_disk_append(g, rank, &r);
+}
+
+/* Somebody has applied them: nothing else may ever stand there. */
+static void decided(struct group *g, uint32_t at, const char *letters)
+{
+    for (uint32_t i = 0; letters[i]; i++) {
+        struct entry e = entry_of(at + i, 0, letters[i]);
+        check_entry(&g->check, 0, &e);
+    }
+}
+
+static bool is_all_applied(const struct group *g, uint32_t rank, uint32_t entries)
+{
+    return group_leader(g) < g->n && group_stats(g, rank).applied > (uint64_t)entries * SIZE;
+}
+
+/* ---- an old suffix ---- */
+
+/* 0 decided abc with 1. 2 found them there, and wrote them again: 1 kept a under the new ballot, and no more, when the power went. 0
+ * is away. That 1 has a under a higher stamp says nothing against b and c. */
+const char *kept_again_in_part(void)
+{
+    struct group *g = with_disks(1);
+    decided(g, 0, "abc");
+    accepted(g, 1, 3, 0, "abc", (struct disk_says){0});
+    accepted(g, 1, 5, 0, "a", (struct disk_says){.end = 3 * SIZE});
+    pledged(g, 2, 5);
+    group_start(g, 1);
+    group_start(g, 2);
+    GROUP_WAIT(g, is_all_applied(g, 1, 3) && is_all_applied(g, 2, 3), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- a lane of mixed stamps ---- */
+
+/* 0 accepted abc, and nobody else did. 2 decided axy with 1, and had written a to 0 when the power went. What 0 has under the ballot
+ * that decided is a alone: b and c are of an older run, and what 1 claims to be decided is no claim about them. It shows where 0 is
+ * the one to take over, which is drawn. */
+const char *rest_of_an_older_run(uint64_t seed)
+{
+    struct group *g = with_disks(seed);
+    decided(g, 0, "axy");
+    accepted(g, 0, 3, 0, "abc", (struct disk_says){0});
+    accepted(g, 0, 5, 0, "a", (struct disk_says){.end = 3 * SIZE});
+    accepted(g, 1, 5, 0, "axy",
+             (struct disk_says){.commit = 3 * SIZE, .commit_ballot = 5, .applied = 3 * SIZE});
+    group_start(g, 0);
+    group_start(g, 1);
+    GROUP_WAIT(g, is_all_applied(g, 0, 3) && is_all_applied(g, 1, 3), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- the run of a restored lane ---- */
+
+/* What is left of a chain has older stamps than the ballot that told the commit. The lane is of that ballot, or one of a ballot
+ * between would be believed below the commit. */
+const char *commit_of_a_later_ballot(void)
+{
+    struct group *g = with_disks(1);
+    accepted(g, 1, 4, 0, "abc", (struct disk_says){0});
+    accepted(g, 1, 4, 3, "d",
+             (struct disk_says){
+                 .pledge = 9, .commit = 2 * SIZE, .commit_ballot = 8, .applied = 1 * SIZE});
+    group_start(g, 1);
+    group_run(g, 10 * US);
+    const struct mem_lane *lane = group_lane(g, 1, 1);
+    GROUP_SETUP(g, group_stats(g, 1).role == UNIT_FOLLOWER);
+    GROUP_MUST(g, "restored", group_stats(g, 1).promised == 9);
+    GROUP_MUST(g, "restored", group_stats(g, 1).applied == 1 * SIZE);
+    GROUP_MUST(g, "restored", mem_word(lane, LOG_START) == 0);
+    GROUP_MUST(g, "restored", mem_word(lane, LOG_COMMIT) == 2 * SIZE);
+    GROUP_MUST(g, "restored", mem_word(lane, LOG_GUARD) == 4 * SIZE);
+    GROUP_MUST(g, "restored", mem_word(lane, LOG_RUN) == 8);
+    GROUP_MUST(g, "restored", mem_word(lane, LOG_SOLID) == 2 * SIZE);
+    return group_close(g);
+}
+
+/* ---- damage ---- */
+
+/* Flips a bit of the entry where it stands on the disk. */
+static void damage(struct group *g, uint32_t rank, uint32_t at, uint64_t ballot, char letter)
+{
+    static unsigned char image[64 << 10];
+    struct entry e = entry_of(at, ballot, letter);
+    bool found = false;
+    CHECK(disk_sim_platter(g->disk[rank].platters, "journal.00001", 0, image, sizeof(image)) == 0);
+    for (uint32_t i = 0; !found && i + SIZE <= sizeof(image); i += 8) {
+        found = memcmp(image + i, &e, SIZE) == 0;
+        if (found)
+            disk_sim_flip(g->disk[rank].platters, "journal.00001", i);
+    }
+    CHECK(found);
+}
+
+/* 0 decided abc with 1, which knows that, and whose disk lost b. 2 has nothing. Without 0 nobody can say what b is, so 1 and 2 decide
+ * nothing, and least of all something else; with 0 they go on. */
+const char *decided_and_damaged(void)
+{
+    struct group *g = with_disks(1);
+    struct disk_says all = {.commit = 3 * SIZE, .commit_ballot = 3, .applied = 3 * SIZE};
+    decided(g, 0, "abc");
+    accepted(g, 0, 3, 0, "abc", all);
+    accepted(g, 1, 3, 0, "a", (struct disk_says){0});
+    accepted(g, 1, 3, 1, "b", (struct disk_says){0});
+    accepted(g, 1, 3, 2, "c", all);
+    pledged(g, 2, 3);
+    damage(g, 1, 1, 3, 'b');
+    group_start(g, 1);
+    group_start(g, 2);
+    group_run(g, 3 * GROUP_ELECT_NS);
+    GROUP_SETUP(g, group_stats(g, 1).behind && group_stats(g, 1).promised != MEM_CLOSED);
+    GROUP_MUST(g, "agreement", group_leader(g) == g->n);
+    group_start(g, 0);
+    GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 6 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
+/* ---- the promise is looked at again ---- */
+
+/* The group serves, and these are its leader and the other two. */
+struct cast {
+    uint32_t leader, third, rival;
+};
+
+static struct cast cast_of(struct group *g)
+{
+    struct cast c = {0};
+    for (uint32_t q = 0; q < g->n; q++)
+        group_start(g, q);
+    GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 2 * GROUP_ELECT_NS);
+    group_run(g, 4 * GROUP_HEARTBEAT_NS);
+    c.leader = group_leader(g) % g->n;
+    c.third = (c.leader + 1) % g->n;
+    c.rival = (c.leader + 2) % g->n;
+    return c;
+}
+
+static void step_one(struct group *g, uint32_t rank, uint64_t ns)
+{
+    for (uint64_t end = group_now(g) + ns; group_now(g) < end && !group_failed(g);) {
+        group_post(g, rank);
+        group_settle(g, rank);
+        group_pass(g, 100);
+    }
+}
+
+/* The rival has the promise of the third, and has read it, when the leader, who does not hear of it, writes an entry there. The third
+ * may have begun its round before. It keeps nothing that lands under a promise that it does not make any more, so the leader
+ * decides nothing. */
+const char *raised_while_it_copies(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    client_reaches_only(g, 0, c.leader);
+    cut_both_ways(g, c.leader, c.rival, true);
+    hold_all_but(g, c.rival);
+    group_lie(g, c.rival, c.leader, true);
+    for (int i = 0; i < 2000 && group_stats(g, c.rival).role != UNIT_CANDIDATE; i++)
+        step_one(g, c.rival, 100);
+    step_one(g, c.rival, 5 * US);
+    GROUP_SETUP(g, group_stats(g, c.rival).role == UNIT_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == group_stats(g, c.rival).epoch);
+
+    uint64_t guard = guard_at(g, c.third, c.leader);
+    group_send(g, 0, BYTES);
+    hold_all_but(g, c.leader);
+    for (int i = 0; i < 20 && guard_at(g, c.third, c.leader) == guard; i++)
+        step_one(g, c.leader, GROUP_WAY_NS / 2);
+    GROUP_SETUP(g, guard_at(g, c.third, c.leader) > guard);
+    GROUP_SETUP(g, group_stats(g, c.leader).role == UNIT_LEADER);
+    group_cut(g, c.leader, c.third, true);
+
+    group_hold(g, c.third, false);
+    for (int i = 0; i < 100; i++) {
+        step_one(g, c.third, 100);
+        step_one(g, c.leader, 100);
+    }
+    group_lie(g, c.rival, c.leader, false);
+    client_reaches_all(g, 0);
+    return heals(g, 0, 4);
+}
+
+/* ---- what a disk says of the commit ---- */
+
+/* 1 has a chain of 60 entries, of which the last 20 are not what the others have decided. It is written all of that, and told that it
+ * is; in its first round it copies only a part. Then its disk may say of that part that it is decided, and no more. */
+const char *commit_beyond_what_was_copied(void)
+{
+    enum { ALL = 60, SAME = 40 };
+    struct group *g = with_disks(1);
+    char ours[ALL + 1], theirs[ALL + 1];
+    memset(ours, 'a', ALL);
+    memset(theirs, 'a', ALL);
+    memset(ours + SAME, 'b', ALL - SAME);
+    memset(theirs + SAME, 'c', ALL - SAME);
+    ours[ALL] = theirs[ALL] = 0;
+    struct disk_says all = {.commit = ALL * SIZE, .commit_ballot = 5, .applied = ALL * SIZE};
+    accepted(g, 0, 5, 0, theirs, all);
+    accepted(g, 1, 3, 0, ours, (struct disk_says){0});
+    accepted(g, 2, 5, 0, theirs, all);
+    group_start(g, 0);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_leader(g) < g->n, 2 * GROUP_ELECT_NS);
+    uint32_t leader = group_leader(g) % g->n;
+    group_start(g, 1);
+    for (int i = 0; i < 10000 && commit_at(g, 1, leader) == 0 && !group_failed(g); i++) {
+        if (group_stats(g, 1).role == UNIT_FOLLOWER &&
+            mem_word(group_lane(g, 1, leader), LOG_RUN) == group_stats(g, leader).epoch)
+            group_hold(g, 1, true);
+        group_tick(g);
+    }
+    GROUP_SETUP(g, commit_at(g, 1, leader) > ALL * SIZE && group_stats(g, 1).applied == 0);
+    group_settle(g, 1);
+    group_flush_disk(g, 1);
+    group_power_cut(g, 1);
+    group_start(g, 1);
+    hold_all_but(g, 1);
+    step_one(g, 1, 10 * US);
+    GROUP_SETUP(g, mem_word(group_lane(g, 1, 1), LOG_RUN) > 5);
+    GROUP_SETUP(g, guard_at(g, 1, 1) == ALL * SIZE);
+    GROUP_MUST(g, "restored", commit_at(g, 1, 1) <= SAME * SIZE);
+    return group_close(g);
+}

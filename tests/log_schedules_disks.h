@@ -1,0 +1,14 @@
+/* Schedules of groups whose replicas come back from disks that have what a schedule says; see log_schedules.h. */
+#ifndef TESTS_LOG_SCHEDULES_DISKS_H
+#define TESTS_LOG_SCHEDULES_DISKS_H
+
+#include <stdint.h>
+
+const char *kept_again_in_part(void);
+const char *rest_of_an_older_run(uint64_t seed);
+const char *commit_of_a_later_ballot(void);
+const char *decided_and_damaged(void);
+const char *raised_while_it_copies(void);
+const char *commit_beyond_what_was_copied(void);
+
+#endif
