@@ -4,6 +4,7 @@
 #include "api/kept.h"
 #include "base/hash.h"
 #include "base/lines.h"
+#include "mcast/message.h"
 
 #include <stdlib.h>
 #include <string.h>
