@@ -57,10 +57,12 @@ model: all
 test-rdma: all
 	@tests/rdma/run $(BUILD)
 
-# A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms.
+# A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms. And all
+# hosts of a durable group with 1 GiB and 256 MiB of journal: it serves within 5 s.
 LARGE ?= 200
 test-large: all
 	@TRAM=$(abspath $(BUILD)/tram) tests/proc/large $(abspath $(BUILD)/tests/proc/proc_large_state) $(LARGE) 200
+	@TRAM=$(abspath $(BUILD)/tram) tests/proc/restart $(abspath $(BUILD)/tests/proc/proc_restart) 1024 256 1024 5000
 
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
 asan tsan: deps

@@ -149,8 +149,9 @@ bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t 
         if (seat == SEAT_UNCLAIMED)
             o->wait_ns += o->suspect_ns;
     }
-    bool run = view[o->me].fit && !o->held && quorum_answers(o, view, now_ns) &&
-               now_ns - o->vacant_ns >= o->wait_ns;
+    bool could = view[o->me].fit && !o->held && quorum_answers(o, view, now_ns);
+    bool run = could && now_ns - o->vacant_ns >= o->wait_ns;
+    o->short_of = o->kept && !could;
     uint32_t leader = (uint32_t)(promised % o->n);
     if (run && promised != 0 && o->busy[leader] && !view[leader].dead &&
         o->outwaited < BUSY_DOUBLINGS_MAX)
@@ -166,6 +167,6 @@ void oracle_failed(struct oracle *o)
 
 uint64_t oracle_next_ns(const struct oracle *o)
 {
-    /* While others hold us back, it is their news that we wait for. */
-    return o->vacant_ns == 0 || o->held ? UINT64_MAX : o->vacant_ns + o->wait_ns;
+    /* While others hold us back, or are missing, it is their news that we wait for. */
+    return o->vacant_ns == 0 || o->held || o->short_of ? UINT64_MAX : o->vacant_ns + o->wait_ns;
 }

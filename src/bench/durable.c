@@ -15,6 +15,7 @@
 
 enum {
     LOAD_TURNS = 8,
+    WARM_UPS_MAX = 4,  /* times as long as it is measured */
     CASTS_A_TURN = 32, /* of one client before the next one's turn */
     IDLE_ROUNDS = 64,  /* without a reply before one of the clients waits for its own */
     WAIT_NS = 1000000,
@@ -22,7 +23,7 @@ enum {
 
 #define SECOND_NS UINT64_C(1000000000)
 #define GIVE_UP_NS (BENCH_STARTS_WITHIN_S * SECOND_NS)
-#define AFTER_KILL_NS (SECOND_NS / 5) /* in which the gap lies */
+#define AFTER_KILL_NS (SECOND_NS / 50) /* in which the gap begins */
 
 static const uint32_t payloads[DURABLE_LOADS] = {64, 1024, DURABLE_PAYLOAD_MAX};
 
@@ -178,7 +179,8 @@ static int warm_up(struct run *r, struct err *e)
     do {
         saturate(r, DURABLE_PAYLOAD_MAX, turn_ns, &ns);
         rc = rc == 0 ? drain(r, e) : rc;
-    } while (rc == 0 && durable_written(&r->c).bytes < wanted && ns < GIVE_UP_NS);
+    } while (rc == 0 && durable_written(&r->c).bytes < wanted &&
+             ns < WARM_UPS_MAX * part_ns(r->args));
     return rc;
 }
 
@@ -239,18 +241,18 @@ static int measure_gap(struct run *r, double *gap_ns, struct err *e)
     }
     *gap_ns = (double)longest;
     if (rc == 0)
-        rc = durable_start(&r->c, (uint32_t)leader, e);
+        rc = durable_restart(&r->c, (uint32_t)leader, e);
     return rc == 0 ? durable_await(&r->c, e) : rc;
 }
 
-static int measure_gaps(struct run *r, struct err *e)
+static int measure_gaps(struct run *r, struct bench_durable_gaps *gaps, struct err *e)
 {
     int rc = 0;
     double gap_ns = 0;
     for (uint32_t i = 0; i < DURABLE_KILLS && rc == 0; i++) {
         rc = measure_gap(r, &gap_ns, e);
         if (rc == 0)
-            insert(r->out->gap_ns, r->out->kills++, gap_ns);
+            insert(gaps->ns, gaps->kills++, gap_ns);
     }
     return rc;
 }
@@ -266,8 +268,8 @@ static int measure_cluster(struct run *r, enum kind kind, struct err *e)
         rc = durable_users_grow(&r->c, 1, e);
     if (rc == 0 && kind == ONE_GROUP)
         rc = measure_latency(r, e);
-    if (rc == 0 && kind == ONE_GROUP && r->args->replicas > 2)
-        rc = measure_gaps(r, e);
+    if (rc == 0 && kind != MANY_GROUPS && r->args->replicas > 2)
+        rc = measure_gaps(r, kind == ONE_GROUP ? &r->out->gaps : &r->out->memory_gaps, e);
     if (rc == 0)
         rc = measure_loads(r, kind, e);
     durable_close(&r->c);

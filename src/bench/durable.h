@@ -43,6 +43,12 @@ struct bench_durable_load {
     double batch;             /* bytes of journal that are flushed at once */
 };
 
+/* The longest that a message took when its leader was killed, each time, sorted. */
+struct bench_durable_gaps {
+    double ns[DURABLE_KILLS];
+    uint32_t kills;
+};
+
 struct bench_durable {
     struct hist floor;     /* of FLOOR_BLOCK_BYTES */
     struct hist stream;    /* of FLOOR_STREAM_BYTES */
@@ -52,10 +58,8 @@ struct bench_durable {
     struct hist turn[2];       /* floor and latency of a turn */
     double ratio[BENCH_TURNS]; /* of latency to the floor, sorted */
     struct bench_durable_load load[DURABLE_LOADS];
-    double gap_ns
-        [DURABLE_KILLS]; /* the longest that a message took when its leader was killed, sorted */
-    uint32_t kills;
-    bool in_memory; /* the directory is no disk's */
+    struct bench_durable_gaps gaps, memory_gaps; /* the latter without disks */
+    bool in_memory;                              /* the directory is no disk's */
     char dir[256];
 };
 
@@ -112,10 +116,10 @@ int durable_users_grow(struct durable_cluster *, uint32_t users, struct err *);
 /* Until every group is led and has all its replicas. */
 int durable_await(struct durable_cluster *, struct err *);
 
-/* The host that leads the group; it ends at once, and another process takes its place. */
+/* The host that leads the group, or -1. It ends at once; later another process takes its place. */
 int durable_leader(const struct durable_cluster *, uint32_t group);
-void durable_kill(struct durable_cluster *, uint32_t host);
-int durable_start(struct durable_cluster *, uint32_t host, struct err *);
+void durable_kill(const struct durable_cluster *, uint32_t host);
+int durable_restart(struct durable_cluster *, uint32_t host, struct err *);
 
 struct durable_written durable_written(const struct durable_cluster *);
 

@@ -32,6 +32,7 @@ struct durable_shown {
     _Atomic uint64_t pid;      /* whose words these are */
     _Atomic uint64_t led;      /* groups that it leads, one bit each */
     _Atomic uint64_t complete; /* those of them that have all their replicas */
+    _Atomic uint64_t behind;   /* replicas that have no state yet */
     _Atomic uint64_t bytes, batches;
 };
 
@@ -88,15 +89,17 @@ static void show(const struct tram_host *h, uint32_t replicas, struct durable_sh
 {
     struct tram_replica_stats r;
     struct disk_status d = {0};
-    uint64_t led = 0, complete = 0;
+    uint64_t led = 0, complete = 0, behind = 0;
     for (uint32_t i = 0; tram_host_replica(h, i, &r) == 0; i++) {
         uint64_t bit = UINT64_C(1) << r.group % 64;
+        behind += r.behind || r.role == TRAM_JOINING;
         led |= r.role == TRAM_LEADER ? bit : 0;
         complete |= r.role == TRAM_LEADER && r.attached == replicas ? bit : 0;
     }
     api_host_disk(h, &d);
     atomic_store(&s->led, led);
     atomic_store(&s->complete, complete);
+    atomic_store(&s->behind, behind);
     atomic_store(&s->bytes, d.bytes);
     atomic_store(&s->batches, d.batches);
     atomic_store(&s->pid, (uint64_t)getpid());
@@ -195,7 +198,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 /* ---- hosts ---- */
 
-int durable_start(struct durable_cluster *d, uint32_t host, struct err *e)
+static int start_host(struct durable_cluster *d, uint32_t host, struct err *e)
 {
     char number[16];
     struct bench_child child;
@@ -210,12 +213,17 @@ int durable_start(struct durable_cluster *d, uint32_t host, struct err *e)
     return rc;
 }
 
-void durable_kill(struct durable_cluster *d, uint32_t host)
+void durable_kill(const struct durable_cluster *d, uint32_t host)
 {
     kill(d->pid[host], SIGKILL);
+}
+
+int durable_restart(struct durable_cluster *d, uint32_t host, struct err *e)
+{
     struct bench_child child = {.pid = d->pid[host], .stop = d->stop[host]};
     d->pid[host] = 0;
     child_stop(&child);
+    return start_host(d, host, e);
 }
 
 /* All are told before any is waited for: none of them should take another's place meanwhile. */
@@ -247,8 +255,11 @@ int durable_leader(const struct durable_cluster *d, uint32_t group)
 static bool is_complete(const struct durable_cluster *d)
 {
     uint64_t all = 0;
-    for (uint32_t h = 0; h < d->args.hosts; h++)
-        all |= is_new(d, h) ? atomic_load(&d->shown[h]->complete) : 0;
+    for (uint32_t h = 0; h < d->args.hosts; h++) {
+        if (!is_new(d, h) || atomic_load(&d->shown[h]->behind) > 0)
+            return false;
+        all |= atomic_load(&d->shown[h]->complete);
+    }
     return all == (d->args.groups < 64 ? (UINT64_C(1) << d->args.groups) - 1 : UINT64_MAX);
 }
 
@@ -344,7 +355,7 @@ int durable_open(struct durable_cluster *d, const struct bench_args *a, bool dur
             rc = api_disk_format(d->cluster, h, 0, e);
     }
     for (uint32_t h = 0; rc == 0 && h < a->hosts; h++)
-        rc = durable_start(d, h, e);
+        rc = start_host(d, h, e);
     return rc == 0 ? durable_await(d, e) : rc;
 }
 

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DURABLE_TIMES = 4 };
+/* How much larger the log, and clients' rings, are with disks. */
+enum { DURABLE_LOG = 8, DURABLE_RING = 4 };
 
 enum { NAMES_SHOWN = 4 }; /* of hosts or groups: names are long, and an error has little room */
 
@@ -40,9 +41,9 @@ uint32_t setting_get(const struct cluster *c, enum setting s)
 }
 
 /* What is under way waits for a flush, a hundred times longer than for memory: there has to be more of it. */
-static uint32_t times_durable(const struct cluster *c, uint32_t bytes)
+static uint32_t if_durable(const struct cluster *c, uint32_t times, uint32_t bytes)
 {
-    return c->durable ? bytes * DURABLE_TIMES : bytes;
+    return c->durable ? bytes * times : bytes;
 }
 
 uint32_t setting_standard(const struct cluster *c, enum setting s)
@@ -52,14 +53,14 @@ uint32_t setting_standard(const struct cluster *c, enum setting s)
 
     switch (s) {
     case SETTING_log_bytes:
-        return times_durable(c, setting_info[s].value);
+        return if_durable(c, DURABLE_LOG, setting_info[s].value);
     case SETTING_batch_bytes: /* a sixteenth, but the log is 16 KiB or more: 4 KiB */
         return c->log_bytes / 16 > 4 << 10 ? c->log_bytes / 16 : 4 << 10;
     case SETTING_window_bytes:
         return c->log_bytes / 2;
     case SETTING_source_bytes:
         fits = value_power_from((uint64_t)c->payload_max * SOURCE_MESSAGES);
-        least = times_durable(c, 64 << 10);
+        least = if_durable(c, DURABLE_RING, 64 << 10);
         return fits > least ? (uint32_t)fits : least;
     case SETTING_edge_bytes:
         return c->source_bytes;
@@ -68,7 +69,7 @@ uint32_t setting_standard(const struct cluster *c, enum setting s)
         if (fits > 256 << 10)
             fits = (uint64_t)REPLY_ROOM(c) * REPLIES_LARGE;
         fits = value_power_from(fits);
-        least = times_durable(c, 16 << 10);
+        least = if_durable(c, DURABLE_RING, 16 << 10);
         return fits > least ? (uint32_t)fits : least;
     default:
         return setting_info[s].value;

@@ -30,9 +30,9 @@ struct file_lane {
     uint32_t count;
     struct block_step steps[BLOCK_STEPS_MAX];
     struct work work;
-    bool near;       /* to its owner, in short orders: */
-    int core;        /* where it has to run; -1: anywhere */
-    cpu_set_t cores; /* that is, on these */
+    bool near;       /* to its owner, in short orders */
+    bool is_here;    /* an order begins on the core of its owner */
+    cpu_set_t cores; /* all that it may run on */
 };
 
 enum { FINE, SAYING, SAID };
@@ -75,6 +75,14 @@ static void say_failure(struct block_file *f, const struct err *why)
     atomic_store_explicit(&f->failed, SAID, memory_order_release); /* pairs with has_failed */
 }
 
+/* When it has begun it may go on anywhere: that core may soon have others to serve. */
+static void go_anywhere(struct file_lane *l)
+{
+    if (l->is_here)
+        pthread_setaffinity_np(l->thread, sizeof l->cores, &l->cores);
+    l->is_here = false;
+}
+
 static void *lane_main(void *of)
 {
     struct file_lane *l = of;
@@ -84,6 +92,7 @@ static void *lane_main(void *of)
             ;
         if (atomic_load_explicit(&l->status, memory_order_relaxed) != BLOCK_BUSY)
             return NULL;
+        go_anywhere(l);
         enum block_status status = work_do(&l->work, l->steps, l->count);
         if (status == BLOCK_FAILED)
             say_failure(l->of, &l->work.err);
@@ -94,25 +103,21 @@ static void *lane_main(void *of)
     }
 }
 
-/* A short order is waited for, by a thread that sleeps meanwhile: on its core the other one begins without an interrupt between
- * cores, which takes longer than all the rest of a wake-up, on virtual machines many times longer. A long order runs anywhere, while
- * its owner does other things. */
-static void choose_core(struct file_lane *l)
+/* A short order is waited for, by an owner that sleeps meanwhile: on its core the thread begins without an interrupt between cores,
+ * which takes longer than all the rest of a wake-up, on virtual machines many times longer. */
+static void begin_here(struct file_lane *l)
 {
     uint64_t bytes = 0;
+    cpu_set_t here;
+    int core = sched_getcpu();
 
     for (uint32_t i = 0; i < l->count; i++)
         bytes += l->steps[i].bytes;
-    int core = bytes <= SHORT_BYTES ? sched_getcpu() : -1;
-    if (core == l->core)
+    if (bytes > SHORT_BYTES || core < 0)
         return;
-    cpu_set_t set = l->cores;
-    if (core >= 0) {
-        CPU_ZERO(&set);
-        CPU_SET((size_t)core, &set);
-    }
-    l->core = core; /* if it may not run there it runs where it is */
-    pthread_setaffinity_np(l->thread, sizeof set, &set);
+    CPU_ZERO(&here);
+    CPU_SET((size_t)core, &here);
+    l->is_here = pthread_setaffinity_np(l->thread, sizeof here, &here) == 0;
 }
 
 static void file_begin(struct block *b, enum block_lane lane, const struct block_step *steps,
@@ -130,7 +135,7 @@ static void file_begin(struct block *b, enum block_lane lane, const struct block
     while (sem_trywait(&l->over) == 0)
         ; /* of the orders before */
     if (l->near)
-        choose_core(l);
+        begin_here(l);
     atomic_store_explicit(&l->status, BLOCK_BUSY, memory_order_relaxed);
     sem_post(&l->go);
 }
@@ -239,7 +244,6 @@ static int start_lane(struct block_file *f, int lane, uint64_t bytes_per_s, bool
     sigset_t all, before;
 
     l->of = f;
-    l->core = -1;
     l->near = near && pthread_getaffinity_np(pthread_self(), sizeof l->cores, &l->cores) == 0;
     sem_init(&l->go, 0, 0);
     sem_init(&l->over, 0, 0);

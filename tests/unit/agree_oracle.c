@@ -408,6 +408,20 @@ static void oracle__says_when_to_ask_again(void **state)
     assert_true(oracle_says_run(&w.o, w.view, w.promised, next));
 }
 
+/* With a disk the dead do not answer: it waits for their return, and for no time. */
+static void oracle__too_few_with_disks_are_waited_for(void **state)
+{
+    (void)state;
+    struct watch w;
+    watch_init(&w, 3, 0, 1);
+    w.o.kept = true;
+    w.view[1].dead = w.view[2].dead = true;
+    assert_int_equal(runs_after(&w), UINT64_MAX);
+    assert_true(oracle_next_ns(&w.o) == UINT64_MAX);
+    w.view[2].dead = false;
+    assert_int_equal(runs_after(&w), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +444,7 @@ int main(void)
         cmocka_unit_test(oracle__seen_leader_forgives_failures),
         cmocka_unit_test(oracle__duels_end),
         cmocka_unit_test(oracle__says_when_to_ask_again),
+        cmocka_unit_test(oracle__too_few_with_disks_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -423,6 +423,19 @@ static void cluster__refuses_unknown_words(void **state)
 
 #define ID "0123456789abcdef0123456789abcdef"
 
+/* A flush takes longer than memory does: more is under way meanwhile. */
+static void cluster__durable_has_larger_rings(void **state)
+{
+    struct cluster *c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\n");
+    (void)state;
+    assert_true(c->log_bytes == 2 << 20 && c->window_bytes == 1 << 20);
+    assert_true(c->source_bytes == 256 << 10 && c->reply_bytes == 64 << 10);
+    cluster_free(c);
+    c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\nlog_bytes: 256 KiB\n");
+    assert_true(c->log_bytes == 256 << 10 && c->window_bytes == 128 << 10);
+    cluster_free(c);
+}
+
 static void cluster__durable_needs_an_id_and_takes_a_directory(void **state)
 {
     (void)state;
@@ -992,6 +1005,7 @@ int main(void)
         cmocka_unit_test(cluster__refuses_a_key_twice),
         cmocka_unit_test(cluster__refuses_wrong_types),
         cmocka_unit_test(cluster__refuses_unknown_words),
+        cmocka_unit_test(cluster__durable_has_larger_rings),
         cmocka_unit_test(cluster__durable_needs_an_id_and_takes_a_directory),
         cmocka_unit_test(cluster__shape_is_of_what_files_depend_on),
         cmocka_unit_test(cluster__huge_pages_are_for_networks),

@@ -37,7 +37,7 @@ static void make(struct disk_fix *f)
     disk_say(f->d, 0, &f->says[0]);
 }
 
-/* Around the ends of pieces and of halves of the buffer. */
+/* Around the ends of pieces, of halves of the buffer, and of what is read at once. */
 static void snapfile__keeps_snapshots_of_any_size(void **state)
 {
     (void)state;
@@ -48,7 +48,10 @@ static void snapfile__keeps_snapshots_of_any_size(void **state)
                                      PIECE_DATA_BYTES + 1,
                                      4 * PIECE_DATA_BYTES,
                                      4 * PIECE_DATA_BYTES + 1,
-                                     13 * PIECE_DATA_BYTES - 1};
+                                     13 * PIECE_DATA_BYTES - 1,
+                                     32 * PIECE_DATA_BYTES - 1,
+                                     32 * PIECE_DATA_BYTES,
+                                     65 * PIECE_DATA_BYTES + 1};
 
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct disk_fix f;
