@@ -377,7 +377,8 @@ uint64_t keep_apply_end(const struct log *l, uint64_t promised)
 static bool wants_save(const struct log *l)
 {
     const struct keeping *k = &l->keep;
-    if (l->behind || l->taking.on || l->snap_to < l->n || disk_snap_busy(k->disk))
+    if (l->behind || l->taking.on || l->snap_to < l->n || disk_snap_busy(k->disk) ||
+        !state_save_ready(l->opt.machine->state, l->opt.ctx))
         return false;
     /* The disk is told of the new beginning first; unless it has no room for that before there is a snapshot. */
     if (k->gap != 0)

@@ -95,13 +95,12 @@ static int write_pieces(struct backup *b, struct disk *d)
     return work;
 }
 
-void backup_drop(struct backup *b, struct disk *d)
+void backup_give_up(struct backup *b, struct disk *d)
 {
-    if (b->save == NULL)
-        return;
     if (b->phase == BACKUP_WRITING)
         disk_snap_end(d, false);
-    end(b, BACKUP_FAILED, "its replica was given another state");
+    if (backup_saves(b))
+        end(b, BACKUP_FAILED, "it gets a state of another replica");
 }
 
 int backup_step(struct backup *b, struct disk *d, uint32_t group)

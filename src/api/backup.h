@@ -39,8 +39,8 @@ void backup_begin(struct backup *, const unsigned char *id, uint64_t delivered, 
 bool backup_goes_on(const struct backup *);
 int backup_step(struct backup *, struct disk *, uint32_t group);
 
-/* The machine is about to load another state: one that is not written yet is given up. */
-void backup_drop(struct backup *, struct disk *);
+/* The machine gets another state: what it has frozen is closed first. */
+void backup_give_up(struct backup *, struct disk *);
 
 /* The machine has its state frozen for it. */
 static inline bool backup_saves(const struct backup *b)

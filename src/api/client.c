@@ -4,6 +4,7 @@
 #include "api/kept.h"
 #include "base/hash.h"
 #include "base/lines.h"
+#include "mcast/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,11 @@ int api_cast_backup(struct tram_client *c, const unsigned char *id, uint64_t *ti
         rc = caster_groups_open(c->caster, dst, e);
     if (rc == 0)
         rc = caster_cast_backup(c->caster, dst, id, ticket);
+    if (rc == ERR_TOOBIG)
+        err_set(e, rc, "a backup takes %d bytes, and payload_max of the cluster file is %u",
+                MESSAGE_BACKUP_BYTES, c->cluster->sizes.body_max);
+    if (rc == ERR_AGAIN)
+        err_set(e, rc, "too many messages are under way");
     return rc;
 }
 

@@ -148,7 +148,7 @@ static void on_save_close(void *ctx, void *save)
 static int on_load_open(void *ctx, uint64_t bytes)
 {
     struct member *p = ctx;
-    backup_drop(&p->backup, p->host->disk.disk);
+    backup_give_up(&p->backup, p->host->disk.disk);
     p->loads = true;
     p->load_bytes = bytes;
     p->loaded = 0;

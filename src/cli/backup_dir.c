@@ -139,7 +139,7 @@ void backup_reader_close(struct backup_reader *r)
     r->piece = NULL;
 }
 
-int backup_dir_check(const struct backup_dir *d, const struct backup_group *g, struct err *e)
+int backup_dir_check(const struct backup_dir *d, struct backup_group *g, struct err *e)
 {
     struct backup_reader r;
     int rc = backup_reader_open(&r, d, g, e);
@@ -150,8 +150,13 @@ int backup_dir_check(const struct backup_dir *d, const struct backup_group *g, s
         ;
     if (rc == 0)
         rc = reader_over(&r);
-    if (rc < 0)
+    if (rc < 0) {
         *e = r.err;
+    } else {
+        g->known = true;
+        g->bytes = r.bytes;
+        g->crc = r.crc;
+    }
     backup_reader_close(&r);
     return rc;
 }

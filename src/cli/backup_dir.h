@@ -50,8 +50,8 @@ int backup_dir_write(const struct backup_dir *, struct err *);
 
 int backup_dir_read(const char *path, struct backup_dir *, struct err *);
 
-/* Reads the group's file to its end. ERR_NOTFOUND: it is not there. */
-int backup_dir_check(const struct backup_dir *, const struct backup_group *, struct err *);
+/* Reads the group's file to its end; then all is known of it. ERR_NOTFOUND: it is not there. */
+int backup_dir_check(const struct backup_dir *, struct backup_group *, struct err *);
 
 /* The same, for who wants what is in it. */
 struct backup_reader {

@@ -40,7 +40,7 @@ static int giver_open(void *ctx, uint32_t group, struct err *e)
     struct giver *v = ctx;
     const struct backup_group *g = &v->dir->group[v->from[group]];
 
-    replica_initial(v->head, g->delivered, g->known ? g->bytes : STATE_UNKNOWN);
+    replica_initial(v->head, g->delivered, g->bytes);
     v->head_at = 0;
     return backup_reader_open(&v->reader, v->dir, g, e);
 }
@@ -122,7 +122,7 @@ static int check_file(const struct restore_args *a, const struct cluster *c,
     return CMD_DONE;
 }
 
-static int check_backup(const struct backup_dir *d)
+static int check_backup(struct backup_dir *d)
 {
     struct err e = {""};
     int code = CMD_DONE;

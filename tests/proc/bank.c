@@ -1,6 +1,7 @@
 /* A bank over several groups, for tests of backups: a transfer is a message to two groups, one of which sends and the other one
  * receives. Whatever point of the order is taken, each group has received from another what that has sent to it.
  *
+ *     bank new FILE            the directories of all hosts
  *     bank host NAME FILE      a host, until SIGTERM
  *     bank load FILE SECONDS   transfers between groups, until then or SIGTERM; prints how many
  *     bank audit FILE          prints the transfers and the balances; fails if they do not go together */
@@ -149,6 +150,17 @@ static void on_line(void *ctx, enum tram_log_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+/* Each is made once. */
+static int make_new(const struct tram_cluster *c)
+{
+    struct tram_error e = {""};
+    for (uint32_t h = 0; h < tram_cluster_hosts(c); h++)
+        if (tram_host_format(c, tram_cluster_host_name(c, h), &e) != TRAM_OK ||
+            tram_host_format(c, tram_cluster_host_name(c, h), &e) != TRAM_EXISTS)
+            return complain(&e);
+    return tram_host_format(c, "nobody", &e) == TRAM_NOTFOUND ? 0 : 1;
+}
+
 static int host(const struct tram_cluster *c, const char *name)
 {
     struct tram_error e = {""};
@@ -169,6 +181,12 @@ static int host(const struct tram_cluster *c, const char *name)
         return complain(&e);
     while (!asked_to_stop && rc >= 0)
         rc = tram_host_step(h, &e);
+    struct tram_disk_stats disk;
+    if (rc >= 0 && (tram_host_disk(h, &disk) != TRAM_OK || disk.writes == 0 ||
+                    disk.journal_bytes > disk.journal_bytes_max || disk.state == TRAM_DISK_FULL)) {
+        snprintf(e.text, sizeof(e.text), "what the host says of its disk cannot be");
+        rc = TRAM_BROKEN;
+    }
     tram_host_close(h);
     free(b);
     return rc < 0 ? complain(&e) : 0;
@@ -256,7 +274,8 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &a, NULL);
     if (tram_cluster_load(argv[is_host ? 3 : 2], &c, &e) < 0 || tram_cluster_groups(c) > GROUPS_MAX)
         return complain(&e);
-    int rc = is_host                                     ? host(c, argv[2])
+    int rc = strcmp(argv[1], "new") == 0                 ? make_new(c)
+             : is_host                                   ? host(c, argv[2])
              : argc == 4 && strcmp(argv[1], "load") == 0 ? load(c, strtoull(argv[3], NULL, 10))
                                                          : audit(c);
     tram_cluster_free(c);
