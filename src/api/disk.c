@@ -1,5 +1,6 @@
 #include "api/disk.h"
 
+#include "agree/entry.h"
 #include "api/api.h"
 
 #include <dirent.h>
@@ -85,6 +86,38 @@ static uint32_t groups_beyond(const struct tram_cluster *c, const struct disk *d
     for (uint32_t g = 0; g < c->conf->groups; g++)
         beyond += disk_found(d, g)->state == DISK_BEYOND;
     return beyond;
+}
+
+/* ---- what logs know of clients ---- */
+
+struct places_seen {
+    struct api_disk *disk;
+    uint32_t places;
+};
+
+/* Entries that were accepted, and perhaps not applied: this host may never have met the client. */
+static void see_record(void *ctx, const struct disk_record *r)
+{
+    const struct places_seen *seen = ctx;
+    struct disk *d = seen->disk->disk;
+    if (r->kind != DISK_ENTRIES && r->kind != DISK_COPY)
+        return;
+    for (uint64_t at = 0, bytes = r->to - r->from; bytes - at >= sizeof(struct entry);) {
+        const struct entry *e = (const struct entry *)(const void *)(r->bytes + at);
+        if (e->bytes > bytes - at - sizeof(*e))
+            return; /* no log; who reads it as one says so */
+        if (e->source < seen->places && e->life < UINT16_MAX &&
+            e->life >= disk_place_life(d, e->source))
+            note_place(seen->disk, e->source, e->life + UINT32_C(1));
+        at += entry_size(e->bytes);
+    }
+}
+
+static void see_places(const struct tram_cluster *c, struct api_disk *d)
+{
+    struct places_seen seen = {.disk = d, .places = c->sizes.clients};
+    for (uint32_t g = 0; g < c->conf->groups; g++)
+        disk_replay(d->disk, g, see_record, &seen);
 }
 
 /* ---- directories ---- */
@@ -314,6 +347,7 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
         struct err why = *e;
         return err_set(e, rc, "host %s, %s: %s", c->conf->host[host].name, dir, why.text);
     }
+    see_places(c, d);
     uint32_t beyond = groups_beyond(c, d->disk);
     d->lives = (struct mem_lives){.ctx = d,
                                   .life = disk_life(d->disk),

@@ -30,6 +30,20 @@ int api_directory(const struct tram_cluster *c, char *out, size_t bytes, struct 
 
 /* ---- shared memory ---- */
 
+/* What a client has had decided is on the disks of a majority of a group's hosts: of any majority one knows of it. */
+static bool majorities_run(void *ctx, const bool running[SHM_HOSTS_MAX])
+{
+    const struct tram_cluster *c = ctx;
+    for (uint32_t g = 0; g < c->conf->groups; g++) {
+        uint32_t up = 0;
+        for (uint32_t q = 0; q < c->group[g].replicas; q++)
+            up += running[c->group[g].nodes[q]];
+        if (up <= c->group[g].replicas / 2)
+            return false;
+    }
+    return true;
+}
+
 static int shm_join(const struct tram_cluster *c, struct shm_node self,
                     const struct mem_lives *lives, const struct say *say, struct mem **out,
                     struct err *e)
@@ -48,7 +62,8 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
         .forget = lives && lives->forgets,
-        .after_hosts = c->conf->durable && self.role == SHM_CLIENT,
+        .enough = c->conf->durable && self.role == SHM_CLIENT ? majorities_run : NULL,
+        .enough_ctx = (void *)(uintptr_t)c,
         .say = *say,
     };
     return shm_open_node(&o, out, e);

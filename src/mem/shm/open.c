@@ -341,12 +341,22 @@ static void free_past(struct shm *s)
     s->past_grant_fd = -1;
 }
 
-static bool any_host(struct shm *s)
+/* Have enough hosts been there at once, since the directory was made, to know of the lives of all places? Goes with the directory. */
+static bool is_settled(struct shm *s, const struct shm_options *o)
 {
+    static const char settled[] = "settled.page";
+    bool running[SHM_HOSTS_MAX] = {false};
+
+    if (!o->enough || faccessat(s->dir_fd, settled, F_OK, 0) == 0)
+        return true;
     for (uint32_t i = 0; i < s->hosts_count; i++)
-        if (node_alive(s, s->hosts[i]->name))
-            return true;
-    return false;
+        running[s->hosts[i]->node] = node_alive(s, s->hosts[i]->name);
+    if (!o->enough(o->enough_ctx, running))
+        return false;
+    int fd = openat(s->dir_fd, settled, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 static int join(struct shm *s, const struct shm_options *o, struct err *e)
@@ -355,9 +365,12 @@ static int join(struct shm *s, const struct shm_options *o, struct err *e)
 
     if (rc < 0)
         return rc;
-    if (o->after_hosts && !any_host(s)) {
+    if (!is_settled(s, o)) {
         directory_unlock(s);
-        return err_set(e, ERR_AGAIN, "no host of cluster %s is running", s->cluster);
+        return err_set(e, ERR_AGAIN,
+                       "since cluster %s was started, no majority of the hosts of each group has "
+                       "been running yet: start the others",
+                       s->cluster);
     }
     rc = node_lock(s, e);
     if (rc == 0 && s->lives)

@@ -47,8 +47,11 @@ struct shm_options {
      * n is node client_node + n, its name is client-n, and it has lives_max lives at most (0: any number). */
     const struct mem_lives *lives;
     uint32_t client_node, clients, lives_max;
-    /* client: hosts' disks keep the lives of places, and a host that begins makes the files say so. ERR_AGAIN: none has yet. */
-    bool after_hosts;
+    /* client: hosts' disks keep the lives of places, and a host that begins makes the files say what its disk knows. Do these
+     * know of all that counts, together? It is asked until it has said so once in this directory, under the directory's lock; else
+     * ERR_AGAIN. */
+    bool (*enough)(void *ctx, const bool running[SHM_HOSTS_MAX]);
+    void *enough_ctx;
 };
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.
