@@ -14,12 +14,12 @@ static struct group *with_disks(uint64_t seed)
 }
 
 /* Entries are letters: two are the same if they are the same letter at the same place. */
-static struct entry entry_of(uint32_t at, uint64_t ballot, char letter)
+static void entry_fill(struct entry *e, uint32_t at, uint64_t ballot, char letter)
 {
-    return (struct entry){.pos = (uint64_t)at * SIZE,
-                          .ballot = ballot,
-                          .source = NOBODY,
-                          .srcpos = (uint64_t)(unsigned char)letter};
+    *e = (struct entry){.pos = (uint64_t)at * SIZE,
+                        .ballot = ballot,
+                        .source = NOBODY,
+                        .srcpos = (uint64_t)(unsigned char)letter};
 }
 
 /* One life of the replica accepted the letters from place `at` on under the ballot. Of says, end and ballot are filled in: the chain
@@ -31,7 +31,8 @@ static void accepted(struct group *g, uint32_t rank, uint64_t ballot, uint32_t a
     uint32_t count = (uint32_t)strlen(letters);
     CHECK(count <= ENTRIES_MAX);
     for (uint32_t i = 0; i < count; i++) {
-        struct entry e = entry_of(at + i, ballot, letters[i]);
+        struct entry e;
+        entry_fill(&e, at + i, ballot, letters[i]);
         memcpy(bytes + i * SIZE, &e, SIZE);
     }
     struct disk_record r = {.kind = DISK_ENTRIES,
@@ -56,7 +57,8 @@ static void pledged(struct group *g, uint32_t rank, uint64_t ballot)
 static void decided(struct group *g, uint32_t at, const char *letters)
 {
     for (uint32_t i = 0; letters[i]; i++) {
-        struct entry e = entry_of(at + i, 0, letters[i]);
+        struct entry e;
+        entry_fill(&e, at + i, 0, letters[i]);
         check_entry(&g->check, 0, &e);
     }
 }
@@ -133,7 +135,8 @@ const char *commit_of_a_later_ballot(void)
 static void damage(struct group *g, uint32_t rank, uint32_t at, uint64_t ballot, char letter)
 {
     static unsigned char image[64 << 10];
-    struct entry e = entry_of(at, ballot, letter);
+    struct entry e;
+    entry_fill(&e, at, ballot, letter);
     bool found = false;
     CHECK(disk_sim_platter(g->disk[rank].platters, "journal.00001", 0, image, sizeof(image)) == 0);
     for (uint32_t i = 0; !found && i + SIZE <= sizeof(image); i += 8) {
