@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench debug demo deps install uninstall model test test-large test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench debug demo deps install uninstall model test test-large test-durable test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -67,6 +67,13 @@ test-large: all
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.
 asan tsan: deps
 	@tools/run-tests --build $(BUILD) $@
+
+# More power cuts than `make test` has time for: 1,000 of real processes under either protocol, thousands of seeds of the
+# simulator, and the mistakes that take many; some 40 minutes.
+test-durable: all
+	@TRAM=$(abspath $(BUILD)/tram) TRAM_PLANTED=$(abspath $(BUILD)/tram-planted) TRAM_LONG=1 tests/sim/durable
+	@$(BUILD)/tests/proc/proc_power tree cuts=1000
+	@$(BUILD)/tests/proc/proc_power genuine cuts=1000
 
 # The fuzzers under AddressSanitizer, FACTOR times as long as `make test` has time for.
 FACTOR ?= 10
