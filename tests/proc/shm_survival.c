@@ -427,7 +427,7 @@ static void shm__random_faults_lose_nothing_that_counted(void **state)
     const char *seed = getenv("SHM_SEED"), *seconds = getenv("SHM_SECONDS");
     struct chaos c = {
         .dead = -1, .stopped = -1, .seed = seed ? strtoull(seed, NULL, 10) : clock_now_ns()};
-    uint64_t until = clock_now_ns() + (seconds ? strtoull(seconds, NULL, 10) : 5) * 1000000000u;
+    uint64_t until = clock_now_ns() + (seconds ? strtoull(seconds, NULL, 10) : 3) * 1000000000u;
     unsigned steps = 0;
 
     (void)state;
