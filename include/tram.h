@@ -143,13 +143,12 @@ struct tram_machine {
      * save_open freezes the state as it is, quickly: deliveries go on while it is read. It returns whatever names
      * the save, NULL if it cannot; *bytes gets the size, and stays TRAM_BYTES_UNKNOWN if that is not known. save_next
      * writes the next bytes of it, at most room, and returns how many; 0: that was all; negative: it cannot. save_close
-     * comes always, also before the end if the transfer is given up. Of a group one save is open at a time, for
-     * another replica, the disk or a backup.
+     * comes always, also before the end if the transfer is given up.
      *
      * load_open begins a state of so many bytes (or TRAM_BYTES_UNKNOWN), load_next takes the next of them, load_close
      * ends it: whole false says that the transfer broke off, and that the state is void until another one comes. They
-     * return 0, or a negative number if they cannot. load_close may take its time. Of a group one save or one load is
-     * open at a time. */
+     * return 0, or a negative number if they cannot. load_close may take its time. Of a group one load or one save,
+     * for another replica, the disk or a backup, is open at a time. */
     void *(*save_open)(void *ctx, uint32_t group, uint64_t *bytes);
     int (*save_next)(void *ctx, uint32_t group, void *save, void *out, uint32_t room);
     void (*save_close)(void *ctx, uint32_t group, void *save);

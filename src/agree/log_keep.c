@@ -185,21 +185,23 @@ static bool still_stands(const struct log *l, uint32_t w, uint64_t promised, uin
            (w == l->me || mem_word(lane, LOG_GUARD) + l->put_max <= from + l->opt.log_bytes);
 }
 
-/* Appends [from, end) of the lane under the promise. False: there is no room, or it changed while it was copied. */
-static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t promised, uint64_t from,
-                   uint64_t end)
+/* Room for so many bytes of entries; NULL: there is none, which is noted. */
+static unsigned char *reserve(struct log *l, uint64_t bytes)
 {
     struct keeping *k = &l->keep;
-    const struct mem_lane *lane = l->lane[l->me][w];
-    unsigned char *to = disk_reserve(k->disk, (uint32_t)(end - from));
-    if (to == NULL) {
-        k->full_ns = k->full_ns != 0 ? k->full_ns : l->now_ns;
-        return false;
-    }
-    k->full_ns = 0;
-    ring_read(lane->ring, l->opt.log_bytes, from, to, end - from);
-    if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
-        return false;
+    unsigned char *to = disk_reserve(k->disk, (uint32_t)bytes);
+    if (to != NULL)
+        k->full_ns = 0;
+    else if (k->full_ns == 0)
+        k->full_ns = l->now_ns;
+    return to;
+}
+
+/* Appends what was put into the reserved room: entries [from, end), stamped with the promise. */
+static void append(struct log *l, enum disk_kind kind, uint64_t promised, uint64_t from,
+                   uint64_t end, uint64_t commit, const unsigned char *bytes)
+{
+    struct keeping *k = &l->keep;
     k->run = promised;
     k->copied = end;
     k->end = max_u64(k->end, end);
@@ -208,10 +210,24 @@ static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t prom
                             .from = from,
                             .to = end,
                             .ballot = promised,
-                            .says = says(l, mem_word(lane, LOG_COMMIT), promised),
-                            .bytes = to};
+                            .says = says(l, commit, promised),
+                            .bytes = bytes};
     wait_for(l, promised, end, 0);
     disk_append(k->disk, &r);
+}
+
+/* Appends [from, end) of the lane under the promise. False: there is no room, or it changed while it was copied. */
+static bool append_lane(struct log *l, enum disk_kind kind, uint32_t w, uint64_t promised,
+                        uint64_t from, uint64_t end)
+{
+    const struct mem_lane *lane = l->lane[l->me][w];
+    unsigned char *to = reserve(l, end - from);
+    if (to == NULL)
+        return false;
+    ring_read(lane->ring, l->opt.log_bytes, from, to, end - from);
+    if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
+        return false;
+    append(l, kind, promised, from, end, mem_word(lane, LOG_COMMIT), to);
     return true;
 }
 
@@ -219,34 +235,18 @@ static bool append(struct log *l, enum disk_kind kind, uint32_t w, uint64_t prom
  * promise, whatever the lane of that has by now. */
 static int append_later(struct log *l, uint64_t promised)
 {
-    struct keeping *k = &l->keep;
-    uint32_t bytes = backlog_straight(&k->later);
-    if (bytes == 0)
+    struct backlog *later = &l->keep.later;
+    uint32_t bytes = backlog_straight(later);
+    unsigned char *to = bytes > 0 ? reserve(l, bytes) : NULL;
+    if (to == NULL)
         return 0;
-    unsigned char *to = disk_reserve(k->disk, bytes);
-    if (to == NULL) {
-        k->full_ns = k->full_ns != 0 ? k->full_ns : l->now_ns;
-        return 0;
-    }
-    k->full_ns = 0;
-    const struct entry *e = backlog_first(&k->later);
+    const struct entry *e = backlog_first(later);
     uint64_t from = e->pos, end = from + bytes;
     memcpy(to, e, bytes);
     CHECK(stamp(l, to, from, end, promised));
-    while ((e = backlog_first(&k->later)) != NULL && e->pos < end)
-        backlog_pop(&k->later);
-    k->run = promised;
-    k->copied = end;
-    k->end = max_u64(k->end, end);
-    struct disk_record r = {.kind = DISK_ENTRIES,
-                            .group = l->opt.disk_group,
-                            .from = from,
-                            .to = end,
-                            .ballot = promised,
-                            .says = says(l, end, promised),
-                            .bytes = to};
-    wait_for(l, promised, end, 0);
-    disk_append(k->disk, &r);
+    while ((e = backlog_first(later)) != NULL && e->pos < end)
+        backlog_pop(later);
+    append(l, DISK_ENTRIES, promised, from, end, end, to);
     return 1;
 }
 
@@ -267,7 +267,7 @@ static int copy(struct log *l, uint32_t w, uint64_t promised)
     if (mem_word(l->lane[l->me][w], LOG_START) > from)
         return 0;
     uint64_t end = copy_end(l, w, promised, from);
-    return end > from && append(l, DISK_ENTRIES, w, promised, from, end);
+    return end > from && append_lane(l, DISK_ENTRIES, w, promised, from, end);
 }
 
 /* What is decided and cannot be applied, for others have no room for what it brings about, is in no snapshot: it would keep the
@@ -280,7 +280,7 @@ static int copy_again(struct log *l, uint32_t w, uint64_t promised)
         k->end != k->copied || disk_used(k->disk) < SAVE_AT ||
         disk_oldest(k->disk) != l->opt.disk_group || mem_word(l->lane[l->me][w], LOG_START) > snap)
         return 0;
-    return append(l, DISK_COPY, w, promised, snap, k->copied);
+    return append_lane(l, DISK_COPY, w, promised, snap, k->copied);
 }
 
 /* The chain may have other entries than were decided, and a decision of before may rest on it: it stays as it is, and nothing is
@@ -509,8 +509,7 @@ void keep_status(const struct log *l, struct unit_status *s)
 
 void keep_close(struct log *l)
 {
-    if (l->keep.save != NULL)
-        save_end(l, false);
+    keep_drop_save(l);
     backlog_clear(&l->keep.later);
 }
 

@@ -37,10 +37,6 @@ struct replica_options api_replica_options(const struct tram_cluster *, uint16_t
 void api_replica_stats(const struct unit *, uint16_t group, uint32_t rank,
                        struct tram_replica_stats *);
 
-/* How the disk of a host does, of a durable cluster; false: it has none. */
-struct disk_status;
-bool api_host_disk(const struct tram_host *, struct disk_status *);
-
 /* The runtime directory of the cluster on this machine. */
 int api_directory(const struct tram_cluster *, char *out, size_t bytes, struct err *);
 

@@ -575,13 +575,6 @@ void tram_host_wake(struct tram_host *h)
         host_wake(&h->loop);
 }
 
-bool api_host_disk(const struct tram_host *h, struct disk_status *s)
-{
-    if (h->disk.disk)
-        disk_status(h->disk.disk, s);
-    return h->disk.disk != NULL;
-}
-
 /* Of what has lasted at all at least 1. */
 static uint32_t to_ms(uint64_t ns)
 {

@@ -88,7 +88,7 @@ static struct durable_shown *map_shown(const char *dir, const char *host, struct
 static void show(const struct tram_host *h, uint32_t replicas, struct durable_shown *s)
 {
     struct tram_replica_stats r;
-    struct disk_status d = {0};
+    struct tram_disk_stats d = {0};
     uint64_t led = 0, complete = 0, behind = 0;
     for (uint32_t i = 0; tram_host_replica(h, i, &r) == 0; i++) {
         uint64_t bit = UINT64_C(1) << r.group % 64;
@@ -96,12 +96,12 @@ static void show(const struct tram_host *h, uint32_t replicas, struct durable_sh
         led |= r.role == TRAM_LEADER ? bit : 0;
         complete |= r.role == TRAM_LEADER && r.attached == replicas ? bit : 0;
     }
-    api_host_disk(h, &d);
+    tram_host_disk(h, &d);
     atomic_store(&s->led, led);
     atomic_store(&s->complete, complete);
     atomic_store(&s->behind, behind);
-    atomic_store(&s->bytes, d.bytes);
-    atomic_store(&s->batches, d.batches);
+    atomic_store(&s->bytes, d.written_bytes);
+    atomic_store(&s->batches, d.writes);
     atomic_store(&s->pid, (uint64_t)getpid());
 }
 

@@ -10,11 +10,10 @@
 #include "base/hist.h"
 #include "base/rng.h"
 #include "conf/cluster.h"
+#include "notice.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>
-
-struct tram_cluster;
 
 enum {
     POWER_REFUSED = 5, /* exit code of a client that is to be replaced */
@@ -25,14 +24,6 @@ enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << P
 
 #define MS UINT64_C(1000000)        /* in nanoseconds */
 #define POWER_PATIENCE (20000 * MS) /* for what must happen */
-
-/* What a host shows of one of its replicas. */
-struct power_replica {
-    _Atomic uint64_t role, attached, behind;
-    _Atomic uint64_t ballot, applied, commit, tail;
-    _Atomic uint64_t count; /* messages in its state */
-    _Atomic uint64_t hash;  /* of all of them, in order */
-};
 
 /* Which process a life of a place was, as messages say that were delivered. */
 struct power_life {
@@ -45,7 +36,7 @@ struct power_board {
     struct {
         _Alignas(64) _Atomic uint64_t up; /* set by the host, cleared by the test */
         _Atomic uint64_t wrong;           /* messages out of turn */
-        struct power_replica group[POWER_GROUPS];
+        struct notice group[POWER_GROUPS];
     } host[POWER_HOSTS];
     struct {
         _Alignas(64) _Atomic uint64_t open;

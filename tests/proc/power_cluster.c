@@ -382,21 +382,9 @@ static bool settle_traces(struct power *t)
 
 static void print_replicas(const struct power *t)
 {
-    static const char *const roles[] = {"joining", "follower", "candidate", "sync", "leader"};
     for (uint32_t g = 0; g < POWER_GROUPS; g++)
-        for (uint32_t h = 0; h < POWER_HOSTS; h++) {
-            const struct power_replica *r = &t->board->host[h].group[g];
-            printf("# g%u h%u%s: %s, ballot %llu, applied %llu, commit %llu, tail %llu, attached "
-                   "%llu, %llu messages%s\n",
-                   g + 1, h + 1, atomic_load(&t->board->host[h].up) ? "" : " (down)",
-                   roles[atomic_load(&r->role) % 5], (unsigned long long)atomic_load(&r->ballot),
-                   (unsigned long long)atomic_load(&r->applied),
-                   (unsigned long long)atomic_load(&r->commit),
-                   (unsigned long long)atomic_load(&r->tail),
-                   (unsigned long long)atomic_load(&r->attached),
-                   (unsigned long long)atomic_load(&r->count),
-                   atomic_load(&r->behind) ? ", behind" : "");
-        }
+        for (uint32_t h = 0; h < POWER_HOSTS; h++)
+            notice_print(&t->board->host[h].group[g], g, h, atomic_load(&t->board->host[h].up));
     for (uint32_t c = 0; c < POWER_CLIENTS; c++)
         printf("# client %u: %s, %llu done\n", c + 1,
                t->client[c] <= 0                             ? "down"
@@ -461,7 +449,7 @@ static bool is_led(const struct power *t, uint32_t group)
 {
     uint32_t led = 0;
     for (uint32_t h = 0; h < POWER_HOSTS; h++) {
-        const struct power_replica *r = &t->board->host[h].group[group];
+        const struct notice *r = &t->board->host[h].group[group];
         uint64_t role = atomic_load(&r->role);
         if (atomic_load(&r->behind) || role == TRAM_JOINING)
             return false;
@@ -490,8 +478,8 @@ static bool is_quiet(const struct power *t)
 {
     for (uint32_t g = 0; g < POWER_GROUPS; g++)
         for (uint32_t h = 1; h < POWER_HOSTS; h++) {
-            const struct power_replica *r = &t->board->host[h].group[g];
-            const struct power_replica *first = &t->board->host[0].group[g];
+            const struct notice *r = &t->board->host[h].group[g];
+            const struct notice *first = &t->board->host[0].group[g];
             if (atomic_load(&r->count) != atomic_load(&first->count) ||
                 atomic_load(&r->hash) != atomic_load(&first->hash))
                 return false;

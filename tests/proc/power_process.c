@@ -1,7 +1,6 @@
 /* The hosts, with a machine that hashes what it delivers, and the clients. */
 #include "api/api.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "power.h"
 
 #include <signal.h>
@@ -22,12 +21,8 @@ enum {
 
 /* ---- a host ---- */
 
-struct state {
-    uint64_t count, hash;
-};
-
 struct machine {
-    struct state group[POWER_GROUPS];
+    struct hashed group[POWER_GROUPS];
     struct power_board *board;
     _Atomic uint64_t *wrong;
 };
@@ -35,16 +30,14 @@ struct machine {
 static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *reply, uint32_t max)
 {
     struct machine *m = ctx;
-    struct state *s = &m->group[d->group];
+    struct hashed *s = &m->group[d->group];
     uint64_t owner = 0;
     if (d->bytes >= sizeof(owner))
         memcpy(&owner, d->body, sizeof(owner));
     if (d->number != s->count || max < sizeof(s->hash) ||
         !power_note_owner(m->board, d->client, d->life, owner))
         atomic_fetch_add(m->wrong, 1);
-    s->count++;
-    s->hash = hash_mix(s->hash, hash_mix(d->client, d->life) ^ d->seq);
-    s->hash = hash_bytes(s->hash, d->body, d->bytes);
+    hashed_take(s, d);
     memcpy(reply, &s->hash, sizeof(s->hash));
     return sizeof(s->hash);
 }
@@ -52,39 +45,21 @@ static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *
 static int machine_save(void *ctx, uint32_t group, void **data, size_t *bytes)
 {
     const struct machine *m = ctx;
-    *bytes = sizeof(struct state);
-    *data = malloc(*bytes);
-    if (*data == NULL)
-        return -1;
-    memcpy(*data, &m->group[group], *bytes);
-    return 0;
+    return hashed_save(&m->group[group], data, bytes);
 }
 
 static int machine_load(void *ctx, uint32_t group, const void *data, size_t bytes)
 {
     struct machine *m = ctx;
-    if (bytes != sizeof(struct state))
-        return -1;
-    memcpy(&m->group[group], data, bytes);
-    return 0;
+    return hashed_load(&m->group[group], data, bytes);
 }
 
 static void show(struct power_board *b, uint32_t h, const struct tram_host *host,
                  const struct machine *m)
 {
     struct tram_replica_stats s;
-    for (uint32_t i = 0; tram_host_replica(host, i, &s) == 0; i++) {
-        struct power_replica *r = &b->host[h].group[s.group];
-        atomic_store(&r->attached, s.attached);
-        atomic_store(&r->behind, s.behind);
-        atomic_store(&r->ballot, s.ballot);
-        atomic_store(&r->applied, s.applied);
-        atomic_store(&r->commit, s.commit);
-        atomic_store(&r->tail, s.tail);
-        atomic_store(&r->hash, m->group[s.group].hash);
-        atomic_store(&r->count, m->group[s.group].count);
-        atomic_store(&r->role, s.role);
-    }
+    for (uint32_t i = 0; tram_host_replica(host, i, &s) == 0; i++)
+        notice_show(&b->host[h].group[s.group], &s, &m->group[s.group]);
     atomic_store(&b->host[h].up, 1);
 }
 

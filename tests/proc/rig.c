@@ -197,21 +197,9 @@ static bool all_well(const struct rig *t)
 
 void rig_print(const struct rig *t)
 {
-    static const char *const roles[] = {"joining", "follower", "candidate", "sync", "leader"};
     for (uint32_t g = 0; g < RIG_GROUPS; g++)
-        for (uint32_t h = 0; h < RIG_HOSTS; h++) {
-            const struct notice *n = &t->board->host[h].group[g];
-            printf("# g%u h%u%s: %s, ballot %llu, applied %llu, commit %llu, tail %llu, attached "
-                   "%llu, %llu messages%s\n",
-                   g + 1, h + 1, atomic_load(&t->board->host[h].life) ? "" : " (down)",
-                   roles[atomic_load(&n->role) % 5], (unsigned long long)atomic_load(&n->ballot),
-                   (unsigned long long)atomic_load(&n->applied),
-                   (unsigned long long)atomic_load(&n->commit),
-                   (unsigned long long)atomic_load(&n->tail),
-                   (unsigned long long)atomic_load(&n->attached),
-                   (unsigned long long)atomic_load(&n->count),
-                   atomic_load(&n->behind) ? ", behind" : "");
-        }
+        for (uint32_t h = 0; h < RIG_HOSTS; h++)
+            notice_print(&t->board->host[h].group[g], g, h, atomic_load(&t->board->host[h].life));
     printf("# client: %llu sent, %llu done\n", (unsigned long long)t->sent,
            (unsigned long long)t->done);
 }

@@ -13,6 +13,7 @@
 #include "base/hist.h"
 #include "base/rng.h"
 #include "conf/cluster.h"
+#include "notice.h"
 #include "tram.h"
 
 #include <stdatomic.h>
@@ -24,17 +25,6 @@ enum { RIG_GROUPS = 8, RIG_HOSTS = 3 };
 #define PATIENCE (20000 * MS)
 #define HAND_OVER_NS                                                                               \
     (20 * MS) /* in which a fault that was noticed is got over, on a machine that is not busy */
-
-/* What a host shows of one of its replicas. */
-struct notice {
-    _Atomic uint64_t role;
-    _Atomic uint64_t attached;
-    _Atomic uint64_t behind;
-    _Atomic uint64_t terms;
-    _Atomic uint64_t count; /* messages in its state */
-    _Atomic uint64_t hash;  /* of all of them, in order */
-    _Atomic uint64_t ballot, applied, commit, tail;
-};
 
 /* What the processes show the test, in memory that all map. */
 struct board {

@@ -1,7 +1,6 @@
 /* The processes of a rig: its hosts, with a machine that hashes what it delivers, and its other client. */
 #include "api/api.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "rig_impl.h"
 
 #include <signal.h>
@@ -27,24 +26,18 @@ struct board *rig_board_map(void)
 
 /* ---- a host ---- */
 
-struct state {
-    uint64_t count, hash;
-};
-
 struct machine {
-    struct state group[RIG_GROUPS];
+    struct hashed group[RIG_GROUPS];
     _Atomic uint64_t *wrong;
 };
 
 static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *reply, uint32_t max)
 {
     struct machine *m = ctx;
-    struct state *s = &m->group[d->group];
+    struct hashed *s = &m->group[d->group];
     if (d->number != s->count || max < sizeof(s->hash))
         atomic_fetch_add(m->wrong, 1);
-    s->count++;
-    s->hash = hash_mix(s->hash, hash_mix(d->client, d->life) ^ d->seq);
-    s->hash = hash_bytes(s->hash, d->body, d->bytes);
+    hashed_take(s, d);
     memcpy(reply, &s->hash, sizeof(s->hash));
     return sizeof(s->hash);
 }
@@ -52,40 +45,21 @@ static uint32_t machine_deliver(void *ctx, const struct tram_delivery *d, void *
 static int machine_save(void *ctx, uint32_t group, void **data, size_t *bytes)
 {
     const struct machine *m = ctx;
-    *bytes = sizeof(struct state);
-    *data = malloc(*bytes);
-    if (*data == NULL)
-        return -1;
-    memcpy(*data, &m->group[group], *bytes);
-    return 0;
+    return hashed_save(&m->group[group], data, bytes);
 }
 
 static int machine_load(void *ctx, uint32_t group, const void *data, size_t bytes)
 {
     struct machine *m = ctx;
-    if (bytes != sizeof(struct state))
-        return -1;
-    memcpy(&m->group[group], data, bytes);
-    return 0;
+    return hashed_load(&m->group[group], data, bytes);
 }
 
 static void show(struct board *b, uint32_t rank, const struct tram_host *host,
                  const struct machine *m)
 {
     struct tram_replica_stats s;
-    for (uint32_t i = 0; tram_host_replica(host, i, &s) == 0; i++) {
-        struct notice *n = &b->host[rank].group[s.group];
-        atomic_store(&n->attached, s.attached);
-        atomic_store(&n->behind, s.behind);
-        atomic_store(&n->terms, s.terms);
-        atomic_store(&n->hash, m->group[s.group].hash);
-        atomic_store(&n->count, m->group[s.group].count);
-        atomic_store(&n->ballot, s.ballot);
-        atomic_store(&n->applied, s.applied);
-        atomic_store(&n->commit, s.commit);
-        atomic_store(&n->tail, s.tail);
-        atomic_store(&n->role, s.role);
-    }
+    for (uint32_t i = 0; tram_host_replica(host, i, &s) == 0; i++)
+        notice_show(&b->host[rank].group[s.group], &s, &m->group[s.group]);
 }
 
 static int host_main(const char *file, const char *traces, uint32_t rank)
