@@ -18,7 +18,7 @@
 enum {
     PORT_FIRST = 20000, /* below those from which the kernel takes ports for connections */
     PORTS = 12000,
-    PATH_BYTES = 96,
+    PATH_BYTES = 192,
 };
 
 #define LINGER_NS 1000000 /* all hosts leave together, one after the other */
@@ -69,9 +69,12 @@ static int port_find(const char *address, uint32_t *next, uint16_t *port, struct
 static int dir_make(struct bench_nodes *g, const char *address, struct err *e)
 {
     char path[PATH_BYTES];
+    const char *tmp = getenv("TMPDIR");
     uint32_t next = (uint32_t)getpid() * 31;
 
-    snprintf(g->dir, sizeof(g->dir), "/tmp/tram-bench-XXXXXX");
+    int n = snprintf(g->dir, sizeof(g->dir), "%s/tram-bench-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    if (n >= (int)sizeof(g->dir))
+        return err_set(e, ERR_TOOBIG, "TMPDIR: its path is too long");
     if (mkdtemp(g->dir) == NULL)
         return err_sys(e, "make %s", g->dir);
     g->made = true;

@@ -15,7 +15,7 @@ struct bench_nodes {
     uint32_t hosts, clients;
     bool made; /* the directory is ours */
     char cluster[64];
-    char dir[64]; /* network: the hosts' lives, the key and the ports */
+    char dir[160]; /* network: the hosts' lives, the key and the ports */
     char names[BENCH_HOSTS_MAX][16];
     struct shm_node shm[BENCH_HOSTS_MAX];
     struct far_host far[BENCH_HOSTS_MAX];
