@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FIXTURE_HANG_NS 60000000000u /* nothing but a hang takes so long */
+
 enum { HOSTS = 3, REGION = 7, KIND = 1, WORDS = 16, RING = 65536, CLIENT = 100 };
 
 static const struct shm_node fixture_hosts[HOSTS] = {
@@ -133,10 +135,10 @@ static inline void nap(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
-/* Polls all of them until everybody is connected to everybody; false after ten seconds. */
+/* Polls all of them until everybody is connected to everybody; false after a minute. */
 static inline bool all_connected(struct node *nodes, unsigned count)
 {
-    uint64_t until = clock_now_ns() + 10000000000u;
+    uint64_t until = clock_now_ns() + FIXTURE_HANG_NS;
 
     while (clock_now_ns() < until) {
         bool all = true;
@@ -155,7 +157,7 @@ static inline bool all_connected(struct node *nodes, unsigned count)
 
 static inline bool wait_connected(struct node *n, unsigned peer)
 {
-    uint64_t until = clock_now_ns() + 10000000000u;
+    uint64_t until = clock_now_ns() + FIXTURE_HANG_NS;
 
     while (clock_now_ns() < until) {
         mem_poll(n->mem);
@@ -166,10 +168,10 @@ static inline bool wait_connected(struct node *n, unsigned peer)
     return false;
 }
 
-/* Polls until the op is finished; PENDING after five seconds. */
+/* Polls until the op is finished; PENDING after a minute. */
 static inline enum mem_status finish(struct mem *m, struct mem_op *op)
 {
-    uint64_t until = clock_now_ns() + 5000000000u;
+    uint64_t until = clock_now_ns() + FIXTURE_HANG_NS;
 
     while (op->status == MEM_PENDING && clock_now_ns() < until)
         mem_poll(m);
@@ -265,7 +267,7 @@ static inline void kid_write(struct node *n, struct kid_order *o, struct mem_flo
     uint64_t tag = f->marked + 1;
     mem_set1(n->mem, f, n->lane[o->owner][n->mem->self], o->word, o->value);
     mem_mark(n->mem, f, tag);
-    uint64_t until = clock_now_ns() + 2000000000u;
+    uint64_t until = clock_now_ns() + FIXTURE_HANG_NS;
     while (f->status == MEM_DONE && f->done != tag && clock_now_ns() < until)
         mem_poll(n->mem);
     o->status = f->status == MEM_DONE && f->done != tag ? MEM_PENDING : f->status;
@@ -329,7 +331,7 @@ static inline void kid_start(struct kid *k, unsigned self)
     k->self = self;
     k->order = shared_page(sizeof *k->order);
     k->pid = spawn(kid_main, k);
-    uint64_t until = clock_now_ns() + 10000000000u;
+    uint64_t until = clock_now_ns() + FIXTURE_HANG_NS;
     while (!atomic_load(&k->order->open)) {
         must(clock_now_ns() < until, "a kid does not open");
         nap(50000);
@@ -351,7 +353,7 @@ static inline void kid_give(struct kid *k, struct kid_order order)
 
 static inline enum mem_status kid_wait(struct kid *k)
 {
-    uint64_t until = clock_now_ns() + 12000000000u;
+    uint64_t until = clock_now_ns() + 3 * FIXTURE_HANG_NS;
 
     while (atomic_load(&k->order->done) != atomic_load(&k->order->given)) {
         must(clock_now_ns() < until, "a kid does not answer");
