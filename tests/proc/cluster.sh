@@ -5,7 +5,7 @@ check() # NAME EXPECTED_CODE EXPECTED_TEXT ARGS...: both streams are searched fo
 {
     local name=$1 want_code=$2 want_text=$3 output code
     shift 3
-    output=$(timeout 60 "$TRAM" "$@" 2>&1 </dev/null)
+    output=$(timeout 200 "$TRAM" "$@" 2>&1 </dev/null)
     code=$?
     if [[ $code = "$want_code" && $output == *"$want_text"* ]]; then
         pass "$name"
@@ -19,10 +19,10 @@ same() # NAME WANTED SEEN
     if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "wanted '$2', saw '$3'"; fi
 }
 
-wait_for() # COMMAND...: until it succeeds, at most 30 s
+wait_for() # COMMAND...: until it succeeds; only a hang takes two minutes
 {
     local i
-    for ((i = 0; i < 600; i++)); do
+    for ((i = 0; i < 2400; i++)); do
         "$@" && return 0
         sleep 0.05
     done
