@@ -8,7 +8,7 @@ asked to (SIGTERM), and then prints what it has done.
     attacker.py record PREFIX LISTEN:TARGET...       a proxy that stores what clients send, a file each
     attacker.py flip SEED LISTEN:TARGET...           a proxy that changes a byte of each connection; SIGUSR1: it does not any more
     attacker.py rogue garbage|silent PORT            listens where a host should
-    attacker.py capture SECONDS TEXT                 how many packets of the loopback have that text; 77: not permitted
+    attacker.py capture TEXT END                     how many packets of the loopback have that text, until one has END; 77: not permitted
 """
 import collections
 import errno
@@ -242,6 +242,7 @@ class Flipper(Proxy):
         if not 0 <= at < len(data):
             return data
         self.flipped += 1
+        print(f"flipped {self.flipped}", flush=True)
         return data[:at] + bytes([data[at] ^ 1 << self.random.randrange(8)]) + data[at + 1 :]
 
 
@@ -276,7 +277,7 @@ def rogue(kind, port):
     print(f"came {len(came)}")
 
 
-def capture(seconds, text):
+def capture(text, end):
     try:
         s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         s.bind(("lo", 0))
@@ -287,9 +288,9 @@ def capture(seconds, text):
     s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
     s.settimeout(0.1)
     print("ready", flush=True)
-    until = time.monotonic() + float(seconds)
     packets = found = 0
-    while not stopped and time.monotonic() < until:
+    data = b""
+    while not stopped and end.encode() not in data:
         try:
             data = s.recv(65536 + 64)
         except socket.timeout:
@@ -305,9 +306,11 @@ def main():
         sys.exit(__doc__)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    # As if it were on another machine: what it computes itself is not what hosts have to bear.
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    # As if it were on another machine: what it computes itself is not what hosts have to bear. But it does get its turn
+    # on a busy machine.
+    os.nice(10)
     signal.signal(signal.SIGTERM, stop)
+    print("begun", flush=True)
     commands[sys.argv[1]](*sys.argv[2:])
 
 
