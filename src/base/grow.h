@@ -11,9 +11,8 @@
  * wanted for what. */
 void *grow(const char *what, void *old, size_t size, size_t count);
 
-/* So many bytes at a multiple of 4096; where they are many, in large pages if the system has them: to be given a small one takes
- * longer than to fill it. */
-void *grow_large(const char *what, size_t bytes);
+/* So many bytes, at a multiple of 4096. */
+void *grow_pages(const char *what, size_t bytes);
 
 /* Gives it back; of NULL nothing happens. */
 void grow_free(void *);

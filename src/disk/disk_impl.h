@@ -307,7 +307,7 @@ int disk_order_wait(struct block *, const struct block_step *, uint32_t count, s
 
 int memory_disk_open(struct disk *, uint64_t buffer_bytes, struct err *);
 
-enum { IMAGE_PART_BYTES = 1 << 20, READ_AHEAD = 4 /* parts that are under way */ };
+enum { IMAGE_PART_BYTES = 1 << 20, READ_AHEAD = BLOCK_AHEAD_MAX /* parts that are under way */ };
 
 /* What cannot be read is zeros. */
 int image_read_part(struct disk *, const char *name, unsigned char *into, uint64_t at,

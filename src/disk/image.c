@@ -43,7 +43,7 @@ int image_read(struct disk *d, struct segment *s, struct err *e)
 
     if (s->image)
         return 0;
-    s->image = grow_large(what, d->segment_bytes);
+    s->image = grow_pages(what, d->segment_bytes);
     for (uint64_t at = 0; rc >= 0 && at < d->segment_bytes; at += IMAGE_PART_BYTES) {
         for (; begun < d->segment_bytes && begun < at + READ_AHEAD * (uint64_t)IMAGE_PART_BYTES;
              begun += IMAGE_PART_BYTES)

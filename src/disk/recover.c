@@ -93,7 +93,7 @@ static int role_read(struct search *x, uint32_t n, unsigned char *chunk, struct 
 
 static int roles_read(struct search *x, struct err *e)
 {
-    unsigned char *chunk = grow_large(what, IMAGE_PART_BYTES);
+    unsigned char *chunk = grow_pages(what, IMAGE_PART_BYTES);
     int rc = 0;
 
     for (uint32_t n = 0; rc >= 0 && n < x->d->segment_count; n++)

@@ -71,7 +71,7 @@ int snapfile_read(const struct disk *d, uint32_t group, uint64_t pos,
 {
     struct snap_reader r = {.d = d};
 
-    r.parts = grow_large("a snapshot as it is read", (uint64_t)READ_AHEAD * PART_BYTES);
+    r.parts = grow_pages("a snapshot as it is read", (uint64_t)READ_AHEAD * PART_BYTES);
     if (pos == 0)
         snapfile_initial_name(r.name, group);
     else
