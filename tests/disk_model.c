@@ -159,6 +159,7 @@ static void do_snap(struct world *w)
         rng_range(&w->rng, max_u64(m->reset_at, disk_snap(w->d, g) + 1), m->says.applied);
     if (!disk_snap_open(w->d, g, pos))
         return;
+    disk_say(w->d, g, &m->says); /* or the state would have come from others */
     w->w = (struct writing){true, g, pos, model_snap_bytes(g, pos), 0};
 }
 

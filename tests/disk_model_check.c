@@ -210,6 +210,11 @@ static void check_group(struct world *w, uint32_t g)
     struct group *m = &w->groups[g];
     const struct disk_found *f = disk_found(w->d, g);
     bool may_be_healed = m->beyond && m->heal_at != 0 && f->state != DISK_BEYOND;
+    struct writing unseen = {0};
+
+    /* Whether it is damaged shows when it is read. */
+    if (f->snap != 0)
+        disk_snap_read(w->d, g, take_piece, &unseen, NULL);
 
     /* Of what does not count any more nothing need be there; that it does not is checked below. */
     check_records(w, g, f->state == DISK_BEYOND ? UINT64_MAX : max_u64(f->snap, m->snap));

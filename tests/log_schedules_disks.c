@@ -170,6 +170,51 @@ const char *decided_and_damaged(void)
     return group_close(g);
 }
 
+/* ---- all come back ---- */
+
+/* It accepted so many entries, all the same letter, and says so. */
+static void accepted_many(struct group *g, uint32_t rank, uint64_t ballot, uint32_t count,
+                          struct disk_says says)
+{
+    char letters[ENTRIES_MAX + 1] = "";
+    memset(letters, 'a', ENTRIES_MAX);
+    for (uint32_t at = 0, n; at < count; at += n) {
+        n = count - at < ENTRIES_MAX ? count - at : ENTRIES_MAX;
+        letters[n] = 0;
+        accepted(g, rank, ballot, at, letters, at + n < count ? (struct disk_says){0} : says);
+    }
+}
+
+/* The power has gone, and all disks are whole; more was decided than a ring holds. 1 says of less that it was applied, and has less, than
+ * 0 and 2, who are there before it and have a leader: it gets the rest from the log, and nobody sends a state. Nor if the leader
+ * changes before it comes. */
+const char *all_come_back(bool twice)
+{
+    enum { ALL = 180, KEPT = 160, APPLIED = 130 };
+    struct group *g = with_disks(1);
+    struct disk_says all = {.commit = ALL * SIZE, .commit_ballot = 5, .applied = ALL * SIZE};
+    struct disk_says less = {.commit = KEPT * SIZE, .commit_ballot = 5, .applied = APPLIED * SIZE};
+    accepted_many(g, 0, 5, ALL, all);
+    accepted_many(g, 1, 5, KEPT, less);
+    accepted_many(g, 2, 5, ALL, all);
+    group_start(g, 0);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_leader(g) < g->n, 2 * GROUP_ELECT_NS);
+    if (twice) {
+        uint32_t leader = group_leader(g) % g->n;
+        group_power_cut(g, leader);
+        group_start(g, leader);
+        GROUP_WAIT(g, group_leader(g) < g->n, 4 * GROUP_ELECT_NS);
+    }
+    group_start(g, 1);
+    GROUP_SETUP(g, group_stats(g, 1).applied == APPLIED * SIZE);
+    GROUP_WAIT(g, is_all_applied(g, 1, ALL), 6 * GROUP_ELECT_NS);
+    for (uint32_t q = 0; q < g->n; q++)
+        GROUP_MUST(g, "restored", group_stats(g, q).count.snapshots_sent == 0);
+    GROUP_MUST(g, "restored", group_stats(g, 1).count.snapshots_loaded == 0);
+    return group_close(g);
+}
+
 /* ---- the promise is looked at again ---- */
 
 /* The group serves, and these are its leader and the other two. */

@@ -2,12 +2,14 @@
 #ifndef TESTS_LOG_SCHEDULES_DISKS_H
 #define TESTS_LOG_SCHEDULES_DISKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 const char *kept_again_in_part(void);
 const char *rest_of_an_older_run(uint64_t seed);
 const char *commit_of_a_later_ballot(void);
 const char *decided_and_damaged(void);
+const char *all_come_back(bool twice);
 const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
 const char *torn_words_of_a_disk(void);

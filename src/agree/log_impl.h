@@ -247,7 +247,8 @@ struct log {
     uint64_t tail;   /* leader: end of what was proposed */
     uint64_t
         tail_max;  /* furthest that this life has ever proposed: its own lane was written so far */
-    uint64_t base; /* leader: the own lane holds the log from here */
+    uint64_t base; /* leader: the own lane holds the log from here, */
+    uint64_t needed;      /* which those who were there when it began need from here on */
     uint64_t start_end;   /* leader: end of the start marker of this ballot */
     bool serving;         /* leader: takes from the sources */
     uint64_t deadline_ns; /* candidate, sync, leader: step down then, if nothing moves */
@@ -438,7 +439,8 @@ void streams_answer(struct log *);
 uint32_t snap_head_size(const struct log_options *);
 uint32_t snap_piece_bytes(const struct log *);
 bool snap_budget_take(struct log *);
-bool snap_head_read(struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
+bool snap_head_check(const struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
+void snap_head_take(struct log *, const void *head);
 void snap_head_write(const struct log *, unsigned char *to, uint64_t state_bytes);
 int snap_send(struct log *);
 void snap_not_busy(struct log *);

@@ -260,6 +260,24 @@ static bool is_applied_elsewhere(const struct log *l)
     return false;
 }
 
+/* As far back as the ring has our lane for sure (see recover_keep_from), if that is further than `from`. Where the power has gone others
+ * may be about to come back with less than we have, and their rows say nothing yet: what their disks lack they get from here, or
+ * else as a state. */
+static uint64_t keep_own_from(const struct log *l, const uint64_t *head, uint64_t from)
+{
+    uint64_t end = max_u64(head[LOG_GUARD], l->tail_max), pos = head[LOG_START];
+    uint64_t reach = l->opt.log_bytes - 2 * l->put_max;
+    if (!log_kept(l) || end + l->put_max > pos + l->opt.log_bytes)
+        return from;
+    while (pos < from && pos + reach < end) {
+        const struct entry *e = log_entry(l, l->me, pos);
+        if (e->pos != pos || e->bytes > l->opt.payload_max)
+            return from;
+        pos += entry_size(e->bytes);
+    }
+    return min_u64(from, pos);
+}
+
 /* Puts the recovered chain into our own lane, from where everybody else is served. */
 void lead_sync_own(struct log *l)
 {
@@ -273,14 +291,17 @@ void lead_sync_own(struct log *l)
                                min_u64(head[LOG_GUARD], l->chain_end));
     }
     if (worth_keeping(head, l->applied, same)) {
-        uint64_t start = l->applied;
-        if (head[LOG_COMMIT] >= l->applied)
-            start = recover_keep_from(l, head[LOG_START], max_u64(head[LOG_GUARD], l->tail_max));
+        uint64_t start = l->needed = l->applied;
+        if (head[LOG_COMMIT] >= l->applied) {
+            l->needed =
+                recover_keep_from(l, head[LOG_START], max_u64(head[LOG_GUARD], l->tail_max));
+            start = keep_own_from(l, head, l->needed);
+        }
         run_continue(l, l->me, start, same);
         l->base = start;
     } else {
         run_renew(l, l->me, l->chain_base);
-        l->base = l->chain_base;
+        l->base = l->needed = l->chain_base;
     }
     while (p->next < l->chain_end) {
         uint64_t end = batch_copy(l, l->chain + (p->next - l->chain_base), p->next, l->chain_end);

@@ -146,10 +146,11 @@ static void begin_load(struct log *l)
 {
     struct taking *t = &l->taking;
     uint64_t bytes;
-    if (!snap_head_read(l, t->room, t->pos, &bytes)) {
+    if (!snap_head_check(l, t->room, t->pos, &bytes)) {
         log_stop(l, "the head of a state is malformed");
         return;
     }
+    snap_head_take(l, t->room);
     t->opened = true;
     if (log_kept(l))
         keep_drop_save(l); /* a state is saved or replaced, not both at once */

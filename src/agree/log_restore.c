@@ -15,63 +15,89 @@
 #include "agree/log_impl.h"
 #include "base/grow.h"
 
+/* Entries [base, end), one behind the other; they stand where the disk has read them to. */
 struct chain {
     struct log *log;
-    unsigned char *bytes; /* of entries [base, end) */
-    uint64_t base, end, room;
+    const struct entry **entry;
+    uint32_t count, room;
+    uint64_t base, end;
     uint64_t highest; /* stamp of all that ever stood in it */
     bool bad;         /* no correct replica writes that */
 };
 
 /* ---- putting it together ---- */
 
-static void chain_room(struct chain *c, uint64_t bytes)
+/* The first entry that does not begin before pos, by its number; the count, if all do. */
+static uint32_t chain_find(const struct chain *c, uint64_t pos)
 {
-    uint64_t need = c->end - c->base + bytes;
-    if (need <= c->room)
-        return;
-    c->room = max_u64(2 * c->room, need);
-    c->bytes = grow("what a disk has of a log", c->bytes, 1, c->room);
+    uint32_t low = 0, high = c->count;
+    if (pos >= c->end)
+        return c->count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (c->entry[mid]->pos < pos)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
 }
 
-/* What stands at its position, or NULL: it is the next one. */
-static struct entry *chain_at(const struct chain *c, uint64_t pos)
+static void chain_push(struct chain *c, const struct entry *e)
 {
-    return pos < c->end ? (struct entry *)(void *)(c->bytes + (pos - c->base)) : NULL;
+    if (c->count == c->room) {
+        c->room = c->room ? 2 * c->room : 1024;
+        c->entry =
+            grow("what a disk has of a log", c->entry, sizeof(const struct entry *), c->room);
+    }
+    c->entry[c->count++] = e;
+    c->end = e->pos + entry_size(e->bytes);
+}
+
+/* Drops what begins at pos or behind. What it cuts through is dropped, too, with all before: such an entry was not decided. */
+static void chain_cut(struct chain *c, uint64_t pos)
+{
+    c->count = chain_find(c, pos);
+    if (pos >= c->end)
+        return;
+    const struct entry *last = c->count > 0 ? c->entry[c->count - 1] : NULL;
+    if (last != NULL && last->pos + entry_size(last->bytes) > pos) {
+        c->count = 0;
+        c->base = pos;
+    }
+    c->end = pos;
 }
 
 static void chain_add(struct chain *c, const struct entry *e)
 {
-    uint64_t size = entry_size(e->bytes);
     c->highest = max_u64(c->highest, e->ballot);
     if (e->pos < c->base || e->pos > c->end)
         return; /* in the snapshot; or behind a gap that none covers */
-    struct entry *there = chain_at(c, e->pos);
-    if (there != NULL && entry_same(there, e)) {
-        there->ballot = e->ballot;
+    uint32_t i = chain_find(c, e->pos);
+    if (i < c->count && entry_same(c->entry[i], e)) {
+        c->entry[i] = e;
         if (PLANTED(suffix_dropped))
-            c->end = e->pos + size;
+            chain_cut(c, e->pos + entry_size(e->bytes));
         return;
     }
-    c->end = e->pos;
-    chain_room(c, size);
-    memcpy(c->bytes + (e->pos - c->base), e, size);
-    c->end += size;
+    chain_cut(c, e->pos);
+    chain_push(c, e);
 }
 
-/* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest. */
+/* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest, unless no entry
+ * begins there: then none of what follows was decided. */
 static void chain_reset(struct chain *c, uint64_t to)
 {
-    uint64_t pos = c->base;
     if (to <= c->base)
         return;
-    while (pos < to && pos < c->end)
-        pos += entry_size(chain_at(c, pos)->bytes);
-    if (pos != to)
-        c->end =
-            pos; /* no entry begins there: none of what follows was decided, and what is next begins there */
-    memmove(c->bytes, c->bytes + (pos - c->base), c->end - pos);
-    c->end = to + (c->end - pos);
+    uint32_t i = chain_find(c, to);
+    if (i < c->count && c->entry[i]->pos == to) {
+        c->count -= i;
+        memmove(c->entry, c->entry + i, c->count * sizeof(c->entry[0]));
+    } else {
+        c->count = 0;
+        c->end = to;
+    }
     c->base = to;
 }
 
@@ -81,11 +107,11 @@ static void chain_take(void *ctx, const struct disk_record *r)
     if (r->kind == DISK_RESET && !c->bad)
         chain_reset(c, r->from);
     if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->base)
-        c->end = c->base;
+        chain_cut(c, c->base);
     if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
         return;
     if (r->kind == DISK_COPY && r->from >= c->base)
-        c->end = min_u64(c->end, r->from);
+        chain_cut(c, r->from);
     for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
         const struct entry *e = entry_at(r->bytes + (pos - r->from));
         c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
@@ -134,7 +160,7 @@ static int load_piece(void *ctx, const void *piece, uint32_t bytes)
         if (g->got < l->snap_head_bytes)
             return 0;
         uint64_t state_bytes;
-        if (!snap_head_read(l, g->head, g->pos, &state_bytes) ||
+        if (!snap_head_check(l, g->head, g->pos, &state_bytes) ||
             l->opt.machine->state->load_open(l->opt.ctx, state_bytes) < 0)
             return -1;
         g->opened = true;
@@ -142,22 +168,26 @@ static int load_piece(void *ctx, const void *piece, uint32_t bytes)
     return load_bytes(l, at, bytes);
 }
 
-static int load_snapshot(struct log *l, uint64_t pos, struct err *e)
+/* It is checked while it is loaded. What turns out to be damaged does not count: the group is DISK_BELOW then, as others are that
+ * were found so, and the machine waits for another state. */
+static int load_snapshot(struct log *l, const struct disk_found *f, struct err *e)
 {
+    const uint64_t pos = f->snap;
     struct loading g = {.log = l, .pos = pos};
     g.head = grow("a state that is loaded", NULL, 1, l->snap_head_bytes);
     int rc = disk_snap_read(l->keep.disk, l->opt.disk_group, load_piece, &g, e);
-    bool good = rc == 0 && g.opened;
+    bool good = rc == 0 && g.opened, damaged = rc == ERR_CORRUPT && f->state == DISK_BELOW;
     if (g.opened && l->opt.machine->state->load_close(l->opt.ctx, good) < 0)
-        good = false;
-    grow_free(g.head);
+        good = damaged = false;
     if (good) {
+        snap_head_take(l, g.head);
         l->applied = pos;
-        return 0;
     }
-    return rc != 0 ? rc
-                   : err_set(e, ERR_CORRUPT, "log: the snapshot of position %llu cannot be loaded",
-                             (unsigned long long)pos);
+    grow_free(g.head);
+    if (good || damaged)
+        return 0;
+    return err_set(e, ERR_CORRUPT, "log: the snapshot of position %llu cannot be loaded",
+                   (unsigned long long)pos);
 }
 
 /* What the group began with, in a cluster that was made of a backup: nothing of the log's. */
@@ -184,42 +214,60 @@ static int load_initial(struct log *l, struct err *e)
 static void apply_chain(struct log *l, const struct chain *c, uint64_t end)
 {
     l->keep.replaying = true;
-    while (l->applied < end && l->broken == NULL && log_apply(l, chain_at(c, l->applied)))
+    for (uint32_t i = 0; l->applied < end && l->broken == NULL && log_apply(l, c->entry[i]); i++)
         ;
     l->keep.replaying = false;
 }
 
 /* ---- the own lane ---- */
 
-/* The first entry that the ring holds, with all behind it and one more put. */
-static uint64_t lane_start(const struct log *l, const struct chain *c)
+/* The first entry that the ring holds, with all behind it and room for a leader's puts (recover_keep_from). */
+static uint32_t lane_start(const struct log *l, const struct chain *c)
 {
     uint64_t reach = l->opt.log_bytes - l->put_max;
-    uint64_t low = c->end > reach ? c->end - reach : 0, pos = c->base;
-    while (pos < low && pos < c->end)
-        pos += entry_size(chain_at(c, pos)->bytes);
-    return pos;
+    return chain_find(c, c->end > reach ? c->end - reach : 0);
+}
+
+static uint64_t start_of(const struct chain *c, uint32_t i)
+{
+    return i < c->count ? c->entry[i]->pos : c->end;
 }
 
 /* Behind `from`: the end of what is stamped so. */
 static uint64_t stamped_end(const struct chain *c, uint64_t from, uint64_t run)
 {
-    while (from < c->end && chain_at(c, from)->ballot == run)
-        from += entry_size(chain_at(c, from)->bytes);
-    return from;
+    uint32_t i = chain_find(c, from);
+    while (i < c->count && c->entry[i]->ballot == run)
+        i++;
+    return max_u64(from, start_of(c, i));
 }
 
 #if TRAM_PLANTED
-static uint64_t planted_highest(const struct chain *c, uint64_t pos)
+static uint64_t planted_highest(const struct chain *c, uint32_t i)
 {
     uint64_t highest = 0;
-    for (; pos < c->end; pos += entry_size(chain_at(c, pos)->bytes))
-        highest = max_u64(highest, chain_at(c, pos)->ballot);
+    for (; i < c->count; i++)
+        highest = max_u64(highest, c->entry[i]->ballot);
     return highest;
 }
 #else
-#define planted_highest(c, pos) 0
+#define planted_highest(c, i) 0
 #endif
+
+/* As few writes as there can be: each may be a message. */
+static void put_entries(struct log *l, const struct chain *c, uint32_t i)
+{
+    uint64_t start = start_of(c, i);
+    unsigned char *bytes = grow("what a disk has of a log", NULL, 1, c->end - start + 1);
+    for (; i < c->count; i++)
+        memcpy(bytes + (c->entry[i]->pos - start), c->entry[i], entry_size(c->entry[i]->bytes));
+    for (uint64_t pos = start; pos < c->end;) {
+        uint32_t n = (uint32_t)min_u64(c->end - pos, ring_straight(l->opt.log_bytes, pos));
+        mem_put(l->mem, &l->keep.filling, l->lane[l->me][l->me], pos, bytes + (pos - start), n);
+        pos += n;
+    }
+    grow_free(bytes);
+}
 
 /* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
  * older rest would else be believed where this one knows better. It counts, and is promised for, when it is there. */
@@ -227,16 +275,13 @@ static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uin
 {
     struct mem_flow *flow = &l->keep.filling;
     struct mem_lane *lane = l->lane[l->me][l->me];
-    uint64_t start = lane_start(l, c);
+    uint32_t first = lane_start(l, c);
     uint64_t run =
-        PLANTED(run_of_the_rest) ? planted_highest(c, start) : max_u64(c->highest, commit_ballot);
+        PLANTED(run_of_the_rest) ? planted_highest(c, first) : max_u64(c->highest, commit_ballot);
     mem_flow_open(l->mem, flow, l->opt.nodes[l->me], l->opt.region, 0);
-    for (uint64_t pos = start; pos < c->end;) {
-        uint32_t bytes = (uint32_t)min_u64(c->end - pos, ring_straight(l->opt.log_bytes, pos));
-        mem_put(l->mem, flow, lane, pos, c->bytes + (pos - c->base), bytes);
-        pos += bytes;
-    }
-    uint64_t words[] = {start, c->end, commit, max_u64(commit, stamped_end(c, commit, run))};
+    put_entries(l, c, first);
+    uint64_t words[] = {start_of(c, first), c->end, commit,
+                        max_u64(commit, stamped_end(c, commit, run))};
     mem_set(l->mem, flow, lane, LOG_START, words, 4);
     mem_set1(l->mem, flow, lane, LOG_RUN, run);
     mem_mark(l->mem, flow, 1);
@@ -274,23 +319,12 @@ static void show_life(struct log *l)
     table_set(l->rows, ROW_DISK_CHECK, row_disk_check(life, 0, 0, k->pledged));
 }
 
-/* The state, as far as it is there. */
-static int restore_state(struct log *l, const struct disk_found *f, const struct chain *c,
-                         struct err *e)
+/* The state that the chain is applied to, if it is there. */
+static int load_state(struct log *l, const struct disk_found *f, struct err *e)
 {
-    uint64_t applied =
-        min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c->end);
-    if (f->snap != 0) {
-        int rc = load_snapshot(l, f->snap, e);
-        if (rc != 0)
-            return rc;
-    } else {
-        int rc = load_initial(l, e);
-        if (rc != 0)
-            return rc;
-    }
-    apply_chain(l, c, applied);
-    return 0;
+    if (f->state == DISK_BELOW)
+        return 0;
+    return f->snap != 0 ? load_snapshot(l, f, e) : load_initial(l, e);
 }
 
 /* The memory that was kept has a run of ours that begins beyond the state: see runs_beyond in log_lead.c. */
@@ -300,31 +334,39 @@ static bool runs_beyond(const struct log *l)
     return own->ctl != NULL && mem_word(own, LOG_RUN) != 0 && mem_word(own, LOG_START) > l->applied;
 }
 
+static int take_chain(struct log *l, const struct disk_found *f, struct chain *c, struct err *e)
+{
+    /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
+    c->base = c->end = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
+    disk_replay(l->keep.disk, l->opt.disk_group, chain_take, c);
+    if (c->bad || (f->state != DISK_BELOW && c->base != f->snap))
+        return err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
+    return 0;
+}
+
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
-    uint64_t base = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
-    struct chain c = {.log = l, .base = base, .end = base};
-    disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
-    uint64_t commit = min_u64(f->says.commit, c.end);
-    int rc = 0;
-    if (c.bad)
-        rc = err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
+    struct chain c = {.log = l};
+    int rc = load_state(l, f, e);
+    if (rc == 0)
+        rc = take_chain(l, f, &c, e);
     l->behind = f->state == DISK_BELOW;
     if (rc == 0 && !l->behind)
-        rc = restore_state(l, f, &c, e);
+        apply_chain(l, &c,
+                    min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c.end));
     k->end = c.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
     if (rc == 0 && kept && runs_beyond(l))
         l->behind = true;
     if (rc == 0 && !kept) {
+        uint64_t commit = min_u64(f->says.commit, c.end);
         fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
         k->is_filling = true;
         l->state = UNIT_JOINING;
     }
-    grow_free(c.bytes);
+    grow_free(c.entry);
     return rc;
 }
 

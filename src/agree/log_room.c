@@ -31,7 +31,7 @@ static uint64_t quorum_applied(const struct log *l)
             sorted[i] = sorted[i - 1];
         sorted[i] = applied;
     }
-    return count >= l->quorum ? sorted[l->quorum - 1] : l->base;
+    return count >= l->quorum ? sorted[l->quorum - 1] : l->needed;
 }
 
 /* Up to where the log may grow if what is before `from` is not needed any more. */

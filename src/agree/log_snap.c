@@ -101,18 +101,20 @@ static void stage_head(struct log *l, uint64_t state_bytes)
     snap_head_write(l, stage_record(&l->sending, SNAP_HEAD, l->snap_head_bytes), state_bytes);
 }
 
-bool snap_head_read(struct log *l, const void *head, uint64_t pos, uint64_t *state_bytes)
+bool snap_head_check(const struct log *l, const void *head, uint64_t pos, uint64_t *state_bytes)
 {
     const uint64_t *w = head;
-    if (w[0] != SNAP_MAGIC || w[1] != pos || w[3] != l->n || w[4] != l->sources)
-        return false;
     *state_bytes = w[2];
-    w += SNAP_HEAD_WORDS;
+    return w[0] == SNAP_MAGIC && w[1] == pos && w[3] == l->n && w[4] == l->sources;
+}
+
+void snap_head_take(struct log *l, const void *head)
+{
+    const uint64_t *w = (const uint64_t *)head + SNAP_HEAD_WORDS;
     for (uint32_t q = 0; q < l->n; q++)
         l->joined[q] = (uint32_t)*w++;
     for (uint32_t s = 0; s < l->sources; s++, w += 2)
         log_source_load(&l->source[s], w[0], w[1]);
-    return true;
 }
 
 static void save_end(struct log *l)

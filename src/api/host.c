@@ -208,6 +208,18 @@ static int member_trace(struct member *p, const char *trace_dir, struct err *e)
     return rc;
 }
 
+static void say_damage(const struct tram_host *h, uint32_t g)
+{
+    const struct tram_cluster *c = h->cluster;
+    enum disk_state state = disk_found(h->disk.disk, g)->state;
+    if (state == DISK_BELOW || state == DISK_BEYOND)
+        say_warn(&h->say,
+                 "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
+                 "the others have%s",
+                 c->conf->host[h->index].name, c->conf->group[g].name, watch_gap(h->disk.disk, g).s,
+                 state == DISK_BEYOND ? "; until then it does not vote" : "");
+}
+
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
                        struct err *e)
 {
@@ -233,11 +245,14 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     o.machine = &machine_calls;
     o.ctx = p;
     h->members++;
+    bool whole = o.disk && disk_found(o.disk, group)->state == DISK_WHOLE;
     int rc = trace_dir ? member_trace(p, trace_dir, e) : 0;
     if (rc == 0)
         rc = replica_open(&o, &p->replica, e);
     if (rc != 0)
         return rc;
+    if (whole) /* unless its snapshot has turned out not to be */
+        say_damage(h, group);
     host_add(&h->loop, replica_unit(p->replica));
     return 0;
 }
@@ -296,15 +311,8 @@ static void say_found(const struct tram_host *h)
         say_warn(&h->say, "%s: its disk was lost, and what it had comes from the others", me);
         return;
     }
-    for (uint32_t g = 0; g < c->conf->groups; g++) {
-        enum disk_state state = disk_found(h->disk.disk, g)->state;
-        if (state == DISK_BELOW || state == DISK_BEYOND)
-            say_warn(&h->say,
-                     "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
-                     "the others have%s",
-                     me, c->conf->group[g].name, watch_gap(h->disk.disk, g).s,
-                     state == DISK_BEYOND ? "; until then it does not vote" : "");
-    }
+    for (uint32_t g = 0; g < c->conf->groups; g++)
+        say_damage(h, g);
 }
 
 static int open_disk(struct tram_host *h, struct err *e)

@@ -11,6 +11,9 @@
  * wanted for what. */
 void *grow(const char *what, void *old, size_t size, size_t count);
 
+/* So many bytes, at a multiple of 4096. */
+void *grow_pages(const char *what, size_t bytes);
+
 /* Gives it back; of NULL nothing happens. */
 void grow_free(void *);
 

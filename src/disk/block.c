@@ -58,10 +58,22 @@ enum block_status block_wait(struct block *b, enum block_lane lane)
     return status;
 }
 
-int block_read(struct block *b, const char *name, uint64_t at, void *into, uint64_t bytes,
-               struct err *e)
+static void check_read(const char *name, uint64_t at, const void *into, uint64_t bytes)
 {
     CHECK(block_name_fits(name) && whole_blocks(at) && whole_blocks(bytes));
     CHECK(into != NULL && whole_blocks((uintptr_t)into));
+}
+
+int block_read(struct block *b, const char *name, uint64_t at, void *into, uint64_t bytes,
+               struct err *e)
+{
+    check_read(name, at, into, bytes);
     return b->ops->read(b, name, at, into, bytes, e);
+}
+
+void block_ahead(struct block *b, const char *name, uint64_t at, void *into, uint64_t bytes)
+{
+    check_read(name, at, into, bytes);
+    if (b->ops->ahead)
+        b->ops->ahead(b, name, at, into, bytes);
 }

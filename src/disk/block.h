@@ -21,7 +21,7 @@
  * besides.
  *
  * Reading waits for the disk, and is for the time before the thread that polls begins; not of a file that an order under way
- * touches. All of it belongs to one thread. Names have no folder, begin with a letter or a digit, and have at most
+ * touches. It may be announced, so that there is less to wait for. All of it belongs to one thread. Names have no folder, begin with a letter or a digit, and have at most
  * BLOCK_NAME_BYTES with their end; `shadow` is not one. Positions, sizes and addresses in memory of what is written and read are
  * multiples of BLOCK_BYTES (the page cache is not trusted to tell what is on the disk). */
 #ifndef DISK_BLOCK_H
@@ -37,6 +37,7 @@ enum {
     BLOCK_SECTOR_BYTES = 512,
     BLOCK_NAME_BYTES = 64,
     BLOCK_STEPS_MAX = 16, /* of an order */
+    BLOCK_AHEAD_MAX = 8,  /* reads that are begun and not yet asked for */
 };
 
 enum block_lane { BLOCK_JOURNAL, BLOCK_BULK, BLOCK_LANES };
@@ -77,6 +78,9 @@ struct block_ops {
     /* Reads all of the bytes, or fails: ERR_NOTFOUND: no such file; ERR_CORRUPT: the disk says that it cannot be read. */
     int (*read)(struct block *, const char *name, uint64_t at, void *into, uint64_t bytes,
                 struct err *);
+    /* NULL: nothing is read before it is asked for. */
+    void (*ahead)(struct block *, const char *name, uint64_t at, void *into, uint64_t bytes);
+    void (*ahead_end)(struct block *);
     const char *(*failure)(struct block *);
     /* Of an order under way: waits until poll may say something else. NULL: it is enough to poll again. */
     void (*wait)(struct block *, enum block_lane);
@@ -114,6 +118,17 @@ static inline int block_list(struct block *b,
 
 int block_read(struct block *, const char *name, uint64_t at, void *into, uint64_t bytes,
                struct err *);
+
+/* A block_read with the same arguments is to come: it may begin now. Until then, or block_ahead_end, `into` belongs to the block. Says
+ * nothing: what becomes of it that read tells. Of more than BLOCK_AHEAD_MAX the rest is not begun. */
+void block_ahead(struct block *, const char *name, uint64_t at, void *into, uint64_t bytes);
+
+/* Reads that were announced do not come: waits until none is under way. */
+static inline void block_ahead_end(struct block *b)
+{
+    if (b->ops->ahead_end)
+        b->ops->ahead_end(b);
+}
 
 static inline const char *block_failure(struct block *b)
 {

@@ -1,6 +1,6 @@
 #include "disk/block_file.h"
 
-#include "disk/block_work_impl.h"
+#include "disk/block_read_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +41,8 @@ struct block_file {
     struct block block;
     struct work_dir dir;
     struct file_lane lanes[BLOCK_LANES];
-    uint32_t running;   /* lanes that have a thread */
-    struct work reader; /* of the owner */
+    uint32_t running;     /* lanes that have a thread */
+    struct reader reader; /* of the owner */
     void (*over)(void *ctx);
     void *ctx;
     atomic_int failed; /* SAID: the text is there */
@@ -196,7 +196,17 @@ static int file_list(struct block *b, void (*fn)(void *ctx, const char *name, ui
 static int file_read(struct block *b, const char *name, uint64_t at, void *into, uint64_t bytes,
                      struct err *e)
 {
-    return work_read(&file_of(b)->reader, name, at, into, bytes, e);
+    return reader_read(&file_of(b)->reader, name, at, into, bytes, e);
+}
+
+static void file_ahead(struct block *b, const char *name, uint64_t at, void *into, uint64_t bytes)
+{
+    reader_ahead(&file_of(b)->reader, name, at, into, bytes);
+}
+
+static void file_ahead_end(struct block *b)
+{
+    reader_ahead_end(&file_of(b)->reader);
 }
 
 /* ---- open and close ---- */
@@ -218,7 +228,7 @@ static void file_close(struct block *b)
     struct block_file *f = file_of(b);
 
     stop(f);
-    work_fini(&f->reader);
+    reader_fini(&f->reader);
     shadow_close(f->dir.shadow);
     if (f->dir.fd >= 0)
         close(f->dir.fd); /* and unlocks it */
@@ -231,6 +241,8 @@ static const struct block_ops file_ops = {
     .poll = file_poll,
     .list = file_list,
     .read = file_read,
+    .ahead = file_ahead,
+    .ahead_end = file_ahead_end,
     .failure = file_failure,
     .wait = file_wait,
     .hurry = file_hurry,
@@ -275,7 +287,7 @@ static int start(struct block_file *f, const struct block_file_options *o, bool 
     for (int i = 0; i < BLOCK_LANES; i++)
         unlinkat(f->dir.fd, temps[i], 0); /* what a process that died was making */
     int rc = shadow ? shadow_open(o->dir, f->dir.fd, &f->dir.shadow, e) : 0;
-    work_init(&f->reader, &f->dir, NULL, 0);
+    reader_init(&f->reader, &f->dir);
     if (rc == 0)
         rc = start_lane(f, BLOCK_JOURNAL, 0, !o->apart, e);
     return rc == 0 ? start_lane(f, BLOCK_BULK, bulk, false, e) : rc;

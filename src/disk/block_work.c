@@ -411,6 +411,14 @@ static int read_failed(const struct work *w, const char *name, uint64_t at, stru
     return errno == EIO ? ERR_CORRUPT : rc;
 }
 
+int work_fd(struct work *w, const char *name)
+{
+    look_again(w);
+    const struct work_file *f = find_file(w, name);
+
+    return f ? f->fd : -1;
+}
+
 int work_read(struct work *w, const char *name, uint64_t at, void *into, uint64_t bytes,
               struct err *e)
 {

@@ -50,6 +50,9 @@ enum block_status work_do(struct work *, const struct block_step *, uint32_t cou
 int work_read(struct work *, const char *name, uint64_t at, void *into, uint64_t bytes,
               struct err *);
 
+/* A descriptor of the file, to read from until the next call; -1: there is none. */
+int work_fd(struct work *, const char *name);
+
 /* Calls fn for each file until it returns negative, and then returns that. */
 int work_each(const struct work_dir *, int (*fn)(void *ctx, const char *name, uint64_t bytes),
               void *ctx, struct err *);

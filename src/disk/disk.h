@@ -110,12 +110,13 @@ struct disk_record {
 struct disk_found {
     enum disk_state state;
     struct disk_says says; /* as last read */
-    uint64_t snap;         /* position of the newest snapshot that is whole; 0: there is none */
+    uint64_t snap;         /* position of the newest snapshot that counts; 0: there is none */
     /* What is missing, of DISK_BELOW and DISK_BEYOND; 0, 0: not even that is known. With DISK_BELOW the chain is there from
      * gap_to on. */
     uint64_t gap_from, gap_to;
 };
 
+/* It may change when the snapshot is read. */
 const struct disk_found *disk_found(const struct disk *, uint32_t group);
 
 /* NULL, or a line for the log: that a torn tail was cut, or what is damaged. */
@@ -128,8 +129,10 @@ uint64_t disk_torn(const struct disk *);
 void disk_replay(const struct disk *, uint32_t group,
                  void (*fn)(void *ctx, const struct disk_record *), void *ctx);
 
-/* Gives fn the newest whole snapshot, in pieces; it returns negative to stop. ERR_NOTFOUND: there is none. */
-int disk_snap_read(const struct disk *, uint32_t group,
+/* Gives fn the snapshot that was found, in pieces; it returns negative to stop, and not ERR_CORRUPT. ERR_NOTFOUND: there is none.
+ * ERR_CORRUPT: it is damaged, which is not known before: what fn has got does not count. A group that was DISK_WHOLE is DISK_BELOW
+ * from then on, as if it had been found so, but if its damage would have made it DISK_BEYOND that is found when the disk is opened. */
+int disk_snap_read(struct disk *, uint32_t group,
                    int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
                    struct err *);
 

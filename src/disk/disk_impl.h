@@ -52,7 +52,11 @@ struct group {
     uint64_t closed_in; /* the last closed batch that has a record of it */
 
     struct disk_found found;
-    bool initial;                        /* it began with a state, */
+    bool snap_unread;    /* the snapshot was found by its name and record alone */
+    uint64_t chain_from; /* as it was found: the chain is there from here on, */
+    uint64_t
+        chain_broke; /* and before something is missing from here on; 0: not even that is known */
+    bool initial;    /* it began with a state, */
     bool initial_there;                  /* of which there is a file */
     unsigned char backup[DISK_ID_BYTES]; /* the last one that is durable, in this life */
 };
@@ -74,7 +78,6 @@ struct segment {
     uint64_t *need; /* per group: the position that a snapshot must have; 0: whatever it has */
     uint32_t needs; /* how many of these are not 0 */
     unsigned char *image; /* what was read of it, until disk_forget */
-    void *image_memory;
 };
 
 struct batch {
@@ -239,7 +242,7 @@ uint32_t lives_bytes(const struct disk *); /* in a table */
 void lives_put(const struct disk *, unsigned char *bytes);
 void lives_raise(struct disk *, const unsigned char *bytes); /* those that are higher in a table */
 
-/* ---- bulk: bulk.c, snapfile.c ---- */
+/* ---- bulk: bulk.c, snapfile.c, snapread.c ---- */
 
 int bulk_round(struct disk *);
 bool bulk_waits(const struct disk *); /* for the next round */
@@ -251,13 +254,14 @@ bool snapfile_waits(const struct disk *);
 bool snapfile_begin(struct disk *);
 void snapfile_over(struct disk *, enum block_status);
 void snapfile_initial_name(char *name, uint32_t group);
+
 /* Marks as DISK_BELOW what needs a state to begin with that is damaged. */
 void initial_judge(struct disk *);
 
 /* A piece with its header, sealed; data is there. */
 void snapfile_seal(void *piece, const struct piece_header *);
 
-/* Reads it from its start; fn may be NULL. */
+/* snapread.c: reads it from its start; fn may be NULL. ERR_CORRUPT: it is damaged. */
 int snapfile_read(const struct disk *, uint32_t group, uint64_t pos,
                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *);
 
@@ -303,7 +307,7 @@ int disk_order_wait(struct block *, const struct block_step *, uint32_t count, s
 
 int memory_disk_open(struct disk *, uint64_t buffer_bytes, struct err *);
 
-enum { IMAGE_PART_BYTES = 1 << 20 };
+enum { IMAGE_PART_BYTES = 1 << 20, READ_AHEAD = BLOCK_AHEAD_MAX /* parts that are under way */ };
 
 /* What cannot be read is zeros. */
 int image_read_part(struct disk *, const char *name, unsigned char *into, uint64_t at,
@@ -321,7 +325,9 @@ void tail_take(struct disk *, struct recovery *);
 
 int recover_journal(struct disk *, struct recovery *, struct err *);
 /* Tells what each group has. */
-void judge_groups(struct disk *, const struct recovery *);
+void judge_groups(struct disk *, const struct recovery *, bool looks_only);
+/* The snapshot that was found is damaged after all: the group is DISK_BELOW. */
+void judge_snap_damaged(struct disk *, uint32_t group);
 
 /* Until all of it is durable, and this life is. */
 int resume_disk(struct opening *, struct err *);

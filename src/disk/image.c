@@ -27,20 +27,29 @@ int image_read_part(struct disk *d, const char *name, unsigned char *into, uint6
 
 void image_drop(struct segment *s)
 {
-    grow_free(s->image_memory);
-    s->image = s->image_memory = NULL;
+    grow_free(s->image);
+    s->image = NULL;
+}
+
+static uint64_t part_bytes(const struct disk *d, uint64_t at)
+{
+    return min_u64(IMAGE_PART_BYTES, d->segment_bytes - at);
 }
 
 int image_read(struct disk *d, struct segment *s, struct err *e)
 {
+    uint64_t begun = 0;
     int rc = 0;
 
     if (s->image)
         return 0;
-    s->image_memory = grow(what, NULL, 1, d->segment_bytes + BLOCK_BYTES);
-    s->image = (unsigned char *)(format_blocks((uintptr_t)s->image_memory));
-    for (uint64_t at = 0; rc >= 0 && at < d->segment_bytes; at += IMAGE_PART_BYTES)
-        rc = image_read_part(d, s->name, s->image + at, at,
-                             min_u64(IMAGE_PART_BYTES, d->segment_bytes - at), e);
+    s->image = grow_pages(what, d->segment_bytes);
+    for (uint64_t at = 0; rc >= 0 && at < d->segment_bytes; at += IMAGE_PART_BYTES) {
+        for (; begun < d->segment_bytes && begun < at + READ_AHEAD * (uint64_t)IMAGE_PART_BYTES;
+             begun += IMAGE_PART_BYTES)
+            block_ahead(d->block, s->name, begun, s->image + begun, part_bytes(d, begun));
+        rc = image_read_part(d, s->name, s->image + at, at, part_bytes(d, at), e);
+    }
+    block_ahead_end(d->block);
     return rc;
 }

@@ -15,12 +15,18 @@ struct trial {
     bool broken; /* there is no chain: a record of it is missing */
     uint64_t lo, hi;
     uint64_t gap_from; /* up to where the chain was when it broke last */
+    uint64_t jump;     /* where the chain goes on from a state that it has not led to; 0: nowhere */
 };
 
 struct court {
     struct disk *d;
     const struct recovery *r;
     struct trial *trials;
+    bool looks_only;
+    /* Records whose bytes are as they were written, in the order of batches; and how many each group has. */
+    struct found_record *good;
+    uint32_t good_count, good_room;
+    uint32_t *good_of;
 };
 
 /* ---- chains ---- */
@@ -66,14 +72,26 @@ static void chain_reset(struct trial *t, uint64_t pos)
     }
 }
 
+/* A state came from others, and the chain goes on from a snapshot of it: what it had below may be other than what was decided. */
+static void chain_jump(struct trial *t, uint64_t from)
+{
+    if (from == t->jump)
+        t->lo = max_u64(t->lo, from);
+    t->jump = 0;
+}
+
 static void chain_take(struct trial *t, const struct batch_item *i)
 {
-    if (i->kind == DISK_ENTRIES)
+    if (i->kind == DISK_ENTRIES) {
         chain_entries(t, i);
-    else if (i->kind == DISK_COPY)
+        chain_jump(t, i->from);
+    }
+    if (i->kind == DISK_COPY)
         chain_begin(t, i->from, i->to);
     else if (i->kind == DISK_RESET)
         chain_reset(t, i->from);
+    else if (i->kind == DISK_SNAP)
+        t->jump = i->says.applied < i->from ? i->from : 0;
 }
 
 /* ---- items ---- */
@@ -89,6 +107,17 @@ static void first_sight(struct trial *t, const struct batch_item *i, uint32_t ch
     t->broken = t->unsure && chain_before != 0;
 }
 
+/* For disk_replay. */
+static void keep_record(struct court *c, const struct scan_batch *b, const struct batch_item *i)
+{
+    if (c->good_count == c->good_room) {
+        c->good_room = c->good_room ? c->good_room * 2 : 256;
+        c->good = grow(what, c->good, sizeof *c->good, c->good_room);
+    }
+    c->good[c->good_count++] = (struct found_record){b->start, i};
+    c->good_of[i->group]++;
+}
+
 static void take_item(struct court *c, const struct scan_batch *b, const struct batch_item *i)
 {
     struct group_view *v = &c->d->groups[i->group].view;
@@ -101,9 +130,13 @@ static void take_item(struct court *c, const struct scan_batch *b, const struct 
         chain_break(t);
     t->unsure = false;
     view_take(v, i);
-    if (format_is_record(i->kind))
+    bool good = scan_record(b, i); /* once: it may be long */
+    if (format_is_record(i->kind)) {
         c->d->groups[i->group].closed_in = b->header->number;
-    if (scan_record(b, i))
+        if (good)
+            keep_record(c, b, i);
+    }
+    if (good)
         chain_take(t, i);
     else
         chain_break(t);
@@ -185,16 +218,37 @@ static uint64_t newest_snap(const struct court *c, uint32_t group)
     return best;
 }
 
+/* If the last one that was recorded is damaged, nothing can be done without it but to take another state, and nothing beyond the commit is
+ * missing, then whether it is need not be known now: that shows when it is read (disk_snap_read). */
+static bool may_be_trusted(const struct court *c, uint32_t group, uint64_t lo)
+{
+    const struct group_view *v = &c->d->groups[group].view;
+    uint64_t older = 0;
+    bool is_there = false;
+
+    for (uint32_t i = 0; i < c->r->snap_count; i++) {
+        const struct snap_seen *s = &c->r->snaps[i];
+        if (s->group != group)
+            continue;
+        if (s->pos > v->snap)
+            return false; /* which nobody recorded */
+        is_there |= s->pos == v->snap;
+        older = s->pos < v->snap ? max_u64(older, s->pos) : older;
+    }
+    return is_there && !c->looks_only && lo > older && lo <= v->snap && v->snap <= v->says.commit;
+}
+
 /* ---- verdicts ---- */
 
-static void found_gap(struct disk_found *f, enum disk_state state, const struct trial *t,
-                      uint64_t to)
+static void found_gap(struct group *g, enum disk_state state)
 {
+    struct disk_found *f = &g->found;
+
     f->state = state;
-    f->gap_to = to;
-    f->gap_from = max_u64(f->snap, t->gap_from);
-    if (f->gap_from >= to)
-        f->gap_from = f->snap < to ? f->snap : 0;
+    f->gap_to = g->chain_from;
+    f->gap_from = max_u64(f->snap, g->chain_broke);
+    if (f->gap_from >= f->gap_to)
+        f->gap_from = f->snap < f->gap_to ? f->snap : 0;
 }
 
 static void judge(const struct court *c, uint32_t group)
@@ -207,13 +261,30 @@ static void judge(const struct court *c, uint32_t group)
     *f = (struct disk_found){.state = DISK_BEYOND, .says = *says};
     if (!t->known || t->unsure || g->view.beyond)
         return;
-    f->snap = newest_snap(c, group);
     /* What does not reach the end of the chain is of no use. */
-    uint64_t lo = t->broken || t->hi < says->end ? says->end : t->lo;
-    if (lo <= f->snap)
+    g->chain_from = t->broken || t->hi < says->end ? says->end : t->lo;
+    g->chain_broke = t->gap_from;
+    g->snap_unread = may_be_trusted(c, group, g->chain_from);
+    f->snap = g->snap_unread ? g->view.snap : newest_snap(c, group);
+    if (g->chain_from <= f->snap)
         f->state = g->view.records == 0 && f->snap == 0 ? DISK_NEW : DISK_WHOLE;
     else
-        found_gap(f, lo <= says->commit ? DISK_BELOW : DISK_BEYOND, t, lo);
+        found_gap(g, g->chain_from <= says->commit ? DISK_BELOW : DISK_BEYOND);
+}
+
+/* As if it had been found so. The file goes first of all that is done beside the journal, so that another snapshot of the position may
+ * come; of two such files one stays until the disk is opened again. */
+void judge_snap_damaged(struct disk *d, uint32_t group)
+{
+    struct group *g = &d->groups[group];
+
+    CHECK(g->snap_unread && g->found.state == DISK_WHOLE);
+    if (d->remove[0] == '\0')
+        snapfile_name(d->remove, group, g->found.snap, "");
+    g->snap_unread = false;
+    g->found.snap = g->snap = g->view.snap = 0;
+    g->say_in = 1;
+    found_gap(g, DISK_BELOW);
 }
 
 /* From now on it counts from here; the batch that follows says so. */
@@ -233,51 +304,30 @@ static void settle(struct group *g)
     g->said = g->view.says;
 }
 
-/* ---- for disk_replay ---- */
-
-static bool is_kept(const struct scan_batch *b, const struct batch_item *i)
-{
-    return format_is_record(i->kind) && scan_record(b, i);
-}
-
-static void count_records(const struct court *c, uint32_t *count)
-{
-    for (uint32_t n = 0; n < c->r->batch_count; n++) {
-        const struct scan_batch *b = &c->r->batches[n].scan;
-        for (uint32_t i = 0; i < b->header->items; i++)
-            if (is_kept(b, &b->items[i]))
-                count[b->items[i].group]++;
-    }
-}
-
-/* Counted first, then put where the counts say: of each group in their order. */
-static void list_records(struct court *c)
+/* By group, of each in their order. */
+static void list_records(const struct court *c)
 {
     struct disk *d = c->d;
     uint32_t groups = d->shape.groups, sum = 0;
     uint32_t *from = d->record_from = grow(what, NULL, sizeof *from, groups + 2u);
 
-    memset(from, 0, (groups + 2u) * sizeof *from);
-    count_records(c, from + 2);
-    for (uint32_t g = 0; g <= groups; g++)
-        sum = from[g + 1] += sum;
+    from[0] = from[1] = 0;
+    for (uint32_t g = 0; g < groups; g++)
+        from[g + 1] = sum, sum += c->good_of[g];
     d->records = grow(what, NULL, sizeof *d->records, sum + 1u);
-    for (uint32_t n = 0; n < c->r->batch_count; n++) {
-        const struct scan_batch *b = &c->r->batches[n].scan;
-        for (uint32_t i = 0; i < b->header->items; i++)
-            if (is_kept(b, &b->items[i]))
-                d->records[from[b->items[i].group + 1]++] =
-                    (struct found_record){b->start, &b->items[i]};
-    }
+    for (uint32_t i = 0; i < c->good_count; i++)
+        d->records[from[c->good[i].item->group + 1]++] = c->good[i];
 }
 
-void judge_groups(struct disk *d, const struct recovery *r)
+void judge_groups(struct disk *d, const struct recovery *r, bool looks_only)
 {
-    struct court c = {.d = d, .r = r};
+    struct court c = {.d = d, .r = r, .looks_only = looks_only};
     uint32_t groups = d->shape.groups;
 
     c.trials = grow(what, NULL, sizeof *c.trials, groups + 1u);
     memset(c.trials, 0, (groups + 1u) * sizeof *c.trials);
+    c.good_of = grow(what, NULL, sizeof *c.good_of, groups + 1u);
+    memset(c.good_of, 0, (groups + 1u) * sizeof *c.good_of);
     take_batches(&c);
     list_records(&c);
     for (uint32_t g = 0; g < groups; g++) {
@@ -287,4 +337,6 @@ void judge_groups(struct disk *d, const struct recovery *r)
             segment_forget(d, g);
     }
     grow_free(c.trials);
+    grow_free(c.good);
+    grow_free(c.good_of);
 }

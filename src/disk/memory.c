@@ -62,10 +62,8 @@ int memory_disk_open(struct disk *d, uint64_t buffer_bytes, struct err *e)
 
 void disk_forget(struct disk *d)
 {
-    for (uint32_t i = 0; d->segments && i < d->segment_count; i++) {
-        grow_free(d->segments[i].image_memory);
-        d->segments[i].image = d->segments[i].image_memory = NULL;
-    }
+    for (uint32_t i = 0; d->segments && i < d->segment_count; i++)
+        image_drop(&d->segments[i]);
     grow_free(d->records);
     grow_free(d->record_from);
     d->records = NULL;

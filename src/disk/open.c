@@ -149,7 +149,7 @@ static int find(struct opening *p, struct err *e)
         rc = recover_journal(d, &p->r, e);
         if (rc < 0)
             return rc;
-        judge_groups(d, &p->r);
+        judge_groups(d, &p->r, p->looks_only);
         tell(d, &p->r);
     } else {
         begin_anew(d);

@@ -93,14 +93,13 @@ static int role_read(struct search *x, uint32_t n, unsigned char *chunk, struct 
 
 static int roles_read(struct search *x, struct err *e)
 {
-    void *memory = grow(what, NULL, 1, IMAGE_PART_BYTES + BLOCK_BYTES);
-    unsigned char *chunk = (unsigned char *)format_blocks((uintptr_t)memory);
+    unsigned char *chunk = grow_pages(what, IMAGE_PART_BYTES);
     int rc = 0;
 
     for (uint32_t n = 0; rc >= 0 && n < x->d->segment_count; n++)
         if (is_there(&x->d->segments[n]))
             rc = role_read(x, n, chunk, e);
-    grow_free(memory);
+    grow_free(chunk);
     return rc;
 }
 

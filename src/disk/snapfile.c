@@ -1,12 +1,9 @@
 /* Snapshots: put together in memory, half a buffer at a time, while the other half is written. */
-#include "base/grow.h"
 #include "base/minmax.h"
 #include "disk/disk_impl.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { READ_PIECES = 32 };
 
 void snapfile_name(char *name, uint32_t group, uint64_t pos, const char *suffix)
 {
@@ -285,79 +282,4 @@ void snapfile_over(struct disk *d, enum block_status status)
     } else if (d->bulk == BULK_DROP) {
         w->phase = SNAP_NONE;
     }
-}
-
-/* ---- reading ---- */
-
-static int damaged(const char *name, uint32_t number, struct err *e)
-{
-    return err_set(e, ERR_CORRUPT, "%s: piece %u is damaged or missing", name, number);
-}
-
-/* Pieces are read many at a time: a disk takes nearly as long for one. Where that fails, at the end of the file or where it is
- * damaged, one by one. */
-struct snap_reader {
-    const struct disk *d;
-    char name[BLOCK_NAME_BYTES];
-    void *memory;
-    unsigned char *part;  /* of READ_PIECES */
-    uint32_t from, until; /* which pieces it has */
-};
-
-static int read_piece(struct snap_reader *r, uint32_t n, const unsigned char **piece, struct err *e)
-{
-    int rc = 0;
-
-    if (n >= r->until) {
-        uint64_t at = (uint64_t)n * PIECE_BYTES;
-        uint32_t pieces = n % READ_PIECES == 0 ? READ_PIECES : 1;
-        rc = block_read(r->d->block, r->name, at, r->part, (uint64_t)pieces * PIECE_BYTES, e);
-        if (rc == ERR_CORRUPT && pieces > 1) {
-            pieces = 1;
-            rc = block_read(r->d->block, r->name, at, r->part, PIECE_BYTES, e);
-        }
-        r->from = n;
-        r->until = n + pieces;
-    }
-    *piece = r->part + (uint64_t)(n - r->from) * PIECE_BYTES;
-    return rc;
-}
-
-int snapfile_read(const struct disk *d, uint32_t group, uint64_t pos,
-                  int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx, struct err *e)
-{
-    struct snap_reader r = {.d = d,
-                            .memory = grow("a snapshot as it is read", NULL, 1,
-                                           (uint64_t)READ_PIECES * PIECE_BYTES + BLOCK_BYTES)};
-    const unsigned char *piece = NULL;
-    bool last = false;
-    int rc = 0;
-
-    r.part = (unsigned char *)format_blocks((uintptr_t)r.memory);
-    if (pos == 0)
-        snapfile_initial_name(r.name, group);
-    else
-        snapfile_name(r.name, group, pos, "");
-    for (uint32_t n = 0; rc >= 0 && !last; n++) {
-        const struct piece_header *h;
-        rc = read_piece(&r, n, &piece, e);
-        if (rc >= 0 && !scan_piece(piece, d->journal, group, pos, n))
-            rc = damaged(r.name, n, e);
-        h = (const void *)piece;
-        if (rc >= 0 && fn && h->bytes > 0)
-            rc = fn(ctx, piece + PIECE_HEADER_BYTES, h->bytes);
-        last = rc >= 0 && (h->flags & PIECE_END);
-    }
-    grow_free(r.memory);
-    return rc < 0 ? rc : 0;
-}
-
-int disk_snap_read(const struct disk *d, uint32_t group,
-                   int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
-                   struct err *e)
-{
-    CHECK(group < d->shape.groups && d->snap.phase == SNAP_NONE);
-    if (d->groups[group].snap == 0)
-        return err_set(e, ERR_NOTFOUND, "group %u has no snapshot on this disk", group);
-    return snapfile_read(d, group, d->groups[group].snap, fn, ctx, e);
 }

@@ -10,6 +10,7 @@
 #include "tram.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,7 +29,9 @@ enum { HOSTS = 3, BODY_BYTES = 8 << 10, BOARD_FD = 40 };
 /* What hosts show the test. */
 struct board {
     _Atomic uint64_t opened_ns[HOSTS]; /* how long opening took */
-    _Atomic uint64_t loaded[HOSTS];    /* bytes of state that were loaded */
+    _Atomic uint64_t loaded[HOSTS];    /* bytes of state that were loaded, */
+    _Atomic uint64_t loads[HOSTS];     /* and how often one was begun */
+    _Atomic uint64_t count[HOSTS];     /* of messages, as of the last delivery */
 };
 
 /* ---- a host ---- */
@@ -46,6 +49,7 @@ static uint32_t deliver(void *ctx, const struct tram_delivery *d, void *reply, u
     memcpy(&count, chunked_read(&m->state, 0), sizeof(count));
     count++;
     memcpy(chunked_write(&m->state, 0), &count, sizeof(count));
+    atomic_store(&m->board->count[m->host], count);
     memcpy(chunked_write(&m->state, (count % chunks_of(m->state.bytes)) * CHUNK_BYTES + 8), d->body,
            8);
     memcpy(reply, &count, sizeof(count) < max ? sizeof(count) : max);
@@ -77,6 +81,7 @@ static int load_open(void *ctx, uint32_t group, uint64_t bytes)
 {
     struct machine *m = ctx;
     (void)group;
+    atomic_fetch_add(&m->board->loads[m->host], 1);
     return chunked_load_open(&m->state, bytes);
 }
 
@@ -185,6 +190,17 @@ static void kill_hosts(struct test *t)
         waitpid(t->pid[h], NULL, 0);
 }
 
+/* What the next lives do is not what these did. */
+static void clear_board(struct test *t)
+{
+    for (uint32_t h = 0; h < HOSTS; h++) {
+        atomic_store(&t->board->opened_ns[h], 0);
+        atomic_store(&t->board->loaded[h], 0);
+        atomic_store(&t->board->loads[h], 0);
+        atomic_store(&t->board->count[h], 0);
+    }
+}
+
 static void on_done(void *ctx, uint64_t ticket)
 {
     struct test *t = ctx;
@@ -206,6 +222,50 @@ static uint64_t call(struct test *t)
     return rc == 0 ? count : 0;
 }
 
+static bool all_have_delivered(const struct test *t, uint64_t count)
+{
+    for (uint32_t h = 0; h < HOSTS; h++)
+        if (atomic_load(&t->board->count[h]) < count)
+            return false;
+    return true;
+}
+
+/* Until no host is behind: one that had no processor for long, and was sent a state meanwhile, has it and all that follows on its disk.
+ * Returns what the last call was answered; 0: one is still behind. */
+static uint64_t draw_level(struct test *t)
+{
+    uint64_t until = clock_now_ns() + PATIENCE_NS;
+    while (clock_now_ns() < until) {
+        uint64_t count = call(t);
+        for (uint32_t i = 0; i < 100 && count > 0 && !all_have_delivered(t, count); i++)
+            usleep(10000);
+        if (count == 0 || all_have_delivered(t, count))
+            return count;
+    }
+    return 0;
+}
+
+static uint64_t loads_of(const struct test *t)
+{
+    uint64_t loads = 0;
+    for (uint32_t h = 0; h < HOSTS; h++)
+        loads += atomic_load(&t->board->loads[h]);
+    return loads;
+}
+
+/* Each has loaded its own state and delivered so many messages: who could not go on with the log was sent a state, and loaded that, too. */
+static bool nobody_was_sent_a_state(const struct test *t, uint64_t count)
+{
+    uint64_t until = clock_now_ns() + PATIENCE_NS;
+    while (!all_have_delivered(t, count) && loads_of(t) <= HOSTS && clock_now_ns() < until)
+        usleep(1000);
+    for (uint32_t h = 0; h < HOSTS; h++)
+        printf("# host %u: opened in %.2f s, %llu MB of state loaded\n", h + 1,
+               (double)atomic_load(&t->board->opened_ns[h]) / 1e9,
+               (unsigned long long)atomic_load(&t->board->loaded[h]) >> 20);
+    return all_have_delivered(t, count) && loads_of(t) == HOSTS;
+}
+
 static bool open_client(struct test *t)
 {
     const struct tram_client_options o = {.done = on_done, .ctx = t};
@@ -220,7 +280,8 @@ static bool open_client(struct test *t)
     return rc == 0;
 }
 
-static bool has_snapshot(const struct test *t, uint32_t host)
+/* The file, of those that are whole; false: there is none. */
+static bool find_snapshot(const struct test *t, uint32_t host, char *file, size_t bytes)
 {
     char path[512];
     bool found = false;
@@ -228,16 +289,35 @@ static bool has_snapshot(const struct test *t, uint32_t host)
     snprintf(path, sizeof(path), "%s/%s", t->data, tram_cluster_host_name(t->cluster, host));
     DIR *dir = opendir(path);
     while (dir && (entry = readdir(dir)) != NULL)
-        found |= strncmp(entry->d_name, "snap.", 5) == 0 && strstr(entry->d_name, ".tmp") == NULL;
+        if (strncmp(entry->d_name, "snap.", 5) == 0 && strstr(entry->d_name, ".tmp") == NULL) {
+            snprintf(file, bytes, "%s/%s", path, entry->d_name);
+            found = true;
+        }
     if (dir)
         closedir(dir);
     return found;
 }
 
+/* In the middle of it: much of the state is with the machine by then. */
+static bool damage_snapshot(const struct test *t, uint32_t host)
+{
+    char file[1024];
+    unsigned char byte;
+    int fd = find_snapshot(t, host, file, sizeof(file)) ? open(file, O_RDWR) : -1;
+    off_t at = fd >= 0 ? lseek(fd, 0, SEEK_END) / 2 : 0;
+    bool good = fd >= 0 && pread(fd, &byte, 1, at) == 1;
+    byte ^= 1;
+    good = good && pwrite(fd, &byte, 1, at) == 1;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
 static bool all_have_snapshots(const struct test *t)
 {
+    char file[1024];
     for (uint32_t h = 0; h < HOSTS; h++)
-        if (!has_snapshot(t, h))
+        if (!find_snapshot(t, h, file, sizeof(file)))
             return false;
     return true;
 }
@@ -263,6 +343,18 @@ static bool load(struct test *t, uint64_t bytes)
     return tram_client_outstanding(t->client) == 0;
 }
 
+/* The first host finds out while it loads it, and is sent a state. */
+static bool with_damage(struct test *t, uint64_t count)
+{
+    clear_board(t);
+    if (!damage_snapshot(t, 0))
+        return false;
+    start_hosts(t, "0");
+    bool good = open_client(t) && call(t) == count + 1 && draw_level(t) > count;
+    tram_client_close(t->client);
+    return good && atomic_load(&t->board->loads[0]) > 1;
+}
+
 static int run(struct test *t, uint64_t journal_bytes, uint64_t limit_ns)
 {
     struct tram_error error = {""};
@@ -273,21 +365,21 @@ static int run(struct test *t, uint64_t journal_bytes, uint64_t limit_ns)
     start_hosts(t, t->megabytes);
     verdict(t, open_client(t) && load(t, 0), "restart__every_host_has_saved_its_state");
     verdict(t, load(t, journal_bytes), "restart__there_is_a_journal_behind_it");
-    uint64_t count = call(t);
+    uint64_t count = draw_level(t);
     kill_hosts(t);
     tram_client_close(t->client);
+    clear_board(t);
     uint64_t start = clock_now_ns();
     start_hosts(t, "0");
     uint64_t again = open_client(t) ? call(t) : 0;
     uint64_t took = clock_now_ns() - start;
     printf("# serves after %.2f s; %llu messages\n", (double)took / 1e9, (unsigned long long)count);
-    for (uint32_t h = 0; h < HOSTS; h++)
-        printf("# host %u: opened in %.2f s, %llu MB of state loaded\n", h + 1,
-               (double)atomic_load(&t->board->opened_ns[h]) / 1e9,
-               (unsigned long long)atomic_load(&t->board->loaded[h]) >> 20);
     verdict(t, count > 0 && again == count + 1, "restart__what_was_answered_is_there");
     verdict(t, took <= limit_ns, "restart__it_serves_soon");
+    verdict(t, nobody_was_sent_a_state(t, again), "restart__nobody_is_sent_a_state");
     tram_client_close(t->client);
+    kill_hosts(t);
+    verdict(t, with_damage(t, again), "restart__a_damaged_snapshot_is_replaced");
     kill_hosts(t);
     tram_cluster_free(t->cluster);
     printf("1..%u\n", t->tests);

@@ -182,11 +182,42 @@ static void restore__what_is_behind_a_gap_is_in_the_own_lane(void **state)
     alone_close(&a);
 }
 
+/* That a snapshot is damaged shows when it is loaded: then it is as if it had been known. */
+static void restore__a_snapshot_is_damaged_when_it_is_loaded(void **state)
+{
+    (void)state;
+    struct alone a;
+    struct unit_status status;
+    uint64_t size = entry_size(0);
+    char name[BLOCK_NAME_BYTES];
+
+    alone_open(&a);
+    for (uint64_t n = 3; n < 6; n++)
+        keep_entry(&a, n, n);
+    fix_snap(&a.disk, 0, 4 * size, 1000);
+    fix_die(&a.disk);
+    snprintf(name, sizeof name, SNAP_PREFIX "0.%u", (unsigned)(4 * size));
+    assert_true(disk_sim_flip(a.disk.sim, name, 500));
+    fix_open(&a.disk);
+    assert_int_equal(disk_found(a.disk.d, 0)->state, DISK_WHOLE);
+    restore(&a);
+    assert_int_equal(disk_found(a.disk.d, 0)->state, DISK_BELOW);
+    assert_int_equal(a.applied, 0);
+    log_status(a.log, &status);
+    assert_true(status.behind);
+    assert_int_equal(own_word(&a, LOG_START), 3 * size);
+    assert_int_equal(own_word(&a, LOG_GUARD), 6 * size);
+    assert_int_equal(own_word(&a, LOG_COMMIT), 5 * size);
+    assert_int_equal(mem_promised(a.mem, REGION), BALLOT);
+    alone_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restore__a_whole_disk_is_in_the_own_lane),
         cmocka_unit_test(restore__what_is_behind_a_gap_is_in_the_own_lane),
+        cmocka_unit_test(restore__a_snapshot_is_damaged_when_it_is_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

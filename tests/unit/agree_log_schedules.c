@@ -33,6 +33,8 @@ static void log__disks_have_what_was_decided(void **state)
         HOLDS(rest_of_an_older_run(seed));
     HOLDS(commit_of_a_later_ballot());
     HOLDS(decided_and_damaged());
+    HOLDS(all_come_back(false));
+    HOLDS(all_come_back(true));
     HOLDS(raised_while_it_copies());
     HOLDS(torn_words_of_a_disk());
 }

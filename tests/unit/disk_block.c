@@ -473,6 +473,43 @@ static void block__reading_fails_in_words(void **state)
     assert_int_equal(block_read(r->b, "a", FILE_BYTES - BLOCK_BYTES, got, BLOCK_BYTES, &e), 0);
 }
 
+/* More than may be announced, in another order, from files that are not there or end; then some that are never asked for. */
+static void block__what_is_announced_is_read_all_the_same(void **state)
+{
+    static const uint32_t turns[] = {3, 0, 7, 1, 6, 2, 5, 4};
+    static _Alignas(BLOCK_BYTES) unsigned char into[2 * BLOCKS][BLOCK_BYTES];
+    struct err e = {""};
+
+    RIG();
+    one(r, create("a"));
+    for (char c = 0; c < BLOCKS; c++) {
+        fill((char)('a' + c));
+        one(r, put("a", (uint32_t)c, 1));
+    }
+    memset(into, 'x', sizeof into);
+    block_ahead(r->b, "b", 0, into[0], BLOCK_BYTES);
+    block_ahead(r->b, "a", FILE_BYTES, into[BLOCKS], BLOCK_BYTES);
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        block_ahead(r->b, "a", (uint64_t)i * BLOCK_BYTES, into[i], BLOCK_BYTES);
+    assert_int_equal(block_read(r->b, "a", FILE_BYTES, into[BLOCKS], BLOCK_BYTES, &e), ERR_CORRUPT);
+    assert_non_null(strstr(e.text, "it ends at 32768"));
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        uint32_t n = turns[i];
+        assert_int_equal(block_read(r->b, "a", (uint64_t)n * BLOCK_BYTES, into[n], BLOCK_BYTES, &e),
+                         0);
+        assert_int_equal(into[n][0], 'a' + n);
+        assert_int_equal(into[n][BLOCK_BYTES - 1], 'a' + n);
+    }
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        block_ahead(r->b, "a", (uint64_t)i * BLOCK_BYTES, into[i], BLOCK_BYTES);
+    block_ahead_end(r->b);
+    memset(into, 'y', sizeof into);
+    assert_int_equal(block_read(r->b, "a", BLOCK_BYTES, into[0], BLOCK_BYTES, &e), 0);
+    assert_int_equal(into[0][0], 'b');
+    assert_int_equal(into[1][0], 'y');
+    block_ahead(r->b, "a", 0, into[1], BLOCK_BYTES); /* for who closes it */
+}
+
 static void block__an_order_may_be_empty(void **state)
 {
     RIG();
@@ -640,6 +677,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(block__lanes_are_independent),
     cmocka_unit_test(block__a_lane_sees_what_the_other_replaced),
     cmocka_unit_test(block__reading_fails_in_words),
+    cmocka_unit_test(block__what_is_announced_is_read_all_the_same),
     cmocka_unit_test(block__an_order_may_be_empty),
     cmocka_unit_test(block__closing_waits),
     cmocka_unit_test(block__the_longest_name_will_do),

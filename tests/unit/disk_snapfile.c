@@ -178,9 +178,47 @@ static void snapfile__without_it_the_group_lacks_what_it_covered(void **state)
     assert_true(disk_sim_flip(f.sim, name, 10));
     fix_open(&f);
     const struct disk_found *found = disk_found(f.d, 0);
+    struct reading r = {.value = (int)(snap & 255), .good = true};
+    assert_int_equal(found->state, DISK_WHOLE);
+    assert_int_equal(disk_snap_read(f.d, 0, take, &r, NULL), ERR_CORRUPT);
     assert_int_equal(found->state, DISK_BELOW);
     assert_int_equal(found->snap, 0);
     assert_true(found->gap_to > found->gap_from && found->gap_to <= found->says.commit);
+    assert_int_equal(disk_snap_read(f.d, 0, take, &r, NULL), ERR_NOTFOUND);
+    uint64_t from = found->gap_to;
+    /* And so it is when it is opened again, though the file is gone. */
+    for (uint32_t i = 0; i < 2; i++) {
+        fix_rounds(&f, 100);
+        fix_die(&f);
+        fix_open(&f);
+        found = disk_found(f.d, 0);
+        assert_int_equal(found->state, DISK_BELOW);
+        assert_int_equal(found->gap_to, from);
+        assert_int_equal(disk_snap(f.d, 0), 0);
+    }
+    fix_fini(&f);
+}
+
+/* A state came from others, and a snapshot of it: what the chain has below may be other than what was decided. */
+static void snapfile__without_it_nothing_before_it_counts(void **state)
+{
+    (void)state;
+    struct disk_fix f;
+
+    make(&f);
+    f.says[0].commit = f.says[0].applied = 500;
+    fix_until(&f, fix_append(&f, 0, 2000, 1000));
+    fix_snap(&f, 0, 1500, 100);
+    f.says[0].commit = f.says[0].applied = 1700;
+    fix_until(&f, fix_append(&f, 0, 1500, 1000));
+    fix_rounds(&f, 100);
+    fix_die(&f);
+    assert_true(disk_sim_flip(f.sim, "snap.0.1500", 10));
+    fix_open(&f);
+    struct reading r = {.value = 1500 & 255, .good = true};
+    disk_snap_read(f.d, 0, take, &r, NULL);
+    assert_int_equal(disk_found(f.d, 0)->state, DISK_BELOW);
+    assert_int_equal(disk_found(f.d, 0)->gap_to, 1500);
     fix_fini(&f);
 }
 
@@ -438,6 +476,7 @@ int main(void)
         cmocka_unit_test(snapfile__may_die_at_any_moment),
         cmocka_unit_test(snapfile__takes_the_older_one_where_the_newer_is_damaged),
         cmocka_unit_test(snapfile__without_it_the_group_lacks_what_it_covered),
+        cmocka_unit_test(snapfile__without_it_nothing_before_it_counts),
         cmocka_unit_test(snapfile__takes_no_more_than_there_is_room_for),
         cmocka_unit_test(snapfile__gives_up_where_there_is_no_room),
         cmocka_unit_test(snapfile__is_given_up_by_the_caller),
