@@ -15,82 +15,32 @@
 #include "agree/log_impl.h"
 #include "base/grow.h"
 
-struct chain {
-    struct log *log;
-    unsigned char *bytes; /* of entries [base, end) */
-    uint64_t base, end, room;
-    uint64_t highest; /* stamp of all that ever stood in it */
-    bool bad;         /* no correct replica writes that */
+/* What is being read. */
+struct reading {
+    struct chain chain;
+    uint32_t payload_max;
+    bool bad; /* no correct replica writes that */
 };
 
 /* ---- putting it together ---- */
 
-static void chain_room(struct chain *c, uint64_t bytes)
-{
-    uint64_t need = c->end - c->base + bytes;
-    if (need <= c->room)
-        return;
-    c->room = max_u64(2 * c->room, need);
-    c->bytes = grow("what a disk has of a log", c->bytes, 1, c->room);
-}
-
-/* What stands at its position, or NULL: it is the next one. */
-static struct entry *chain_at(const struct chain *c, uint64_t pos)
-{
-    return pos < c->end ? (struct entry *)(void *)(c->bytes + (pos - c->base)) : NULL;
-}
-
-static void chain_add(struct chain *c, const struct entry *e)
-{
-    uint64_t size = entry_size(e->bytes);
-    c->highest = max_u64(c->highest, e->ballot);
-    if (e->pos < c->base || e->pos > c->end)
-        return; /* in the snapshot; or behind a gap that none covers */
-    struct entry *there = chain_at(c, e->pos);
-    if (there != NULL && entry_same(there, e)) {
-        there->ballot = e->ballot;
-        if (PLANTED(suffix_dropped))
-            c->end = e->pos + size;
-        return;
-    }
-    c->end = e->pos;
-    chain_room(c, size);
-    memcpy(c->bytes + (e->pos - c->base), e, size);
-    c->end += size;
-}
-
-/* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest. */
-static void chain_reset(struct chain *c, uint64_t to)
-{
-    uint64_t pos = c->base;
-    if (to <= c->base)
-        return;
-    while (pos < to && pos < c->end)
-        pos += entry_size(chain_at(c, pos)->bytes);
-    if (pos != to)
-        c->end =
-            pos; /* no entry begins there: none of what follows was decided, and what is next begins there */
-    memmove(c->bytes, c->bytes + (pos - c->base), c->end - pos);
-    c->end = to + (c->end - pos);
-    c->base = to;
-}
-
 static void chain_take(void *ctx, const struct disk_record *r)
 {
-    struct chain *c = ctx;
-    if (r->kind == DISK_RESET && !c->bad)
+    struct reading *g = ctx;
+    struct chain *c = &g->chain;
+    if (r->kind == DISK_RESET && !g->bad)
         chain_reset(c, r->from);
     if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->base)
         c->end = c->base;
-    if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
+    if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || g->bad)
         return;
     if (r->kind == DISK_COPY && r->from >= c->base)
         c->end = min_u64(c->end, r->from);
-    for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
+    for (uint64_t pos = r->from; pos < r->to && !g->bad;) {
         const struct entry *e = entry_at(r->bytes + (pos - r->from));
-        c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
+        g->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > g->payload_max ||
                  r->to - pos < entry_size(e->bytes);
-        if (!c->bad) {
+        if (!g->bad) {
             chain_add(c, e);
             pos += entry_size(e->bytes);
         }
@@ -305,26 +255,27 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     struct keeping *k = &l->keep;
     /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
     uint64_t base = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
-    struct chain c = {.log = l, .base = base, .end = base};
-    disk_replay(k->disk, l->opt.disk_group, chain_take, &c);
-    uint64_t commit = min_u64(f->says.commit, c.end);
+    struct reading r = {.chain = {.base = base, .end = base}, .payload_max = l->opt.payload_max};
+    struct chain *c = &r.chain;
+    disk_replay(k->disk, l->opt.disk_group, chain_take, &r);
+    uint64_t commit = min_u64(f->says.commit, c->end);
     int rc = 0;
-    if (c.bad)
+    if (r.bad)
         rc = err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
     l->behind = f->state == DISK_BELOW;
     if (rc == 0 && !l->behind)
-        rc = restore_state(l, f, &c, e);
-    k->end = c.end;
+        rc = restore_state(l, f, c, e);
+    k->end = c->end;
     k->said = f->says;
-    k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
+    k->pledge = k->pledged = max_u64(f->says.pledge, c->highest);
     if (rc == 0 && kept && runs_beyond(l))
         l->behind = true;
     if (rc == 0 && !kept) {
-        fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
+        fill_lane(l, c, max_u64(commit, f->snap), f->says.commit_ballot);
         k->is_filling = true;
         l->state = UNIT_JOINING;
     }
-    grow_free(c.bytes);
+    keep_chain(l, c);
     return rc;
 }
 
