@@ -309,3 +309,56 @@ const char *torn_words_of_a_disk(void)
     group_start(g, c.leader);
     return heals(g, 0, 6);
 }
+
+/* ---- a promise that was restored ---- */
+
+static uint64_t row_of(const struct group *g, uint32_t owner, uint32_t writer, uint32_t word)
+{
+    struct mem_lane_spec row = lane_spec(GROUP_REGION, owner, writer, LANE_ROW, 0);
+    return mem_word(sim_lane(g->sim, &row), word);
+}
+
+/* The third stands still while an entry is decided, and told to it. Then the leader comes back, and tries again with the third alone.
+ * When the third has promised, has it on disk and has been read, it loses its power. Its next life promises the very ballot, in a memory
+ * that has nothing of the lane that was read: what is decided is written there again. */
+const char *restored_under_its_ballot(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    group_hold(g, c.third, true);
+    uint64_t applied = group_stats(g, c.third).applied;
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g,
+               commit_at(g, c.third, c.leader) > applied &&
+                   commit_at(g, c.third, c.leader) == guard_at(g, c.third, c.leader),
+               GROUP_SUSPECT_NS / 2);
+    group_crash(g, c.leader, true);
+    group_power_cut(g, c.rival);
+    group_start(g, c.leader);
+    for (int i = 0;
+         i < 4000 && (group_stats(g, c.leader).role != UNIT_CANDIDATE ||
+                      group_stats(g, c.third).promised != group_stats(g, c.leader).epoch);
+         i++)
+        step_one(g, c.leader, 100);
+    step_one(g, c.leader, 10 * US);
+    uint64_t ballot = group_stats(g, c.leader).epoch;
+    GROUP_SETUP(g, group_stats(g, c.leader).role == UNIT_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == ballot);
+    step_one(g, c.third, 5 * US);
+    GROUP_SETUP(g, row_of(g, c.leader, c.third, ROW_PLEDGED) == ballot);
+    GROUP_SETUP(g, group_stats(g, c.third).applied == applied);
+
+    group_power_cut(g, c.third);
+    group_start(g, c.third);
+    group_hold(g, c.third, true);
+    uint64_t life = row_of(g, c.leader, c.third, ROW_LIFE);
+    for (int i = 0; i < 20 && group_stats(g, c.third).promised != ballot; i++)
+        step_one(g, c.third, 100);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == ballot);
+    GROUP_SETUP(g, group_stats(g, c.third).applied == applied);
+    GROUP_SETUP(g, row_of(g, c.leader, c.third, ROW_LIFE) == life);
+    step_one(g, c.leader, 20 * US);
+    group_hold(g, c.third, false);
+    group_start(g, c.rival);
+    return heals(g, 0, 6);
+}

@@ -11,5 +11,6 @@ const char *decided_and_damaged(void);
 const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
 const char *torn_words_of_a_disk(void);
+const char *restored_under_its_ballot(void);
 
 #endif

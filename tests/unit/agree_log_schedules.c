@@ -35,6 +35,7 @@ static void log__disks_have_what_was_decided(void **state)
     HOLDS(decided_and_damaged());
     HOLDS(raised_while_it_copies());
     HOLDS(torn_words_of_a_disk());
+    HOLDS(restored_under_its_ballot());
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
