@@ -2,6 +2,7 @@
 #ifndef TESTS_LOG_SCHEDULES_DISKS_H
 #define TESTS_LOG_SCHEDULES_DISKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 const char *kept_again_in_part(void);
@@ -12,5 +13,8 @@ const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
 const char *torn_words_of_a_disk(void);
 const char *restored_under_its_ballot(void);
+const char *hung_disk(bool leads);
+const char *full_disk(bool leads);
+const char *full_disks_of_all(void);
 
 #endif

@@ -309,7 +309,8 @@ static bool append_lane(struct log *l, uint32_t w, uint64_t promised, uint64_t f
 static int append_later(struct log *l, uint64_t promised)
 {
     struct backlog *later = &l->keep.later;
-    uint32_t bytes = backlog_straight(later, COPY_BYTES_MAX);
+    uint32_t most = (uint32_t)min_u64(COPY_BYTES_MAX, disk_record_max(l->keep.disk));
+    uint32_t bytes = backlog_straight(later, most);
     unsigned char *to = bytes > 0 ? reserve(l, bytes) : NULL;
     if (to == NULL)
         return 0;
