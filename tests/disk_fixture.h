@@ -18,6 +18,7 @@ enum {
     FIX_HOSTS = 3,
     FIX_PLACES = 8,
     FIX_SEGMENT_BYTES = 65536,
+    FIX_SEGMENTS = 6,
     FIX_ROUNDS_MAX = 20000,
 };
 
@@ -38,7 +39,7 @@ static inline void fix_init(struct disk_fix *f, uint64_t bytes_max)
     f->sim = disk_sim_open(&s);
     f->o = (struct disk_options){
         .shape = {.host = "h1", .groups = FIX_GROUPS, .hosts = FIX_HOSTS, .clients = FIX_PLACES},
-        .bytes = (uint64_t)4 * FIX_SEGMENT_BYTES,
+        .bytes = (uint64_t)FIX_SEGMENTS * FIX_SEGMENT_BYTES,
         .segment_bytes = FIX_SEGMENT_BYTES,
         .batch_bytes = 16384,
         .buffer_bytes = 65536};

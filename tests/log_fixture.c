@@ -122,7 +122,8 @@ static struct disk_options disk_options(struct group *g, uint32_t rank)
                              .segment_bytes = SEGMENT_BYTES,
                              .bytes = SEGMENTS * SEGMENT_BYTES,
                              .batch_bytes = BATCH_BYTES,
-                             .buffer_bytes = 4 * BATCH_BYTES};
+                             .buffer_bytes = 4 * BATCH_BYTES,
+                             .retry_ns = 50 * US};
     snprintf(o.shape.host, sizeof(o.shape.host), "h%u", rank);
     o.block = disk_sim_block(g->disk[rank].platters, &g->disk[rank].now_ns);
     return o;
@@ -162,6 +163,12 @@ static void disk_step(struct group_disk *d, uint64_t now_ns)
 void group_hold_disk(struct group *g, uint32_t rank, bool held)
 {
     g->disk[rank].held = held;
+}
+
+void group_fill_disk(struct group *g, uint32_t rank, bool full)
+{
+    struct disk_sim *platters = g->disk[rank].platters;
+    disk_sim_limit(platters, full ? disk_sim_bytes(platters) : 0);
 }
 
 void group_flush_disk(struct group *g, uint32_t rank)

@@ -130,6 +130,8 @@ void group_power_cut(struct group *, uint32_t rank);
 void group_hold_disk(struct group *, uint32_t rank, bool held);
 void group_flush_disk(struct group *,
                       uint32_t rank); /* what was appended, and nothing else moves */
+/* Its disk has no room for anything new from now on, or has again. */
+void group_fill_disk(struct group *, uint32_t rank, bool full);
 /* Writes to the disk of a replica that is down, as one of its lives could have done. */
 void group_disk_append(struct group *, uint32_t rank, const struct disk_record *);
 void group_cut(struct group *, uint32_t from, uint32_t to, bool cut);

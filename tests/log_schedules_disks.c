@@ -354,3 +354,128 @@ const char *torn_words_of_a_disk(void)
     group_start(g, c.leader);
     return heals(g, 0, 6);
 }
+
+/* ---- a promise that was restored ---- */
+
+static uint64_t row_of(const struct group *g, uint32_t owner, uint32_t writer, uint32_t word)
+{
+    struct mem_lane_spec row = lane_spec(GROUP_REGION, owner, writer, LANE_ROW, 0);
+    return mem_word(sim_lane(g->sim, &row), word);
+}
+
+/* The third stands still while an entry is decided, and told to it. Then the leader comes back, and tries again with the third alone.
+ * When the third has promised, has it on disk and has been read, it loses its power. Its next life promises the very ballot, in a memory
+ * that has nothing of the lane that was read: what is decided is written there again. */
+const char *restored_under_its_ballot(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    group_hold(g, c.third, true);
+    uint64_t applied = group_stats(g, c.third).applied;
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g,
+               commit_at(g, c.third, c.leader) > applied &&
+                   commit_at(g, c.third, c.leader) == guard_at(g, c.third, c.leader),
+               GROUP_SUSPECT_NS / 2);
+    group_crash(g, c.leader, true);
+    group_power_cut(g, c.rival);
+    group_start(g, c.leader);
+    for (int i = 0;
+         i < 4000 && (group_stats(g, c.leader).role != UNIT_CANDIDATE ||
+                      group_stats(g, c.third).promised != group_stats(g, c.leader).epoch);
+         i++)
+        step_one(g, c.leader, 100);
+    step_one(g, c.leader, 10 * US);
+    uint64_t ballot = group_stats(g, c.leader).epoch;
+    GROUP_SETUP(g, group_stats(g, c.leader).role == UNIT_CANDIDATE);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == ballot);
+    step_one(g, c.third, 5 * US);
+    GROUP_SETUP(g, row_of(g, c.leader, c.third, ROW_PLEDGED) == ballot);
+    GROUP_SETUP(g, group_stats(g, c.third).applied == applied);
+
+    group_power_cut(g, c.third);
+    group_start(g, c.third);
+    group_hold(g, c.third, true);
+    uint64_t life = row_of(g, c.leader, c.third, ROW_LIFE);
+    for (int i = 0; i < 20 && group_stats(g, c.third).promised != ballot; i++)
+        step_one(g, c.third, 100);
+    GROUP_SETUP(g, group_stats(g, c.third).promised == ballot);
+    GROUP_SETUP(g, group_stats(g, c.third).applied == applied);
+    GROUP_SETUP(g, row_of(g, c.leader, c.third, ROW_LIFE) == life);
+    step_one(g, c.leader, 20 * US);
+    group_hold(g, c.third, false);
+    group_start(g, c.rival);
+    return heals(g, 0, 6);
+}
+
+/* ---- disks that take nothing ---- */
+
+enum {
+    FILLS = 160, /* so many messages fill a journal, each a block of it, and more */
+    STANDS = 40, /* so many more are sent then */
+};
+
+/* The disk of the leader, or of another, hangs in the middle of a flush, for longer than there is memory for what comes. That costs the
+ * others no more than another leader; and when it is over its host has all of it. */
+const char *hung_disk(bool leads)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    uint32_t host = leads ? c.leader : c.third;
+    traffic(g, 0, 4, BYTES);
+    group_hold_disk(g, host, true);
+    for (uint32_t i = 0; i < FILLS; i++)
+        traffic(g, 0, 4, GROUP_PAYLOAD_MAX);
+    GROUP_MUST(g, "a hang costs once", group_leader(g) < g->n && group_leader(g) != host);
+    group_hold_disk(g, host, false);
+    return heals(g, 0, 6);
+}
+
+/* The disk of one has no room for a snapshot, so that its journal becomes full. It keeps nothing more, and leads no more; the others go
+ * on. When there is room it takes part again. */
+const char *full_disk(bool leads)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    uint32_t host = leads ? c.leader : c.third;
+    group_fill_disk(g, host, true);
+    traffic(g, 0, FILLS, BYTES);
+    group_run(g, 2 * GROUP_DETACH_NS);
+    GROUP_SETUP(g, disk_is_full(g->disk[host].disk));
+    GROUP_MUST(g, "leads though full", group_leader(g) < g->n && group_leader(g) != host);
+    GROUP_MUST(g, "leads though full", group_stats(g, host).unfit);
+    traffic(g, 0, STANDS, BYTES);
+    group_fill_disk(g, host, false);
+    GROUP_WAIT(g, !group_stats(g, host).unfit && group_even(g), 4 * GROUP_ELECT_NS);
+    return heals(g, 0, 6);
+}
+
+/* Nobody has room: nothing is decided, and nothing is lost, also if all lose power. When there is room again, they go on. */
+const char *full_disks_of_all(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    for (uint32_t q = 0; q < g->n; q++)
+        group_fill_disk(g, q, true);
+    uint32_t before = UINT32_MAX;
+    for (int i = 0; i < 2 * FILLS && g->history_count != before; i++) {
+        before = g->history_count;
+        group_send(g, 0, BYTES);
+        group_run(g, 20 * US);
+    }
+    group_run(g, 4 * GROUP_DETACH_NS);
+    for (uint32_t q = 0; q < g->n; q++)
+        GROUP_SETUP(g, disk_is_full(g->disk[q].disk));
+    GROUP_MUST(g, "leads though full", group_leader(g) == g->n);
+    for (uint32_t q = 0; q < g->n; q++)
+        group_power_cut(g, q);
+    for (uint32_t q = 0; q < g->n; q++)
+        group_start(g, q);
+    group_run(g, 2 * GROUP_ELECT_NS);
+    GROUP_MUST(g, "leads though full", group_leader(g) == g->n);
+    group_fill_disk(g, c.leader, false);
+    group_fill_disk(g, c.third, false);
+    GROUP_WAIT(g, group_leader(g) < g->n, 6 * GROUP_ELECT_NS);
+    group_fill_disk(g, c.rival, false);
+    return heals(g, 0, 8);
+}

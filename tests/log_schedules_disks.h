@@ -13,5 +13,9 @@ const char *all_come_back(bool twice);
 const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
 const char *torn_words_of_a_disk(void);
+const char *restored_under_its_ballot(void);
+const char *hung_disk(bool leads);
+const char *full_disk(bool leads);
+const char *full_disks_of_all(void);
 
 #endif

@@ -67,9 +67,17 @@ void backlog_pop(struct backlog *b)
     b->spare = k;
 }
 
-uint32_t backlog_straight(const struct backlog *b)
+uint32_t backlog_straight(const struct backlog *b, uint32_t most)
 {
-    return b->first ? b->first->end - b->first->at : 0;
+    const struct backlog_block *k = b->first;
+    uint32_t bytes = 0;
+    while (k && k->at + bytes < k->end) {
+        const struct entry *e = (const void *)(k->bytes + k->at + bytes);
+        if (bytes > 0 && bytes + entry_size(e->bytes) > most)
+            break;
+        bytes += (uint32_t)entry_size(e->bytes);
+    }
+    return bytes;
 }
 
 void backlog_clear(struct backlog *b)

@@ -19,8 +19,8 @@ void backlog_add(struct backlog *, const struct entry *);
 const struct entry *backlog_first(const struct backlog *);
 void backlog_pop(struct backlog *);
 
-/* Bytes of the oldest entries that stand one behind the other from the first on: all of it, or 64 KiB and less, or one entry. */
-uint32_t backlog_straight(const struct backlog *);
+/* Bytes of the oldest entries that stand one behind the other from the first on: at most so many, or one entry. */
+uint32_t backlog_straight(const struct backlog *, uint32_t most);
 
 /* Frees everything. */
 void backlog_clear(struct backlog *);

@@ -6,6 +6,7 @@
 #define AGREE_LOG_IMPL_H
 
 #include "agree/backlog.h"
+#include "agree/chain.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"
@@ -174,11 +175,15 @@ struct keeping {
     struct disk *disk; /* NULL: nothing is kept */
     uint64_t run;      /* promise under which entries were last copied; 0: none were in this life */
     uint64_t copied;   /* end of these: nothing beyond is applied */
-    /* Where the chain on the disk ends, at most: what it had beyond `copied` is still part of it unless what was copied since is
-     * something else, which is found out when it is put together. */
+    /* Where the chain on the disk ends. It is [snapshot, copied) of the lane of `run`; or, where an earlier run left more or another
+     * one is about to write over that lane, it is `chain` from what was applied on. */
     uint64_t end;
-    uint64_t pledge;                       /* promise that was last appended */
-    struct disk_says said;                 /* with it, or with entries */
+    bool chained;
+    struct chain chain;
+    bool unknown;          /* neither: it is not known any more what it has below `end` */
+    uint64_t again_in;     /* the batch in which it was last written again */
+    uint64_t pledge;       /* promise that was last appended */
+    struct disk_says said; /* with it, or with entries */
     struct keep_wait wait[KEEP_WAITS_MAX]; /* appended and not known to be durable, in order */
     uint32_t waits;
     uint64_t kept_run, kept; /* what is durable, as the row says */
@@ -188,9 +193,10 @@ struct keeping {
     /* Entries applied meanwhile: decided, so that they need not be here first. They are appended when it is durable. */
     struct backlog later;
     uint64_t full_ns; /* since when the disk has had no room for what is to be copied; 0: it has */
-    bool unfit;       /* so for so long that another is to lead */
-    bool beyond;      /* what was on the disk does not count */
-    bool reset_due;   /* and the disk is yet to be told where it begins anew */
+    uint32_t full_bytes; /* of that */
+    bool unfit;          /* so for so long that another is to lead */
+    bool beyond;         /* what was on the disk does not count */
+    bool reset_due;      /* and the disk is yet to be told where it begins anew */
     uint32_t
         save_asked; /* rounds since the others were told that a snapshot is about to be made; */
     void *save;     /* one is being written, */
@@ -481,6 +487,8 @@ static inline bool log_kept(const struct log *l)
 int keep_settle(struct log *);
 /* Appends the promise, and what the leader of it has written here. Before anything is applied. */
 int keep_follow(struct log *);
+/* What the disk was found to have; takes the chain's memory. */
+void keep_chain(struct log *, struct chain *);
 void keep_pledge(struct log *, uint64_t promised);
 /* Up to where it may be applied what stands in the lane of that promise. */
 uint64_t keep_apply_end(const struct log *, uint64_t promised);

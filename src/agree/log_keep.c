@@ -73,6 +73,84 @@ static bool is_covered(const struct log *l)
            PLANTED(kept_over_reset);
 }
 
+/* ---- what the disk has ---- */
+
+/* All of it is of this promise now. False: it changed while it was copied. */
+static bool stamp(const struct log *l, unsigned char *bytes, uint64_t from, uint64_t end,
+                  uint64_t promised)
+{
+    for (uint64_t pos = from; pos < end;) {
+        struct entry *e = (struct entry *)(void *)(bytes + (pos - from));
+        if (e->pos != pos || e->bytes > l->opt.payload_max || pos + entry_size(e->bytes) > end)
+            return false;
+        e->ballot = promised;
+        pos += entry_size(e->bytes);
+    }
+    return true;
+}
+
+/* The chain need not be remembered if it ends where the lane does, as far as it is copied. */
+static void chain_drop(struct log *l, uint64_t copied)
+{
+    struct keeping *k = &l->keep;
+    if (k->end > copied)
+        return;
+    k->unknown = k->chained = false;
+    chain_free(&k->chain);
+}
+
+void keep_chain(struct log *l, struct chain *c)
+{
+    struct keeping *k = &l->keep;
+    if (!l->behind)
+        chain_reset(c, l->applied);
+    k->chain = *c;
+    k->chained = true;
+    chain_drop(l, l->applied);
+}
+
+static bool lane_has(const struct log *l, uint32_t w, uint64_t run, uint64_t from)
+{
+    const struct mem_lane *lane = l->lane[l->me][w];
+    return lane->ctl != NULL && mem_word(lane, LOG_RUN) == run &&
+           mem_word(lane, LOG_START) <= from &&
+           (w == l->me || mem_word(lane, LOG_GUARD) + l->put_max <= from + l->opt.log_bytes);
+}
+
+/* Another promise is about to be on disk, and its leader may then write over the lane that has the chain. Before that nobody
+ * does. */
+static void chain_remember(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint32_t w = (uint32_t)(k->run % l->n);
+    uint64_t from = l->applied;
+    if (k->chained || k->unknown || k->end <= from)
+        return;
+    k->unknown = k->gap != 0 || k->run == 0 || !lane_has(l, w, k->run, from);
+    if (k->unknown)
+        return;
+    k->chain = (struct chain){.base = from, .end = from, .room = k->end - from};
+    k->chain.bytes = grow("what a disk has of a log", NULL, 1, k->chain.room);
+    ring_read(l->lane[l->me][w]->ring, l->opt.log_bytes, from, k->chain.bytes, k->end - from);
+    k->chain.end = k->end;
+    k->chain.highest = k->run;
+    k->chained = stamp(l, k->chain.bytes, from, k->end, k->run);
+    k->unknown = !k->chained;
+    if (k->unknown)
+        chain_free(&k->chain);
+}
+
+/* Entries [from, end) were appended. */
+static void chain_append(struct log *l, const unsigned char *bytes, uint64_t from, uint64_t end)
+{
+    struct keeping *k = &l->keep;
+    for (uint64_t pos = from; k->chained && pos < end;
+         pos += entry_size(entry_at(bytes + (pos - from))->bytes))
+        chain_add(&k->chain, entry_at(bytes + (pos - from)));
+    k->end = k->chained ? k->chain.end : max_u64(k->end, end);
+    chain_drop(l, end);
+}
+
 /* The chain goes on from the new state. */
 static void cover(struct log *l)
 {
@@ -82,7 +160,15 @@ static void cover(struct log *l)
     while ((e = backlog_first(&k->later)) != NULL && e->pos < from)
         backlog_pop(&k->later);
     k->end = max_u64(k->end, from);
+    if (k->chained && k->chain.base > from) { /* the state is one of before what was missing */
+        k->chained = false;
+        k->unknown = true;
+    } else if (k->chained) {
+        chain_reset(&k->chain, from);
+        k->end = k->chain.end;
+    }
     k->gap = 0;
+    chain_drop(l, from);
 }
 
 int keep_settle(struct log *l)
@@ -133,6 +219,7 @@ static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_bal
 void keep_pledge(struct log *l, uint64_t promised)
 {
     struct keeping *k = &l->keep;
+    chain_remember(l);
     k->pledge = promised;
     struct disk_record r = {
         .kind = DISK_PLEDGE, .group = l->opt.disk_group, .ballot = promised, .says = says(l, 0, 0)};
@@ -161,20 +248,6 @@ static uint64_t copy_end(const struct log *l, uint32_t w, uint64_t promised, uin
     return pos;
 }
 
-/* All of it is of this promise now. False: it changed while it was copied. */
-static bool stamp(const struct log *l, unsigned char *bytes, uint64_t from, uint64_t end,
-                  uint64_t promised)
-{
-    for (uint64_t pos = from; pos < end;) {
-        struct entry *e = (struct entry *)(void *)(bytes + (pos - from));
-        if (e->pos != pos || e->bytes > l->opt.payload_max || pos + entry_size(e->bytes) > end)
-            return false;
-        e->ballot = promised;
-        pos += entry_size(e->bytes);
-    }
-    return true;
-}
-
 /* Nothing was raised, renewed or overwritten while the bytes were taken. */
 static bool still_stands(const struct log *l, uint32_t w, uint64_t promised, uint64_t from)
 {
@@ -194,18 +267,19 @@ static unsigned char *reserve(struct log *l, uint64_t bytes)
         k->full_ns = 0;
     else if (k->full_ns == 0)
         k->full_ns = l->now_ns;
+    k->full_bytes = (uint32_t)bytes;
     return to;
 }
 
 /* Appends what was put into the reserved room: entries [from, end), stamped with the promise. */
-static void append(struct log *l, enum disk_kind kind, uint64_t promised, uint64_t from,
-                   uint64_t end, uint64_t commit, const unsigned char *bytes)
+static void append(struct log *l, uint64_t promised, uint64_t from, uint64_t end, uint64_t commit,
+                   const unsigned char *bytes)
 {
     struct keeping *k = &l->keep;
     k->run = promised;
     k->copied = end;
-    k->end = max_u64(k->end, end);
-    struct disk_record r = {.kind = kind,
+    chain_append(l, bytes, from, end);
+    struct disk_record r = {.kind = DISK_ENTRIES,
                             .group = l->opt.disk_group,
                             .from = from,
                             .to = end,
@@ -217,8 +291,7 @@ static void append(struct log *l, enum disk_kind kind, uint64_t promised, uint64
 }
 
 /* Appends [from, end) of the lane under the promise. False: there is no room, or it changed while it was copied. */
-static bool append_lane(struct log *l, enum disk_kind kind, uint32_t w, uint64_t promised,
-                        uint64_t from, uint64_t end)
+static bool append_lane(struct log *l, uint32_t w, uint64_t promised, uint64_t from, uint64_t end)
 {
     const struct mem_lane *lane = l->lane[l->me][w];
     unsigned char *to = reserve(l, end - from);
@@ -227,7 +300,7 @@ static bool append_lane(struct log *l, enum disk_kind kind, uint32_t w, uint64_t
     ring_read(lane->ring, l->opt.log_bytes, from, to, end - from);
     if (!stamp(l, to, from, end, promised) || !still_stands(l, w, promised, from))
         return false;
-    append(l, kind, promised, from, end, mem_word(lane, LOG_COMMIT), to);
+    append(l, promised, from, end, mem_word(lane, LOG_COMMIT), to);
     return true;
 }
 
@@ -236,7 +309,8 @@ static bool append_lane(struct log *l, enum disk_kind kind, uint32_t w, uint64_t
 static int append_later(struct log *l, uint64_t promised)
 {
     struct backlog *later = &l->keep.later;
-    uint32_t bytes = backlog_straight(later);
+    uint32_t most = (uint32_t)min_u64(COPY_BYTES_MAX, disk_record_max(l->keep.disk));
+    uint32_t bytes = backlog_straight(later, most);
     unsigned char *to = bytes > 0 ? reserve(l, bytes) : NULL;
     if (to == NULL)
         return 0;
@@ -246,7 +320,7 @@ static int append_later(struct log *l, uint64_t promised)
     CHECK(stamp(l, to, from, end, promised));
     while ((e = backlog_first(later)) != NULL && e->pos < end)
         backlog_pop(later);
-    append(l, DISK_ENTRIES, promised, from, end, end, to);
+    append(l, promised, from, end, end, to);
     return 1;
 }
 
@@ -267,20 +341,58 @@ static int copy(struct log *l, uint32_t w, uint64_t promised)
     if (mem_word(l->lane[l->me][w], LOG_START) > from)
         return 0;
     uint64_t end = copy_end(l, w, promised, from);
-    return end > from && append_lane(l, DISK_ENTRIES, w, promised, from, end);
+    return end > from && append_lane(l, w, promised, from, end);
 }
 
-/* What is decided and cannot be applied, for others have no room for what it brings about, is in no snapshot: it would keep the
- * journal from going on, and with it the others. It is at most a ring, and is written again. */
-static int copy_again(struct log *l, uint32_t w, uint64_t promised)
+/* The chain as the disk has it, into room that was reserved. False: it is not known. */
+static bool chain_read(struct log *l, uint64_t from, unsigned char *to)
+{
+    struct keeping *k = &l->keep;
+    uint32_t w = (uint32_t)(k->run % l->n);
+    if (k->chained) {
+        chain_reset(&k->chain, from);
+        CHECK(k->chain.base == from && k->chain.end == k->end);
+        memcpy(to, k->chain.bytes, k->end - from);
+        return true;
+    }
+    ring_read(l->lane[l->me][w]->ring, l->opt.log_bytes, from, to, k->end - from);
+    atomic_thread_fence(memory_order_seq_cst);
+    return stamp(l, to, from, k->end, k->run) && lane_has(l, w, k->run, from);
+}
+
+/* The oldest segment of a journal that is half full is kept by this group alone, for what is in no snapshot: what it accepted and
+ * cannot apply. */
+static bool wants_copy(const struct log *l, uint64_t from)
 {
     const struct keeping *k = &l->keep;
-    uint64_t snap = disk_snap(k->disk, l->opt.disk_group);
-    if (k->run != promised || keep_is_late(l) || snap != l->applied || k->copied <= snap ||
-        k->end != k->copied || disk_used(k->disk) < SAVE_AT ||
-        disk_oldest(k->disk) != l->opt.disk_group || mem_word(l->lane[l->me][w], LOG_START) > snap)
+    return !l->behind && !keep_is_late(l) && from == l->applied && from < k->end && !k->unknown &&
+           disk_done(k->disk) >= k->again_in && disk_used(k->disk) >= SAVE_AT &&
+           disk_oldest(k->disk) == l->opt.disk_group && k->end - from <= disk_record_max(k->disk) &&
+           (k->chained || lane_has(l, (uint32_t)(k->run % l->n), k->run, from));
+}
+
+/* What is accepted and cannot be applied, for others have no room for what it brings about or nobody leads, is in no snapshot: it would
+ * keep the journal from going on, and with it the other groups. It is at most a ring, and is written again, as it is: nothing more
+ * is kept by that, and no promise is needed for it. */
+static int copy_again(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    uint64_t from = disk_snap(k->disk, l->opt.disk_group);
+    if (!wants_copy(l, from))
         return 0;
-    return append_lane(l, DISK_COPY, w, promised, snap, k->copied);
+    unsigned char *to = disk_reserve_copy(k->disk, (uint32_t)(k->end - from));
+    if (to == NULL || !chain_read(l, from, to))
+        return 0;
+    struct disk_record r = {.kind = DISK_COPY,
+                            .group = l->opt.disk_group,
+                            .from = from,
+                            .to = k->end,
+                            .ballot = k->run,
+                            .says = says(l, 0, 0),
+                            .bytes = to};
+    k->again_in = disk_batch(k->disk);
+    disk_append(k->disk, &r);
+    return 1;
 }
 
 /* The chain may have other entries than were decided, and a decision of before may rest on it: it stays as it is, and nothing is
@@ -288,6 +400,7 @@ static int copy_again(struct log *l, uint32_t w, uint64_t promised)
 void keep_reset(struct log *l)
 {
     struct keeping *k = &l->keep;
+    k->unknown = !k->chained && k->end > l->applied;
     k->run = 0; /* what is copied next begins at it */
     backlog_clear(&k->later);
     k->gap = l->applied;
@@ -300,10 +413,11 @@ bool keep_append_reset(struct log *l, uint64_t ballot)
     struct keeping *k = &l->keep;
     if (!k->reset_due)
         return true;
-    if (disk_reserve(k->disk, 0) == NULL)
+    if (disk_reserve_copy(k->disk, 0) == NULL)
         return false;
     k->reset_due = k->beyond = false;
     k->copied = k->end = k->gap;
+    chain_drop(l, k->gap);
     k->said = (struct disk_says){.pledge = k->pledge,
                                  .end = k->gap,
                                  .commit = k->gap,
@@ -322,6 +436,8 @@ bool keep_append_reset(struct log *l, uint64_t ballot)
 static void judge_fitness(struct log *l)
 {
     struct keeping *k = &l->keep;
+    if (k->full_ns != 0 && disk_has_room(k->disk, k->full_bytes, false))
+        k->full_ns = 0; /* nobody may be there whose entries would show it */
     bool unfit = k->gap != 0 || (k->full_ns != 0 && l->now_ns - k->full_ns >= l->opt.detach_ns);
     if (unfit == k->unfit)
         return;
@@ -349,13 +465,14 @@ int keep_follow(struct log *l)
         return work;
     if (keep_is_late(l))
         return work + append_later(l, promised);
+    work += copy_again(l);
     if (PLANTED_ANY)
         promised = planted_promise_before(l, promised);
     uint32_t w = (uint32_t)(promised % l->n);
     const struct mem_lane *lane = l->lane[l->me][w];
     if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
         return work;
-    work += copy(l, w, promised) + copy_again(l, w, promised);
+    work += copy(l, w, promised);
     if (k->run == promised) {
         struct disk_says s = says(l, mem_word(lane, LOG_COMMIT), promised);
         disk_say(k->disk, l->opt.disk_group, &s);
@@ -382,7 +499,7 @@ static bool wants_save(const struct log *l)
         return false;
     /* The disk is told of the new beginning first; unless it has no room for that before there is a snapshot. */
     if (k->gap != 0)
-        return !is_covered(l) && (!k->reset_due || disk_reserve(k->disk, 0) == NULL);
+        return !is_covered(l) && (!k->reset_due || !disk_has_room(k->disk, 0, true));
     return disk_used(k->disk) >= SAVE_AT + SAVE_STAGGER * l->me / l->n &&
            disk_oldest(k->disk) == l->opt.disk_group &&
            disk_snap(k->disk, l->opt.disk_group) < l->applied;
@@ -487,7 +604,8 @@ bool keep_at_rest(const struct log *l)
 {
     const struct keeping *k = &l->keep;
     return k->waits == 0 && !keep_is_late(l) && k->copied == l->applied && k->save == NULL &&
-           k->save_asked == 0 && !wants_save(l);
+           k->save_asked == 0 && !wants_save(l) &&
+           !wants_copy(l, disk_snap(k->disk, l->opt.disk_group));
 }
 
 /* While nothing waits all of the chain is there. */
@@ -511,6 +629,7 @@ void keep_close(struct log *l)
 {
     keep_drop_save(l);
     backlog_clear(&l->keep.later);
+    chain_free(&l->keep.chain);
 }
 
 /* ---- what others keep ---- */

@@ -65,7 +65,9 @@ static void peer_live(struct log *l, uint32_t rank)
 static void run_flow_open(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (!log_kept(l))
+    if (PLANTED(peek_for_flow) && log_kept(l))
+        mem_flow_close(l->mem, &p->flow);
+    if (!log_kept(l) || PLANTED(peek_for_flow))
         mem_flow_open(l->mem, &p->flow, l->opt.nodes[rank], l->opt.region, l->ballot);
 }
 

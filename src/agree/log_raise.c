@@ -92,6 +92,12 @@ static void drop_changed_runs(const struct log *l, struct peer *p)
 /* The planted own_not_fenced: our own memory is read at once, and promises when all others have. */
 #define OWN_READ_EARLY(l, rank) (PLANTED(own_not_fenced) && (rank) == (l)->me)
 
+/* The planted peek_for_flow: as it is where nothing is kept. */
+static bool by_flow(const struct log *l)
+{
+    return log_kept(l) && !PLANTED(peek_for_flow);
+}
+
 /* The raise has an answer, or not yet. */
 static int raise_settle(struct log *l, uint32_t rank)
 {
@@ -165,7 +171,7 @@ static int heads_step(struct log *l, uint32_t rank)
     if (OWN_READ_EARLY(l, rank))
         return planted_raise_own_last(l);
     read_runs(l, rank, p->run_after);
-    if (log_kept(l))
+    if (by_flow(l))
         mem_mark(l->mem, &p->flow, 1);
     else
         mem_peek(l->mem, &p->op, l->opt.nodes[rank], l->opt.region);
@@ -177,7 +183,7 @@ static int heads_step(struct log *l, uint32_t rank)
  * at the word does not tell; but no flow spans two memories. */
 static enum mem_status stands(const struct log *l, const struct peer *p)
 {
-    if (!log_kept(l)) {
+    if (!by_flow(l)) {
         bool good = p->op.status == MEM_DONE && (p->op.value == l->ballot || PLANTED(unverified));
         return p->op.status == MEM_PENDING || good ? p->op.status : MEM_LOST;
     }
@@ -216,7 +222,7 @@ static int verify_step(struct log *l, uint32_t rank)
 static int pledge_step(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    if (p->flow.status != MEM_DONE)
+    if (p->flow.status != MEM_DONE && by_flow(l))
         return try_later(l, rank);
     if (!keep_is_pledged(l, rank)) {
         if (rank != l->me && table_get(l->rows, rank, ROW_LIFE) > p->raised_life)

@@ -57,7 +57,7 @@ static bool chain_walk(const struct log *l, const unsigned char *bytes, uint64_t
     return pos == end && found;
 }
 
-static unsigned char *chain_at(struct log *l, uint64_t pos)
+static unsigned char *recovered_at(struct log *l, uint64_t pos)
 {
     return l->chain + (pos - l->chain_base);
 }
@@ -68,7 +68,7 @@ static bool chain_fits(struct log *l, uint64_t end)
 {
     uint64_t most = l->opt.log_bytes - l->put_max - entry_size(0);
     if (end - l->chain_base > most && l->chain_base < l->applied) {
-        memmove(l->chain, chain_at(l, l->applied), l->chain_end - l->applied);
+        memmove(l->chain, recovered_at(l, l->applied), l->chain_end - l->applied);
         l->chain_base = l->applied;
     }
     return end - l->chain_base <= most;
@@ -81,7 +81,7 @@ static bool chain_merge(struct log *l, const unsigned char *side, uint64_t pos, 
 {
     const uint64_t from = pos;
     while (pos < end && pos < l->chain_end) {
-        const struct entry *ours = entry_at(chain_at(l, pos));
+        const struct entry *ours = entry_at(recovered_at(l, pos));
         const struct entry *theirs = entry_at(side + (pos - from));
         uint64_t size = entry_size(ours->bytes);
         bool same_size = size == entry_size(theirs->bytes);
@@ -90,7 +90,7 @@ static bool chain_merge(struct log *l, const unsigned char *side, uint64_t pos, 
                 l->chain_end = pos;
                 break;
             }
-            memcpy(chain_at(l, pos), theirs, size);
+            memcpy(recovered_at(l, pos), theirs, size);
         } else if (!same_size) {
             return true;
         }
@@ -99,7 +99,7 @@ static bool chain_merge(struct log *l, const unsigned char *side, uint64_t pos, 
     if (pos < end) {
         if (!chain_fits(l, end))
             return false;
-        memcpy(chain_at(l, pos), side + (pos - from), end - pos);
+        memcpy(recovered_at(l, pos), side + (pos - from), end - pos);
         l->chain_end = end;
     }
     return true;
@@ -304,7 +304,7 @@ static void rec_decided(struct log *l)
         }
         return;
     }
-    rec_read(l, q, w, pos, end, chain_at(l, pos));
+    rec_read(l, q, w, pos, end, recovered_at(l, pos));
 }
 
 /* Starts reading the next lane that has something beyond the commit; false if there is none. */
@@ -356,7 +356,7 @@ static bool rec_take(struct log *l)
     case REC_DECIDED:
         if (overrun)
             log_fall_behind(l);
-        if (!good || !chain_walk(l, chain_at(l, r->from), r->from, r->end, r->end))
+        if (!good || !chain_walk(l, recovered_at(l, r->from), r->from, r->end, r->end))
             return false;
         l->chain_end = r->end;
         return true;

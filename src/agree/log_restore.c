@@ -16,7 +16,7 @@
 #include "base/grow.h"
 
 /* Entries [base, end), one behind the other; they stand where the disk has read them to. */
-struct chain {
+struct found_chain {
     struct log *log;
     const struct entry **entry;
     uint32_t count, room;
@@ -28,7 +28,7 @@ struct chain {
 /* ---- putting it together ---- */
 
 /* The first entry that does not begin before pos, by its number; the count, if all do. */
-static uint32_t chain_find(const struct chain *c, uint64_t pos)
+static uint32_t found_find(const struct found_chain *c, uint64_t pos)
 {
     uint32_t low = 0, high = c->count;
     if (pos >= c->end)
@@ -43,7 +43,7 @@ static uint32_t chain_find(const struct chain *c, uint64_t pos)
     return low;
 }
 
-static void chain_push(struct chain *c, const struct entry *e)
+static void found_push(struct found_chain *c, const struct entry *e)
 {
     if (c->count == c->room) {
         c->room = c->room ? 2 * c->room : 1024;
@@ -55,9 +55,9 @@ static void chain_push(struct chain *c, const struct entry *e)
 }
 
 /* Drops what begins at pos or behind. What it cuts through is dropped, too, with all before: such an entry was not decided. */
-static void chain_cut(struct chain *c, uint64_t pos)
+static void found_cut(struct found_chain *c, uint64_t pos)
 {
-    c->count = chain_find(c, pos);
+    c->count = found_find(c, pos);
     if (pos >= c->end)
         return;
     const struct entry *last = c->count > 0 ? c->entry[c->count - 1] : NULL;
@@ -68,29 +68,29 @@ static void chain_cut(struct chain *c, uint64_t pos)
     c->end = pos;
 }
 
-static void chain_add(struct chain *c, const struct entry *e)
+static void found_add(struct found_chain *c, const struct entry *e)
 {
     c->highest = max_u64(c->highest, e->ballot);
     if (e->pos < c->base || e->pos > c->end)
         return; /* in the snapshot; or behind a gap that none covers */
-    uint32_t i = chain_find(c, e->pos);
+    uint32_t i = found_find(c, e->pos);
     if (i < c->count && entry_same(c->entry[i], e)) {
         c->entry[i] = e;
         if (PLANTED(suffix_dropped))
-            chain_cut(c, e->pos + entry_size(e->bytes));
+            found_cut(c, e->pos + entry_size(e->bytes));
         return;
     }
-    chain_cut(c, e->pos);
-    chain_push(c, e);
+    found_cut(c, e->pos);
+    found_push(c, e);
 }
 
 /* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest, unless no entry
  * begins there: then none of what follows was decided. */
-static void chain_reset(struct chain *c, uint64_t to)
+static void found_reset(struct found_chain *c, uint64_t to)
 {
     if (to <= c->base)
         return;
-    uint32_t i = chain_find(c, to);
+    uint32_t i = found_find(c, to);
     if (i < c->count && c->entry[i]->pos == to) {
         c->count -= i;
         memmove(c->entry, c->entry + i, c->count * sizeof(c->entry[0]));
@@ -101,23 +101,23 @@ static void chain_reset(struct chain *c, uint64_t to)
     c->base = to;
 }
 
-static void chain_take(void *ctx, const struct disk_record *r)
+static void found_take(void *ctx, const struct disk_record *r)
 {
-    struct chain *c = ctx;
+    struct found_chain *c = ctx;
     if (r->kind == DISK_RESET && !c->bad)
-        chain_reset(c, r->from);
+        found_reset(c, r->from);
     if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->base)
-        chain_cut(c, c->base);
+        found_cut(c, c->base);
     if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
         return;
     if (r->kind == DISK_COPY && r->from >= c->base)
-        chain_cut(c, r->from);
+        found_cut(c, r->from);
     for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
         const struct entry *e = entry_at(r->bytes + (pos - r->from));
         c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
                  r->to - pos < entry_size(e->bytes);
         if (!c->bad) {
-            chain_add(c, e);
+            found_add(c, e);
             pos += entry_size(e->bytes);
         }
     }
@@ -211,7 +211,7 @@ static int load_initial(struct log *l, struct err *e)
                    : err_set(e, ERR_CORRUPT, "log: what the group begins with cannot be loaded");
 }
 
-static void apply_chain(struct log *l, const struct chain *c, uint64_t end)
+static void apply_chain(struct log *l, const struct found_chain *c, uint64_t end)
 {
     l->keep.replaying = true;
     for (uint32_t i = 0; l->applied < end && l->broken == NULL && log_apply(l, c->entry[i]); i++)
@@ -222,28 +222,28 @@ static void apply_chain(struct log *l, const struct chain *c, uint64_t end)
 /* ---- the own lane ---- */
 
 /* The first entry that the ring holds, with all behind it and room for a leader's puts (recover_keep_from). */
-static uint32_t lane_start(const struct log *l, const struct chain *c)
+static uint32_t lane_start(const struct log *l, const struct found_chain *c)
 {
     uint64_t reach = l->opt.log_bytes - l->put_max;
-    return chain_find(c, c->end > reach ? c->end - reach : 0);
+    return found_find(c, c->end > reach ? c->end - reach : 0);
 }
 
-static uint64_t start_of(const struct chain *c, uint32_t i)
+static uint64_t start_of(const struct found_chain *c, uint32_t i)
 {
     return i < c->count ? c->entry[i]->pos : c->end;
 }
 
 /* Behind `from`: the end of what is stamped so. */
-static uint64_t stamped_end(const struct chain *c, uint64_t from, uint64_t run)
+static uint64_t stamped_end(const struct found_chain *c, uint64_t from, uint64_t run)
 {
-    uint32_t i = chain_find(c, from);
+    uint32_t i = found_find(c, from);
     while (i < c->count && c->entry[i]->ballot == run)
         i++;
     return max_u64(from, start_of(c, i));
 }
 
 #if TRAM_PLANTED
-static uint64_t planted_highest(const struct chain *c, uint32_t i)
+static uint64_t planted_highest(const struct found_chain *c, uint32_t i)
 {
     uint64_t highest = 0;
     for (; i < c->count; i++)
@@ -255,7 +255,7 @@ static uint64_t planted_highest(const struct chain *c, uint32_t i)
 #endif
 
 /* As few writes as there can be: each may be a message. */
-static void put_entries(struct log *l, const struct chain *c, uint32_t i)
+static void put_entries(struct log *l, const struct found_chain *c, uint32_t i)
 {
     uint64_t start = start_of(c, i);
     unsigned char *bytes = grow("what a disk has of a log", NULL, 1, c->end - start + 1);
@@ -271,7 +271,8 @@ static void put_entries(struct log *l, const struct chain *c, uint32_t i)
 
 /* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
  * older rest would else be believed where this one knows better. It counts, and is promised for, when it is there. */
-static void fill_lane(struct log *l, const struct chain *c, uint64_t commit, uint64_t commit_ballot)
+static void fill_lane(struct log *l, const struct found_chain *c, uint64_t commit,
+                      uint64_t commit_ballot)
 {
     struct mem_flow *flow = &l->keep.filling;
     struct mem_lane *lane = l->lane[l->me][l->me];
@@ -334,20 +335,34 @@ static bool runs_beyond(const struct log *l)
     return own->ctl != NULL && mem_word(own, LOG_RUN) != 0 && mem_word(own, LOG_START) > l->applied;
 }
 
-static int take_chain(struct log *l, const struct disk_found *f, struct chain *c, struct err *e)
+static int take_chain(struct log *l, const struct disk_found *f, struct found_chain *c,
+                      struct err *e)
 {
     /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
     c->base = c->end = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
-    disk_replay(l->keep.disk, l->opt.disk_group, chain_take, c);
+    disk_replay(l->keep.disk, l->opt.disk_group, found_take, c);
     if (c->bad || (f->state != DISK_BELOW && c->base != f->snap))
         return err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
     return 0;
 }
 
+/* What is not applied may have to be written again, when the journal that it stands in is let go. */
+static void remember(struct log *l, const struct found_chain *found)
+{
+    uint64_t from = l->behind ? found->base : max_u64(found->base, l->applied);
+    uint32_t i = found_find(found, from);
+    struct chain c = {.base = i < found->count ? found->entry[i]->pos : found->end};
+    c.end = c.base;
+    for (; i < found->count; i++)
+        chain_add(&c, found->entry[i]);
+    c.highest = found->highest;
+    keep_chain(l, &c);
+}
+
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    struct chain c = {.log = l};
+    struct found_chain c = {.log = l};
     int rc = load_state(l, f, e);
     if (rc == 0)
         rc = take_chain(l, f, &c, e);
@@ -366,6 +381,8 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
         k->is_filling = true;
         l->state = UNIT_JOINING;
     }
+    if (rc == 0)
+        remember(l, &c);
     grow_free(c.entry);
     return rc;
 }

@@ -151,7 +151,7 @@ bool oracle_says_run(struct oracle *o, const struct oracle_view *view, uint64_t 
     }
     bool could = view[o->me].fit && !o->held && quorum_answers(o, view, now_ns);
     bool run = could && now_ns - o->vacant_ns >= o->wait_ns;
-    o->short_of = o->kept && !could;
+    o->short_of = !could;
     uint32_t leader = (uint32_t)(promised % o->n);
     if (run && promised != 0 && o->busy[leader] && !view[leader].dead &&
         o->outwaited < BUSY_DOUBLINGS_MAX)

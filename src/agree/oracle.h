@@ -48,7 +48,7 @@ struct oracle {
     uint64_t wait_ns;   /* how long we hold back this time */
     uint32_t failures;  /* candidacies that failed since a leader was seen */
     bool held;          /* others back a leader, so we do not try */
-    bool short_of;      /* with a disk: too few answer, or we are not fit: likewise */
+    bool short_of;      /* too few answer, or we are not fit: likewise */
 };
 
 /* Instead of a ballot that a replica backs: it hears no quorum, and cannot lead. */

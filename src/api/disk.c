@@ -319,6 +319,16 @@ static int no_directory(const struct tram_cluster *c, uint32_t host, const char 
         name, dir, name, c->file, name, c->file);
 }
 
+/* A batch may have to take all of a log's ring (log_restore), and what else it has besides; and a segment two of them. */
+static void fit_log(struct disk_options *o, uint64_t log_bytes)
+{
+    const uint64_t batch = UINT64_C(4) << 20, segment = UINT64_C(64) << 20;
+    if (o->batch_bytes == 0 && log_bytes > batch / 2)
+        o->batch_bytes = log_bytes + batch;
+    if (o->segment_bytes == 0 && 2 * o->batch_bytes > segment)
+        o->segment_bytes = 2 * o->batch_bytes;
+}
+
 int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx), void *ctx,
                   struct api_disk *d, struct err *e)
 {
@@ -340,6 +350,7 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
     o.shape = api_disk_shape(c, host);
     if (o.bytes == 0)
         o.bytes = c->conf->disk_bytes;
+    fit_log(&o, c->sizes.log_bytes);
     rc = disk_open(&o, &d->disk, e);
     if (rc == ERR_NOTFOUND)
         return no_directory(c, host, dir, e);

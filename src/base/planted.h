@@ -86,6 +86,8 @@
     X(run_of_the_rest, stepped, "a restored lane is of the highest stamp that is left in it")      \
     X(below_forgets, stepped, "damage below the commit takes the commit with it")                  \
     X(commit_said_ahead, stepped, "the commit is said of what a chain has of older runs")          \
+    X(peek_for_flow, stepped, "a promise stands if the word is right, whose memory it is in")      \
+    X(replay_gives_up, durable, "what had no room is given up when it comes from the disk")        \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \
     X(edge_forgets, tree, "a new leader does not write again what its predecessor left")           \
     X(parent_ahead, tree,                                                                          \
@@ -129,7 +131,8 @@
     X(disk_no_table, stepped, "a segment does not begin with what the groups have")                \
     X(disk_old_counts, stepped, "what a segment had before it was overwritten counts")             \
     X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
-    X(disk_told_early, stepped, "what was read counts before it is flushed")
+    X(disk_told_early, stepped, "what was read counts before it is flushed")                       \
+    X(disk_places_forgotten, stepped, "lives of clients' places begin anew with the process")
 
 enum planted {
     PLANTED_none,

@@ -52,7 +52,7 @@ struct tally {
     uint64_t failures;
     uint64_t failed_seed; /* the first */
     struct run_result failed;
-    uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed;
+    uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed, disks_filled, full_journals;
 };
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
@@ -75,6 +75,8 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->disks_lost += r->disks_lost;
     t->sectors_flipped += r->sectors_flipped;
     t->writes_failed += r->writes_failed;
+    t->disks_filled += r->disks_filled;
+    t->full_journals += r->full_journals;
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
     t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
@@ -181,6 +183,8 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->disks_lost += t->disks_lost;
     sum->sectors_flipped += t->sectors_flipped;
     sum->writes_failed += t->writes_failed;
+    sum->disks_filled += t->disks_filled;
+    sum->full_journals += t->full_journals;
     add_figures(&sum->aimed, &t->aimed);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
@@ -229,7 +233,9 @@ static int run_many(const struct sim_args *a)
     while (read(fds[0], &t, sizeof(t)) == (ssize_t)sizeof(t)) {
         merge(&sum, &t);
         if (sum.failures > 0 && !a->keep_going)
-            break; /* the others are told by the closed pipe */
+            break;          /* the others are told by the closed pipe */
+        if (t.failures > 0) /* one of them: a worker reports each at once */
+            print_failure(a, t.failed_seed, &t.failed);
         if (show && clock_now_ns() - shown > 200000000) {
             progress(a, &sum, start);
             shown = clock_now_ns();
@@ -257,12 +263,13 @@ static int run_many(const struct sim_args *a)
     if (a->durable)
         printf(
             "%llu times a host lost power, %llu disks were exchanged, %llu sectors were flipped, "
-            "%llu writes failed\n",
+            "%llu writes failed, %llu disks had no room, %llu journals were full\n",
             (unsigned long long)sum.power_cuts, (unsigned long long)sum.disks_lost,
-            (unsigned long long)sum.sectors_flipped, (unsigned long long)sum.writes_failed);
+            (unsigned long long)sum.sectors_flipped, (unsigned long long)sum.writes_failed,
+            (unsigned long long)sum.disks_filled, (unsigned long long)sum.full_journals);
     if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
-    if (sum.failures > 0)
+    if (sum.failures > 0 && !a->keep_going)
         print_failure(a, sum.failed_seed, &sum.failed);
     if (died)
         printf("a worker died: run the seeds it had with --jobs 1\n");

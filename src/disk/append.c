@@ -46,22 +46,40 @@ uint32_t disk_record_max(const struct disk *d)
            (uint32_t)(sizeof(struct batch_header) + sizeof(struct batch_item));
 }
 
-void *disk_reserve(struct disk *d, uint32_t bytes)
+bool disk_has_room(const struct disk *d, uint32_t bytes, bool copy)
 {
-    struct batch *b = append_open_batch(d);
+    const struct batch *b = append_open_batch(d);
     bool fits = batch_has_room(d, b, format_round8(bytes));
 
     CHECK(fits || b->item_count > 0); /* or it never would */
+    return d->failure[0] == '\0' && (fits || d->batch_used < d->batch_count) &&
+           segment_has_room(d, batches_unsent(d) + !fits, copy, bytes);
+}
+
+static void *reserve(struct disk *d, uint32_t bytes, bool copy)
+{
+    struct batch *b = append_open_batch(d);
+
     d->reserved = UINT32_MAX;
-    if (d->failure[0] != '\0' || (!fits && d->batch_used == d->batch_count))
+    if (!disk_has_room(d, bytes, copy)) {
+        segment_refused(d);
         return NULL;
-    if (!segment_has_room(d, batches_unsent(d) + !fits))
-        return NULL;
-    if (!fits)
+    }
+    if (!batch_has_room(d, b, format_round8(bytes)))
         append_next_batch(d, b->number + 1);
     b = append_open_batch(d);
     d->reserved = bytes;
     return b->memory + b->end;
+}
+
+void *disk_reserve(struct disk *d, uint32_t bytes)
+{
+    return reserve(d, bytes, false);
+}
+
+void *disk_reserve_copy(struct disk *d, uint32_t bytes)
+{
+    return reserve(d, bytes, true);
 }
 
 struct batch_item *append_item(struct disk *d, const struct batch_item *i)
@@ -80,7 +98,7 @@ static void append_record(struct disk *d, struct batch_item *i)
 
     i->records = ++g->records;
     i->chain = g->chain += format_is_chain(i->kind);
-    g->said = i->says;
+    segment_says(d, g, &i->says);
     g->say_in = 0;
     g->last_batch = b->number;
     g->last_item = b->item_count;
@@ -100,7 +118,8 @@ static bool pledge_again(struct disk *d, const struct disk_record *r)
     last->from = r->from;
     last->to = r->to;
     last->ballot = r->ballot;
-    g->said = last->says = r->says;
+    last->says = r->says;
+    segment_says(d, g, &r->says);
     g->say_in = 0;
     return true;
 }
@@ -158,7 +177,7 @@ void disk_say(struct disk *d, uint32_t group, const struct disk_says *says)
     CHECK(group < d->shape.groups);
     if (memcmp(&d->groups[group].said, says, sizeof *says) == 0)
         return;
-    d->groups[group].said = *says;
+    segment_says(d, &d->groups[group], says);
     d->groups[group].say_in = append_open_batch(d)->number;
 }
 

@@ -99,8 +99,9 @@ static bool place(struct disk *d, const struct batch *b)
 {
     bool fits = d->now_segment != UINT32_MAX && d->now_at + closed_bytes(d, b) <= d->segment_bytes;
 
-    if (fits)
+    if (fits && !d->close_now)
         return false;
+    d->close_now = false;
     if (d->now_segment != UINT32_MAX)
         d->segments[d->now_segment].state = SEGMENT_FULL;
     d->now_segment = segment_take(d);

@@ -405,6 +405,7 @@ void disk_sim_wipe(struct disk_sim *d)
     sim_dir_wipe(&d->dir);
     d->fails = 0;
     d->slow_ns = 0;
+    d->o.bytes_max = 0;
 }
 
 void disk_sim_close(struct disk_sim *d)
@@ -428,6 +429,11 @@ void disk_sim_power_cut(struct disk_sim *d)
 void disk_sim_slow(struct disk_sim *d, uint64_t flush_ns)
 {
     d->slow_ns = flush_ns;
+}
+
+void disk_sim_limit(struct disk_sim *d, uint64_t bytes_max)
+{
+    d->o.bytes_max = bytes_max;
 }
 
 void disk_sim_fail(struct disk_sim *d)

@@ -44,6 +44,8 @@ bool disk_sim_flip_any(struct disk_sim *, const char *prefix);
 
 /* Every order from now on takes that long; 0: as before. */
 void disk_sim_slow(struct disk_sim *, uint64_t flush_ns);
+/* Files beyond that have no room from now on; 0: no limit. */
+void disk_sim_limit(struct disk_sim *, uint64_t bytes_max);
 /* The order that ends next fails, and any subset of it is written. The disk is as good as before for the next process. */
 void disk_sim_fail(struct disk_sim *);
 /* The same of the so-manieth order that ends, which may be one of the next process. */

@@ -30,7 +30,7 @@ static void begin_remove(struct disk *d)
 /* One more than what records need at once is there ahead of time. */
 static bool wants_segment(const struct disk *d)
 {
-    return d->no_room_ns == 0 && segment_count(d, SEGMENT_FREE) < SEGMENTS_SPARE + 2 &&
+    return d->no_room_ns == 0 && segment_count(d, SEGMENT_FREE) < segment_spare(d) + 2 &&
            segment_count(d, SEGMENT_NONE) > 0;
 }
 
@@ -85,14 +85,14 @@ bool bulk_waits(const struct disk *d)
 
 static void try_again(const struct disk *d, uint64_t *no_room_ns)
 {
-    if (*no_room_ns != 0 && d->now_ns >= *no_room_ns + RETRY_NS)
+    if (*no_room_ns != 0 && d->now_ns >= *no_room_ns + d->retry_ns)
         *no_room_ns = 0;
 }
 
 /* What comes after this segment of the journal has no other; or who keeps a state cannot go on before it is there. */
 static bool is_waited_for(const struct disk *d)
 {
-    return d->bulk == BULK_SEGMENT ? segment_count(d, SEGMENT_FREE) <= SEGMENTS_SPARE
+    return d->bulk == BULK_SEGMENT ? segment_count(d, SEGMENT_FREE) <= segment_spare(d)
                                    : d->bulk == BULK_PIECES && d->snap.hurry;
 }
 

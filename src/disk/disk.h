@@ -35,6 +35,7 @@ struct disk_options {
     uint64_t segment_bytes; /* 0: 64 MiB */
     uint64_t buffer_bytes;  /* most that is collected and not yet written; 0: 64 MiB */
     uint64_t batch_bytes;   /* most that is written at once; 0: 4 MiB */
+    uint64_t retry_ns;      /* after which it is tried again where the disk had no room; 0: 1 s */
 };
 
 /* ---- directories ---- */
@@ -152,6 +153,12 @@ void disk_forget(struct disk *);
  * last reservation counts, until the next round. 0 bytes: whether there is room for a record without bytes. */
 void *disk_reserve(struct disk *, uint32_t bytes);
 
+/* The same for what sets room free, a DISK_COPY or a DISK_RESET: room is kept for it. */
+void *disk_reserve_copy(struct disk *, uint32_t bytes);
+
+/* Whether there would be room. */
+bool disk_has_room(const struct disk *, uint32_t bytes, bool copy);
+
 /* Most bytes of a record: what fits an empty batch. */
 uint32_t disk_record_max(const struct disk *);
 
@@ -188,10 +195,12 @@ bool disk_backup_busy(const struct disk *, uint32_t group); /* one of the group 
 /* Whether the group's last backup of this life has that id, and is durable. */
 bool disk_backup_is(const struct disk *, uint32_t group, const unsigned char *id);
 
-/* The group whose records keep the oldest segment; UINT32_MAX: all could go. */
+/* The group whose records keep the oldest segment, but the one that is written to; UINT32_MAX: all could go. */
 uint32_t disk_oldest(const struct disk *);
 /* Of the journal, how many thousandths are in use. */
 uint32_t disk_used(const struct disk *);
+/* DISK_FULL: nothing but pledges is appended. */
+bool disk_is_full(const struct disk *);
 
 /* ---- lives ---- */
 

@@ -14,17 +14,16 @@
 enum {
     SEGMENTS_MIN = 4,
     SEGMENTS_MAX = 1024,
-    SEGMENTS_SPARE =
-        2, /* for what is written though the journal is full: pledges, and what sets room free */
-    BATCHES_MIN = 2, /* one is written, one is open */
-    HALVES = 2,      /* of a snapshot's buffer: one is written, one is filled */
+    SEGMENTS_SPARE = 2, /* for pledges, which are written though the journal is full */
+    BATCHES_MIN = 2,    /* one is written, one is open */
+    HALVES = 2,         /* of a snapshot's buffer: one is written, one is filled */
     HALF_PIECES = 16,
     HALF_BYTES = HALF_PIECES * PIECE_BYTES,
     TEXT_BYTES = 240,
 };
 
 #define CONFIRM_NS UINT64_C(5000000) /* idle time after which an empty batch follows the last one */
-#define RETRY_NS UINT64_C(1000000000)       /* where the disk had no room */
+#define RETRY_NS UINT64_C(1000000000)       /* where the disk had no room, unless told else */
 #define NO_ROOM_FOR_NS UINT64_C(5000000000) /* for how long that is told, if nothing is tried */
 #define SLOW_NS UINT64_C(100000000)         /* a batch that takes longer */
 #define SLOW_FOR_NS UINT64_C(1000000000)    /* for how long that is remembered */
@@ -163,6 +162,11 @@ struct disk {
     uint32_t now_segment; /* UINT32_MAX: the next batch begins one */
     uint64_t now_at;      /* where the next batch goes */
     bool look_for_room;   /* something happened by which a segment may go */
+    bool close_now;       /* the next batch begins another segment */
+    /* Of all groups, what they have in their chains and have not applied: no snapshot can have it, so that it may have to be written
+     * again; and how many of them have any. */
+    uint64_t unapplied;
+    uint32_t unapplied_groups;
 
     struct slot *slots[SLOTS]; /* as written, or under way */
     uint64_t turn;
@@ -180,6 +184,7 @@ struct disk {
     uint64_t no_room_ns;           /* when the disk had none for a segment; 0: it has */
     bool cramped; /* the last one that was tried had none: those that are there are all */
     uint64_t snap_no_room_ns; /* the same, for a snapshot */
+    uint64_t retry_ns;        /* until it is tried again */
     uint64_t snap_told_ns;    /* likewise for people: 0 when one was written since */
 
     struct found_record *records; /* of group g: [record_from[g], record_from[g + 1]) */
@@ -229,8 +234,17 @@ void segment_forget(struct disk *, uint32_t group);
 void segment_let_go(struct disk *, uint64_t number);
 bool segment_may_go(const struct disk *);
 void segment_over(struct disk *, uint64_t number);
-/* Whether a record may be taken that needs room for good. */
-bool segment_has_room(const struct disk *, uint32_t batches);
+/* Whether so many batches may be written that need room for good. Those that are no copies leave room for these, of chains that have so
+ * many bytes more than now. */
+bool segment_has_room(const struct disk *, uint32_t batches, bool copy, uint32_t bytes);
+/* How many free ones a record must leave, whatever it has. */
+uint32_t segment_spare(const struct disk *);
+/* There was no room: if all that counts is in the segment that is written to, another one is begun, so that this one can go. */
+void segment_refused(struct disk *);
+/* What all groups were found to say. */
+void segment_found(struct disk *);
+/* The group says something else. */
+void segment_says(struct disk *, struct group *, const struct disk_says *);
 
 /* ---- lives and the host file: lives.c ---- */
 

@@ -56,7 +56,8 @@ void lives_take(struct disk *d, const struct slot *s)
         d->groups[g].initial = s->initial[g / 8] >> g % 8 & 1;
     memcpy(d->journal, s->journal, sizeof d->journal);
     memcpy(d->host_lives, s->hosts, d->shape.hosts * sizeof *s->hosts);
-    memcpy(d->place_lives, s->places, d->shape.clients * sizeof *s->places);
+    if (!PLANTED(disk_places_forgotten))
+        memcpy(d->place_lives, s->places, d->shape.clients * sizeof *s->places);
 }
 
 /* ---- in tables ---- */
@@ -85,7 +86,8 @@ void lives_raise(struct disk *d, const unsigned char *bytes)
         memcpy(&life, bytes, sizeof life);
         d->host_lives[i] = (uint32_t)max_u64(d->host_lives[i], life);
     }
-    for (uint32_t i = 0; i < d->shape.clients; i++, bytes += sizeof place) {
+    for (uint32_t i = 0; i < d->shape.clients && !PLANTED(disk_places_forgotten);
+         i++, bytes += sizeof place) {
         memcpy(&place, bytes, sizeof place);
         d->place_lives[i] = (uint16_t)max_u64(d->place_lives[i], place);
     }

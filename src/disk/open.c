@@ -184,6 +184,7 @@ static int sizes_take(struct opening *p, const struct slot *slot, struct err *e)
     d->batch_bytes = (uint32_t)min_u64(or_else(o->batch_bytes, 4 * MIB), UINT32_MAX);
     d->segment_count =
         (uint32_t)min_u64(or_else(o->bytes, 1024 * MIB) / d->segment_bytes, SEGMENTS_MAX);
+    d->retry_ns = or_else(o->retry_ns, RETRY_NS);
     rc = block_list(d->block, count_segment, p, e);
     set_extra(d);
     return rc < 0 || p->looks_only ? rc : check_sizes(d, e);

@@ -55,7 +55,7 @@ static int make_segments(struct disk *d, struct err *e)
     for (uint32_t i = 0; i < d->segment_count; i++) {
         struct segment *s = &d->segments[i];
         struct block_step step = {.act = BLOCK_CREATE, .name = s->name, .bytes = d->segment_bytes};
-        if (s->state != SEGMENT_NONE || segment_count(d, SEGMENT_FREE) > SEGMENTS_SPARE)
+        if (s->state != SEGMENT_NONE || segment_count(d, SEGMENT_FREE) > segment_spare(d))
             continue;
         int rc = disk_order_wait(d->block, &step, 1, e);
         if (rc == ERR_NOMEM && has_place(d))
@@ -117,6 +117,7 @@ int resume_disk(struct opening *p, struct err *e)
     struct disk *d = p->d;
     int rc = 0;
 
+    segment_found(d);
     if (!(d->slot_flags & SLOT_BEGUN))
         rc = remove_leftovers(p, e);
     if (rc >= 0 && !PLANTED(disk_told_early))

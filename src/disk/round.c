@@ -78,9 +78,9 @@ uint64_t disk_next_ns(const struct disk *d)
     uint64_t next = UINT64_MAX;
 
     if (d->no_room_ns != 0)
-        next = d->no_room_ns + RETRY_NS;
+        next = d->no_room_ns + d->retry_ns;
     if (d->snap_no_room_ns != 0)
-        next = min_u64(next, d->snap_no_room_ns + RETRY_NS);
+        next = min_u64(next, d->snap_no_room_ns + d->retry_ns);
 
     if (d->failure[0] != '\0')
         return UINT64_MAX;
@@ -115,9 +115,14 @@ static bool is_slow(const struct disk *d)
            (d->slow_ns != 0 && d->now_ns < d->slow_ns + SLOW_FOR_NS);
 }
 
+bool disk_is_full(const struct disk *d)
+{
+    return !segment_has_room(d, d->batch_used - d->writing, false, 0);
+}
+
 static enum disk_health health(const struct disk *d)
 {
-    if (!segment_has_room(d, d->batch_used - d->writing))
+    if (disk_is_full(d))
         return DISK_FULL;
     if (d->cramped || (d->snap_told_ns != 0 && d->now_ns < d->snap_told_ns + NO_ROOM_FOR_NS))
         return DISK_NO_ROOM;

@@ -128,33 +128,78 @@ void segment_over(struct disk *d, uint64_t number)
     }
 }
 
+static uint64_t unapplied(const struct group *g)
+{
+    return g->said.end > g->said.applied ? g->said.end - g->said.applied : 0;
+}
+
+void segment_found(struct disk *d)
+{
+    for (uint32_t n = 0; n < d->shape.groups; n++) {
+        d->unapplied += unapplied(&d->groups[n]);
+        d->unapplied_groups += unapplied(&d->groups[n]) > 0;
+    }
+}
+
+void segment_says(struct disk *d, struct group *g, const struct disk_says *says)
+{
+    d->unapplied -= unapplied(g);
+    d->unapplied_groups -= unapplied(g) > 0;
+    g->said = *says;
+    d->unapplied += unapplied(g);
+    d->unapplied_groups += unapplied(g) > 0;
+}
+
+/* Segments for copies of all chains: each of them is a record, and a batch that does not fit behind another begins a segment. */
+static uint64_t copy_segments(const struct disk *d, uint32_t more_bytes)
+{
+    uint64_t bytes = d->unapplied + (d->unapplied_groups + 1) * (uint64_t)BLOCK_BYTES + more_bytes;
+    uint64_t each = d->segment_bytes - d->batch_bytes;
+
+    /* However much it is, one segment is for records. */
+    return min_u64((bytes + each - 1) / each, d->segment_count - SEGMENTS_SPARE - 1);
+}
+
+uint32_t segment_spare(const struct disk *d)
+{
+    return SEGMENTS_SPARE + (uint32_t)copy_segments(d, d->batch_bytes);
+}
+
 /* So many batches, each as long as one may be, and none goes over the end of a segment. */
-bool segment_has_room(const struct disk *d, uint32_t batches)
+bool segment_has_room(const struct disk *d, uint32_t batches, bool copy, uint32_t bytes)
 {
     uint64_t each = d->segment_bytes / d->batch_bytes;
     uint64_t here =
         d->now_segment == UINT32_MAX ? 0 : (d->segment_bytes - d->now_at) / d->batch_bytes;
     uint64_t more = batches > here ? (batches - here + each - 1) / each : 0;
 
-    return segment_count(d, SEGMENT_FREE) >= more + SEGMENTS_SPARE;
+    return segment_count(d, SEGMENT_FREE) >=
+           more + SEGMENTS_SPARE + (copy ? 0 : copy_segments(d, bytes));
+}
+
+void segment_refused(struct disk *d)
+{
+    if (d->now_segment == UINT32_MAX || d->segments[d->now_segment].needs == 0 || oldest_full(d) ||
+        segment_count(d, SEGMENT_GOING) > 0 || segment_count(d, SEGMENT_FREE) <= SEGMENTS_SPARE)
+        return;
+    d->close_now = d->must_write = true;
 }
 
 uint32_t disk_oldest(const struct disk *d)
 {
     const struct segment *s = oldest_full(d);
 
-    if (!s && d->now_segment != UINT32_MAX)
-        s = &d->segments[d->now_segment];
     return s ? keeper(d, s) : UINT32_MAX;
 }
 
-/* Of what records may use: the spare ones do not count, nor those for which there is no room. */
+/* Of what records may use: the spare ones do not count, nor those for which there is no room; nor those that are about to be free, or
+ * a state would be saved for them again. */
 uint32_t disk_used(const struct disk *d)
 {
     uint32_t there = d->segment_count - (d->cramped ? segment_count(d, SEGMENT_NONE) : 0);
-    uint64_t all =
-        there > SEGMENTS_SPARE ? (there - SEGMENTS_SPARE) * d->segment_bytes : d->segment_bytes;
-    uint64_t full = segment_count(d, SEGMENT_FULL) + segment_count(d, SEGMENT_GOING);
+    uint64_t spare = SEGMENTS_SPARE + copy_segments(d, 0);
+    uint64_t all = there > spare ? (there - spare) * d->segment_bytes : d->segment_bytes;
+    uint64_t full = segment_count(d, SEGMENT_FULL);
     uint64_t used = full * d->segment_bytes + (d->now_segment == UINT32_MAX ? 0 : d->now_at);
 
     return used >= all ? 1000 : (uint32_t)(used * 1000 / all);

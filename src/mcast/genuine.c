@@ -161,6 +161,8 @@ static void tell(struct replica *r, uint16_t group, const void *payload, uint32_
     struct genuine *g = r->own;
     uint32_t edge = edge_to(r, group);
     struct backlog *b = &g->backlog[edge];
+    if (PLANTED(replay_gives_up) && log_replaying(r->log))
+        source_make_room(r->edge[edge].source, frame_size(bytes));
     if (b->from < b->end || replica_send(r, edge, payload, bytes) != 0)
         backlog_add(g, b, payload, bytes);
     else if (b->notes > 0)

@@ -175,11 +175,35 @@ static void fault_lose_disk(struct chaos *c, uint32_t host)
     c->faults++;
 }
 
+static void disk_has_room_event(void *ctx, uint64_t host)
+{
+    struct chaos *c = ctx;
+    c->calls->fill_disk(c->ctx, (uint32_t)host, false);
+}
+
+/* Something else fills a disk, or those of all: there is no room for a snapshot or for more of the journal than there is. */
+static void fault_fill_disk(struct chaos *c, bool all)
+{
+    uint32_t one = leader_or_any(c);
+    for (uint32_t host = 0; host < c->hosts; host++) {
+        if (!all && host != one)
+            continue;
+        chaos_trace(c, "the disk of %s is full", name(c, host));
+        c->calls->fill_disk(c->ctx, host, true);
+        sim_at(c->sim, sim_now(c->sim) + units(c, 50, 1500), disk_has_room_event, c, host);
+        c->disks_filled++;
+    }
+    c->faults++;
+}
+
 static void fault_disk(struct chaos *c)
 {
     static void (*const faults[])(struct chaos *, uint32_t) = {fault_slow_disk, fault_fail_disk,
                                                                fault_lose_disk, fault_flip};
-    faults[rng_below(c->rng, 4)](c, leader_or_any(c));
+    if (c->cramped && rng_below(c->rng, 4) != 0)
+        fault_fill_disk(c, rng_below(c->rng, 3) != 0);
+    else
+        faults[rng_below(c->rng, 4)](c, leader_or_any(c));
 }
 
 /* One host loses power, or some, or all do, at the same moment; each comes back when it does. */
@@ -476,6 +500,8 @@ void chaos_end(struct chaos *c, bool (*spare)(void *ctx, uint32_t host))
         sim_node_pause(c->sim, node, false);
     }
     for (uint32_t host = 0; host < c->hosts; host++) {
+        if (c->cramped)
+            c->calls->fill_disk(c->ctx, host, false);
         if (c->calls->is_up(c->ctx, host))
             continue;
         c->gone[host] = spare && spare(c->ctx, host) && rng_below(c->rng, 3) == 0;

@@ -23,6 +23,7 @@ struct chaos_calls {
     uint32_t (*flip_disk)(void *ctx, uint32_t host, uint32_t sectors);
     void (*fail_disk)(void *ctx, uint32_t host, uint32_t orders);   /* the so-manieth write fails */
     void (*slow_disk)(void *ctx, uint32_t host, uint64_t flush_ns); /* 0: it is as ever */
+    void (*fill_disk)(void *ctx, uint32_t host, bool full); /* it has no room for anything new */
     void (*start)(void *ctx, uint32_t host);
     bool (*is_up)(void *ctx, uint32_t host);
     /* Does it lead, or try to lead, anything? */
@@ -49,7 +50,8 @@ struct chaos {
     bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */
     bool durable;      /* hosts have disks, and lose power */
-    uint64_t power_cuts, disks_lost, sectors_flipped;
+    bool cramped;      /* then: disks have little room */
+    uint64_t power_cuts, disks_lost, disks_filled, sectors_flipped;
     bool calm;
     uint64_t begun; /* times; what was planned before the last one is void */
     uint64_t faults;

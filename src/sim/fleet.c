@@ -586,6 +586,13 @@ static void slow_disk(void *ctx, uint32_t host, uint64_t flush_ns)
     disk_sim_slow(f->node[host].platters, flush_ns);
 }
 
+static void fill_disk(void *ctx, uint32_t host, bool full)
+{
+    const struct fleet *f = ctx;
+    struct disk_sim *platters = f->node[host].platters;
+    disk_sim_limit(platters, full ? disk_sim_bytes(platters) : 0);
+}
+
 static void lose_disk(void *ctx, uint32_t host)
 {
     struct fleet *f = ctx;
@@ -606,6 +613,7 @@ static void start(void *ctx, uint32_t host)
     if (rc != 0 && f->durable) { /* a disk fails once, and perhaps because its power does */
         if (!f->returns && rng_below(&f->rng, 2))
             chaos_power_cut(&f->chaos, host);
+        fill_disk(f, host, false); /* or it is full, and somebody makes room */
         rc = fleet_start(&f->node[host], &e);
     }
     if (rc != 0)
@@ -652,6 +660,7 @@ static const struct chaos_calls chaos_calls = {
     .fail_disk = fail_disk,
     .flip_disk = flip_disk,
     .slow_disk = slow_disk,
+    .fill_disk = fill_disk,
     .start = start,
     .is_up = is_up,
     .leads = leads,
@@ -716,6 +725,7 @@ int fleet_open(struct fleet *f, const struct sim_options *options, struct err *e
         .links = so.links.on,
         .returns = f->returns,
         .durable = f->durable,
+        .cramped = f->cramped,
     };
     f->aim.chaos = &f->chaos;
     if (f->sleepy)

@@ -49,6 +49,7 @@ struct fleet_node {
     struct disk *disk;         /* what it keeps there */
     uint64_t disk_ns;          /* the disk's clock */
     bool disk_blank;           /* there is no directory yet */
+    bool journal_full;         /* as of the last round */
     bool disk_hurt; /* while it is down: something was lost of its disk, and is not there again */
     /* With aimed faults its rounds may be stopped in the middle. */
     struct fiber fiber;
@@ -104,6 +105,9 @@ struct fleet {
     bool durable; /* hosts have disks */
     struct disk_sim_options disk_options;
     uint32_t log_bytes_max; /* of any of its logs: what a disk must take at once */
+    bool cramped;           /* journals are as small as may be, */
+    uint32_t segments_more; /* with so many segments more, and disks become full */
+    uint64_t full_journals; /* how often one was filled */
 
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */

@@ -11,17 +11,37 @@ enum {
     SEGMENTS_PER_GROUP = 2,
     BUFFER_BYTES = 512 << 10,
     BATCH_BYTES = 64 << 10,
+    RETRY_NS = 100000, /* as much to a run as a second is to a real host */
+    /* Where disks have little room: */
+    CRAMPED_EXTRA_BYTES = 12 << 10, /* what a batch has besides a chain */
+    CRAMPED_BATCHES = 2,            /* a segment */
+    SEGMENTS_LEAST = 4,
     FLIP_TRIES = 1000, /* most of a journal was never written */
 };
 
 static uint32_t batch_bytes(const struct fleet *f)
 {
+    if (f->cramped) /* as small as may be */
+        return (f->log_bytes_max + CRAMPED_EXTRA_BYTES + BLOCK_BYTES - 1) / BLOCK_BYTES *
+               BLOCK_BYTES;
     return f->log_bytes_max >= BATCH_BYTES ? 2 * f->log_bytes_max : BATCH_BYTES;
 }
 
 static uint32_t segment_bytes(const struct fleet *f)
 {
+    if (f->cramped)
+        return CRAMPED_BATCHES * batch_bytes(f);
     return batch_bytes(f) > SEGMENT_BYTES / 2 ? 2 * batch_bytes(f) : SEGMENT_BYTES;
+}
+
+static uint32_t segments(const struct fleet_node *n)
+{
+    const struct fleet *f = n->fleet;
+    if (!f->cramped)
+        return SEGMENTS + SEGMENTS_PER_GROUP * n->members;
+    uint32_t each = segment_bytes(f) - batch_bytes(f);
+    uint32_t chains = (n->members * (f->log_bytes_max + BLOCK_BYTES) + BLOCK_BYTES + each) / each;
+    return SEGMENTS_LEAST + chains + f->segments_more;
 }
 
 static struct disk_shape shape_of(const struct fleet_node *n)
@@ -63,9 +83,10 @@ static int open_directory(struct fleet_node *n, struct err *e)
         .block = disk_sim_block(n->platters, &n->disk_ns),
         .shape = shape_of(n),
         .segment_bytes = segment_bytes(n->fleet),
-        .bytes = (uint64_t)(SEGMENTS + SEGMENTS_PER_GROUP * n->members) * segment_bytes(n->fleet),
+        .bytes = segments(n) * (uint64_t)segment_bytes(n->fleet),
         .buffer_bytes = BUFFER_BYTES,
         .batch_bytes = batch_bytes(n->fleet),
+        .retry_ns = RETRY_NS,
     };
     int rc = disk_open(&o, &n->disk, e);
     if (rc != 0)
@@ -85,6 +106,7 @@ static bool lacks_promises(const struct fleet_node *n)
 int fleet_disk_open(struct fleet_node *n, struct err *e)
 {
     n->disk_ns = sim_now(n->fleet->sim);
+    n->journal_full = false;
     int rc = n->platters ? 0 : disk_make(n, e);
     if (rc == 0 && !n->disk_blank) {
         rc = open_directory(n, e);
@@ -133,7 +155,11 @@ void fleet_disk_die(struct fleet_node *n)
 int fleet_disk_round(struct fleet_node *n, uint64_t now_ns)
 {
     n->disk_ns = now_ns;
-    return disk_round(n->disk, now_ns);
+    int work = disk_round(n->disk, now_ns);
+    bool full = disk_is_full(n->disk);
+    n->fleet->full_journals += full && !n->journal_full;
+    n->journal_full = full;
+    return work;
 }
 
 uint64_t fleet_disk_next_ns(const struct fleet_node *n)
@@ -156,11 +182,11 @@ struct last_batch {
     uint64_t number, from, to;
 };
 
-static void find_last(const struct fleet_node *n, const unsigned char *images, uint32_t segments,
+static void find_last(const struct fleet_node *n, const unsigned char *images, uint32_t count,
                       const unsigned char *journal, struct last_batch *last)
 {
     uint64_t bytes = segment_bytes(n->fleet);
-    for (uint32_t s = 0; s < segments; s++) {
+    for (uint32_t s = 0; s < count; s++) {
         uint64_t first = s * bytes, where;
         struct scan_batch b;
         for (uint64_t at = 0; scan_find(images + first, bytes, at, journal, n->fleet->groups,
@@ -180,23 +206,22 @@ static bool is_last(const struct last_batch *last, uint64_t at)
 /* Where something was ever written, and not in the last batch. False: not there. */
 static bool flip_journal(struct fleet_node *n, const unsigned char *journal)
 {
-    uint32_t segments = 0;
+    uint32_t count = 0;
     uint64_t bytes = segment_bytes(n->fleet);
     struct rng *g = &n->fleet->rng;
     struct last_batch last = {0};
-    unsigned char *images =
-        grow("a journal", NULL, bytes, SEGMENTS + SEGMENTS_PER_GROUP * n->members);
+    unsigned char *images = grow("a journal", NULL, bytes, segments(n));
     char name[BLOCK_NAME_BYTES];
-    for (;; segments++) {
-        snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", segments + 1);
-        if (segments == SEGMENTS + SEGMENTS_PER_GROUP * n->members ||
-            disk_sim_platter(n->platters, name, 0, images + segments * bytes, bytes) != 0)
+    for (;; count++) {
+        snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", count + 1);
+        if (count == segments(n) ||
+            disk_sim_platter(n->platters, name, 0, images + count * bytes, bytes) != 0)
             break;
     }
-    find_last(n, images, segments, journal, &last);
+    find_last(n, images, count, journal, &last);
     bool flipped = false;
-    for (int tries = 0; segments > 0 && !flipped && tries < FLIP_TRIES; tries++) {
-        uint64_t at = rng_below(g, segments * bytes);
+    for (int tries = 0; count > 0 && !flipped && tries < FLIP_TRIES; tries++) {
+        uint64_t at = rng_below(g, count * bytes);
         snprintf(name, sizeof(name), SEGMENT_PREFIX "%05u", (unsigned)(at / bytes) + 1);
         flipped =
             images[at] != 0 && !is_last(&last, at) && disk_sim_flip(n->platters, name, at % bytes);

@@ -248,11 +248,19 @@ static void client_send(struct run *r, struct client *c)
     source_flush(c->source);
 }
 
-/* Two flushes may be between a message and its answer, and what was written before it. */
+static uint64_t save_ns(const struct run *r)
+{
+    const struct counter_machine_costs *c = &r->state.costs;
+    uint64_t pieces = r->snap_pad / STATE_PIECE_BYTES + 2;
+    return c->open_ns + pieces * c->piece_ns + (r->snap_pad / 1024 + 1) * c->kib_ns;
+}
+
+/* Two flushes may be between a message and its answer, and what was written before it; and each replica may just save its state, for
+ * its disk. */
 static uint64_t prompt_ns(const struct run *r)
 {
-    uint64_t flushes = r->fleet.durable ? 4 * r->fleet.disk_options.flush_ns_max : 0;
-    return PROMPT_US * RUN_US + flushes;
+    uint64_t disk = 4 * r->fleet.disk_options.flush_ns_max + r->group.replicas * save_ns(r);
+    return PROMPT_US * RUN_US + (r->fleet.durable ? disk : 0);
 }
 
 static void client_waits(struct run *r, struct client *c, uint64_t now_ns)

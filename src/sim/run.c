@@ -13,6 +13,8 @@ enum {
     JUDGED_STREAM = 14,
     DISK_STREAM = 15,
     FRAME_BYTES_MAX = 16384,
+    CRAMPED_ONE_IN = 6, /* runs with disks that have little room */
+    SEGMENTS_MORE = 3,
 };
 
 void run_violated(struct run_result *r, const char *property, uint64_t pos, const char *fmt,
@@ -123,6 +125,9 @@ void run_draw_disks(const struct run_options *opt, struct fleet *f)
     f->disk_options = (struct disk_sim_options){.seed = rng_u64(g)};
     f->disk_options.flush_ns_min = rng_range(g, 200, 5 * RUN_US);
     f->disk_options.flush_ns_max = f->disk_options.flush_ns_min + rng_below(g, 30 * RUN_US);
+    if (opt->durable && rng_below(g, CRAMPED_ONE_IN) == 0)
+        f->cramped = true;
+    f->segments_more = (uint32_t)rng_below(g, SEGMENTS_MORE);
 }
 
 void run_draw_state(const struct run_options *opt, struct run_state *s)
@@ -204,6 +209,8 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
     r->power_cuts = f->chaos.power_cuts;
     r->disks_lost = f->chaos.disks_lost;
     r->sectors_flipped = f->chaos.sectors_flipped;
+    r->disks_filled = f->chaos.disks_filled;
+    r->full_journals = f->full_journals;
     for (uint32_t h = 0; f->durable && h < f->hosts; h++)
         r->writes_failed += disk_sim_failures(f->node[h].platters);
     r->aimed = f->aim.figures;

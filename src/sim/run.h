@@ -39,7 +39,7 @@ struct run_result {
     uint64_t hash;             /* of the whole event trace */
     uint64_t events;
     uint64_t faults; /* injected: crashes, pauses, cuts, lies */
-    uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed;
+    uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed, disks_filled, full_journals;
     uint64_t terms;    /* times a leader began to serve */
     uint64_t messages; /* decided */
     uint64_t snapshots;

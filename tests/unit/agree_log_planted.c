@@ -297,6 +297,12 @@ static void log__finds_disk_words_unchecked(void **state)
     FINDS(disk_words_unchecked, torn_words_of_a_disk(), "liveness|" DIFFERS);
 }
 
+static void log__finds_peek_for_flow(void **state)
+{
+    (void)state;
+    FINDS(peek_for_flow, restored_under_its_ballot(), "liveness|" DIFFERS);
+}
+
 static void log__finds_below_forgets(void **state)
 {
     (void)state;
@@ -351,6 +357,7 @@ int main(void)
         cmocka_unit_test(log__finds_solid_ignored),
         cmocka_unit_test(log__finds_run_of_the_rest),
         cmocka_unit_test(log__finds_below_forgets),
+        cmocka_unit_test(log__finds_peek_for_flow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,17 @@ static void log__disks_have_what_was_decided(void **state)
     HOLDS(all_come_back(true));
     HOLDS(raised_while_it_copies());
     HOLDS(torn_words_of_a_disk());
+    HOLDS(restored_under_its_ballot());
+}
+
+static void log__disks_that_take_nothing_cost_their_host(void **state)
+{
+    (void)state;
+    HOLDS(hung_disk(false));
+    HOLDS(hung_disk(true));
+    HOLDS(full_disk(false));
+    HOLDS(full_disk(true));
+    HOLDS(full_disks_of_all());
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
@@ -409,6 +420,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log__disks_have_what_was_decided),
+        cmocka_unit_test(log__disks_that_take_nothing_cost_their_host),
         cmocka_unit_test(log__late_follower_is_resynchronised),
         cmocka_unit_test(log__new_leader_applies_what_was_decided_untold),
         cmocka_unit_test(log__failed_take_over_leaves_no_gap),

@@ -52,6 +52,7 @@ FINDS(disk_no_table)
 FINDS(disk_old_counts)
 FINDS(disk_snap_ahead)
 FINDS(disk_told_early)
+FINDS(disk_places_forgotten)
 
 static void planted__finds_nothing_without(void **state)
 {
@@ -75,6 +76,7 @@ int main(void)
         cmocka_unit_test(planted__finds_disk_old_counts),
         cmocka_unit_test(planted__finds_disk_snap_ahead),
         cmocka_unit_test(planted__finds_disk_told_early),
+        cmocka_unit_test(planted__finds_disk_places_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,23 +130,37 @@ static void snapfile__may_die_at_any_moment(void **state)
     assert_true(old > 0 && new > 0);
 }
 
-static void snapfile__takes_the_older_one_where_the_newer_is_damaged(void **state)
+/* The process dies while the older one is being removed, and that may be done or not: which it is depends on what was written
+ * before. */
+static bool older_one_stays(uint32_t pledges)
 {
-    (void)state;
     struct disk_fix f;
 
     make(&f);
     fix_snap(&f, 0, 100, 100);
-    fix_rounds(&f, 50);
-    fix_snap(&f, 0, 200, 100); /* the other one is still there */
+    while (pledges-- > 0)
+        fix_until(&f, fix_pledge(&f, 0));
+    fix_snap(&f, 0, 200, 100);
     fix_die(&f);
-    assert_int_equal(snap_files(&f), 2);
     assert_true(disk_sim_flip(f.sim, "snap.0.200", 70));
     fix_open(&f);
-    assert_snap(&f, 0, 100, 100);
-    assert_int_equal(disk_found(f.d, 0)->state, DISK_WHOLE);
-    assert_int_equal(disk_snap(f.d, 0), 100);
+    bool stays = disk_snap(f.d, 0) != 0;
+    if (stays) {
+        assert_snap(&f, 0, 100, 100);
+        assert_int_equal(disk_found(f.d, 0)->state, DISK_WHOLE);
+        assert_int_equal(disk_snap(f.d, 0), 100);
+    }
     fix_fini(&f);
+    return stays;
+}
+
+static void snapfile__takes_the_older_one_where_the_newer_is_damaged(void **state)
+{
+    (void)state;
+    uint32_t pledges = 0;
+
+    while (!older_one_stays(pledges))
+        assert_true(++pledges < 10);
 }
 
 /* Nothing else is there of what it covered: the group lacks what is below its commit. */
@@ -259,7 +273,7 @@ static void snapfile__gives_up_where_there_is_no_room(void **state)
     struct disk_status s;
     static char piece[3 * PIECE_BYTES];
 
-    fix_init(&f, (uint64_t)4 * FIX_SEGMENT_BYTES + SLOTS * SLOT_BYTES + 5 * PIECE_BYTES);
+    fix_init(&f, (uint64_t)FIX_SEGMENTS * FIX_SEGMENT_BYTES + SLOTS * SLOT_BYTES + 5 * PIECE_BYTES);
     fix_format(&f, 0);
     fix_open(&f);
     fix_until(&f, fix_append(&f, 0, 0, 2000));
