@@ -94,7 +94,7 @@ struct view_cell {
     uint64_t stateful;     /* of the members: have its state when the view begins */
     uint64_t members_last; /* vacant: who was in it last; else 0 */
     /* Where the view before ended, by the senders that it had there: of each, messages and nulls below this count are
-     * delivered in it, and none beyond. */
+     * delivered in it, and none beyond. None if nobody who was in the cell has ended it in order. */
     uint32_t trims;
     uint64_t trim[GROUP_HOSTS_MAX];
 };
