@@ -88,7 +88,7 @@ static bool find_start(struct source_stream *s, const struct mem_lane *lane, uin
 static bool is_there(const struct cell *c, struct source_stream *s)
 {
     for (uint32_t r = 0; r < (c->of->mem->shared ? SEND_RINGS : 1); r++) {
-        struct mem_lane *lane = c->in[r][s->host];
+        struct mem_lane *lane = c->from[r][s->host];
         uint32_t life = life_process(c->of->view->life[s->host]);
         if (lane->life != life)
             mem_lane_next(c->of->mem, lane);
@@ -111,7 +111,7 @@ static void look(struct cell *c, struct source_stream *s)
     }
     if (!s->there && !is_there(c, s))
         return;
-    const struct mem_lane *lane = c->in[0][s->host];
+    const struct mem_lane *lane = c->from[0][s->host];
     if (lane->ctl == NULL)
         return;
     uint64_t guard = mem_word(lane, SEND_GUARD);
@@ -142,14 +142,15 @@ static int receive(struct cell *c)
 static void find_stable(struct cell *c)
 {
     uint64_t least = c->received;
-    for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest && least > c->stable; rest = set_rest(rest))
+    for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest && least > c->stable;
+         rest = set_rest(rest))
         least = min_u64(least, cell_count(c, set_first(rest), CELL_RECEIVED));
     c->stable = max_u64(c->stable, least);
 }
 
 static const unsigned char *ring_of(const struct cell *c, const struct source_stream *s)
 {
-    return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->in[s->ring][s->host]->ring;
+    return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
 }
 
 /* The sender's record of that index; NULL: it is a null. */
@@ -330,7 +331,8 @@ static void begin_sources(struct cell *c, const struct view_cell *vc)
     c->senders = 0;
     for (uint64_t rest = vc->senders; rest; rest = set_rest(rest))
         c->source[c->senders++] = (struct source_stream){.host = set_first(rest)};
-    c->index = in_set(vc->senders, c->of->opt.me) ? set_rank(vc->senders, c->of->opt.me) : c->senders;
+    c->index =
+        in_set(vc->senders, c->of->opt.me) ? set_rank(vc->senders, c->of->opt.me) : c->senders;
     if (c->index < c->senders) {
         struct source_stream *s = &c->source[c->index];
         s->pos = c->own.start;
@@ -445,7 +447,7 @@ static int lanes_open(struct cell *c, struct err *e)
     count = 0;
     for (uint64_t rest = c->hosts & ~set_of(me); rest; rest = set_rest(rest))
         for (uint32_t r = 0; r < rings; r++) {
-            c->in[r][set_first(rest)] = lane[count++];
+            c->from[r][set_first(rest)] = lane[count++];
             struct mem_lane *out = lane[count++];
             c->own.ring[r] = out->ring;
             if (r == 0) {
@@ -493,11 +495,11 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     int rc = rings_open(c, e);
     if (rc || c->alone)
         return rc;
-    c->in[0] = calloc(m->opt.hosts, sizeof(*c->in[0]));
-    c->in[1] = calloc(m->opt.hosts, sizeof(*c->in[1]));
+    c->from[0] = calloc(m->opt.hosts, sizeof(*c->from[0]));
+    c->from[1] = calloc(m->opt.hosts, sizeof(*c->from[1]));
     c->out = calloc(m->opt.hosts, sizeof(struct mem_lane *));
     c->flow = calloc(m->opt.hosts, sizeof(*c->flow));
-    if (!c->in[0] || !c->in[1] || !c->out || !c->flow)
+    if (!c->from[0] || !c->from[1] || !c->out || !c->flow)
         return err_set(e, ERR_NOMEM, "group: no memory for the lanes of cell %u", number);
     rc = mem_region_open(m->mem, c->region, &birth, e);
     if (rc == 0)
@@ -511,8 +513,8 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
 void cell_close(struct cell *c)
 {
     table_close(c->row);
-    free(c->in[0]);
-    free(c->in[1]);
+    free(c->from[0]);
+    free(c->from[1]);
     free(c->out);
     free(c->flow);
     if (c->alone) {

@@ -33,8 +33,8 @@ enum { WANTS_STATE = 1, HAS_STATE = 2 };
 
 /* END and GUARD are on different cache lines, and are two writes: GUARD never lands before END. */
 enum send_word {
-    SEND_START,    /* by parity of the vid: where the records of that view begin; the lowest bit says in which ring */
-    SEND_END = 2,  /* records up to here are there */
+    SEND_START, /* by parity of the vid: where the records of that view begin; the lowest bit says in which ring */
+    SEND_END = 2,   /* records up to here are there */
     SEND_GUARD = 8, /* stamp: every index below is a record before END, or a null */
     SEND_WORDS,
 };
@@ -102,13 +102,13 @@ struct cell {
     struct member *of;
     struct cell_options opt;
     uint32_t number, region;
-    bool mine; /* this host may be in it; else nothing below is there */
-    bool alone; /* nobody else may: the own stream is in private memory */
+    bool mine;                        /* this host may be in it; else nothing below is there */
+    bool alone;                       /* nobody else may: the own stream is in private memory */
     uint64_t hosts;                   /* that may be in it */
     struct table *row;                /* rank: order in `hosts`; NULL if alone */
     uint8_t rank[GROUP_HOSTS_MAX];    /* by host */
     uint64_t own_row[CELL_WORDS];     /* if alone */
-    struct mem_lane **in[SEND_RINGS]; /* by host: their streams */
+    struct mem_lane **from[SEND_RINGS]; /* by host: their streams */
     struct mem_lane **out;            /* by host: ours there */
     struct mem_flow *flow;            /* by host */
     uint64_t lost;                    /* hosts whose flow was lost: they get everything again */
@@ -128,7 +128,7 @@ struct cell {
     uint64_t stable;    /* numbers below are everywhere */
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
-    bool push; /* the row has something new that others wait for */
+    bool push;     /* the row has something new that others wait for */
     uint32_t idle; /* rounds without work */
 
     /* A state that comes. */
@@ -174,19 +174,19 @@ struct member {
     const char *broken;
 
     enum member_phase phase;
-    uint64_t life;       /* TOP_LIFE */
-    struct view *view;   /* the one that was begun; vid 0 if none */
-    struct view *next;   /* while that one is finished: what follows */
+    uint64_t life;     /* TOP_LIFE */
+    struct view *view; /* the one that was begun; vid 0 if none */
+    struct view *next; /* while that one is finished: what follows */
     bool leaving;
     struct cell_report *report; /* by cell */
 
     /* Signs of life, by host. */
     uint64_t beat[GROUP_HOSTS_MAX], heard_ns[GROUP_HOSTS_MAX], reached_ns[GROUP_HOSTS_MAX];
-    uint64_t settled_ns; /* time of the last settle */
-    uint64_t beat_ns;    /* when the own one is due */
-    uint64_t look_ns;    /* when the others' are looked at next */
+    uint64_t settled_ns;     /* time of the last settle */
+    uint64_t beat_ns;        /* when the own one is due */
+    uint64_t look_ns;        /* when the others' are looked at next */
     uint64_t member_look_ns; /* when it is looked whether members of the view have died, besides */
-    uint32_t dead_hosts; /* as the memory counted them */
+    uint32_t dead_hosts;     /* as the memory counted them */
     uint32_t rounds;
     bool worked; /* some cell had something to do in the last round */
     bool ring;   /* something has changed that wakes all hosts */

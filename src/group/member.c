@@ -312,7 +312,8 @@ static int take_cells(struct member *m, struct err *e)
         copy[i] = m->opt.cell[i];
         copy[i].ring_bytes = copy[i].ring_bytes ? copy[i].ring_bytes : 1 << 20;
         copy[i].message_max = copy[i].message_max ? copy[i].message_max : copy[i].ring_bytes / 8;
-        copy[i].deliver_bytes = copy[i].deliver_bytes ? copy[i].deliver_bytes : copy[i].ring_bytes / 4;
+        copy[i].deliver_bytes =
+            copy[i].deliver_bytes ? copy[i].deliver_bytes : copy[i].ring_bytes / 4;
         const char *wrong = wrong_cell(&copy[i]);
         if (wrong)
             return err_set(e, ERR_INVALID, "group: cell %u: %s", i, wrong);
@@ -324,13 +325,15 @@ static int take_cells(struct member *m, struct err *e)
 static int check_options(const struct member_options *o, struct err *e)
 {
     if (o->hosts == 0 || o->hosts > GROUP_HOSTS_MAX || o->me >= o->hosts)
-        return err_set(e, ERR_INVALID, "group: host %u of %u; there may be 1 to %d hosts", o->me, o->hosts,
-                       GROUP_HOSTS_MAX);
+        return err_set(e, ERR_INVALID, "group: host %u of %u; there may be 1 to %d hosts", o->me,
+                       o->hosts, GROUP_HOSTS_MAX);
     if (o->cells == 0 || o->cells > GROUP_CELLS_MAX)
-        return err_set(e, ERR_INVALID, "group: %u cells; there may be 1 to %d", o->cells, GROUP_CELLS_MAX);
-    if (o->keepers_count == 0 || o->keepers_count > GROUP_KEEPERS_MAX || o->keepers_count > o->hosts)
-        return err_set(e, ERR_INVALID, "group: %u keepers; 1 to %d of the hosts are to be", o->keepers_count,
-                       GROUP_KEEPERS_MAX);
+        return err_set(e, ERR_INVALID, "group: %u cells; there may be 1 to %d", o->cells,
+                       GROUP_CELLS_MAX);
+    if (o->keepers_count == 0 || o->keepers_count > GROUP_KEEPERS_MAX ||
+        o->keepers_count > o->hosts)
+        return err_set(e, ERR_INVALID, "group: %u keepers; 1 to %d of the hosts are to be",
+                       o->keepers_count, GROUP_KEEPERS_MAX);
     return 0;
 }
 
@@ -390,26 +393,25 @@ static int own_keeper_open(struct member *m, struct err *e)
         layout[i].members_min = layout[i].members_min ? layout[i].members_min : 1;
         layout[i].senders = layout[i].senders ? layout[i].senders : UINT64_MAX;
     }
-    return keeper_open(&(struct keeper_options){.mem = m->mem,
-                                                .hosts = o->hosts,
-                                                .me = o->me,
-                                                .keepers = o->keepers,
-                                                .keepers_count = o->keepers_count,
-                                                .layout = {.cell = layout,
-                                                           .cells = o->cells,
-                                                           .fill = o->layout,
-                                                           .ctx = o->layout_ctx},
-                                                .view_majority = o->view_majority,
-                                                .cells = o->cells,
-                                                .top = m->top,
-                                                .heartbeat_ns = o->heartbeat_ns,
-                                                .suspect_ns = o->suspect_ns,
-                                                .stagger_ns = o->stagger_ns,
-                                                .detach_ns = o->detach_ns,
-                                                .start_ns = o->start_ns,
-                                                .seed = o->seed,
-                                                .budget = m->budget},
-                       &m->keeper, e);
+    return keeper_open(
+        &(struct keeper_options){
+            .mem = m->mem,
+            .hosts = o->hosts,
+            .me = o->me,
+            .keepers = o->keepers,
+            .keepers_count = o->keepers_count,
+            .layout = {.cell = layout, .cells = o->cells, .fill = o->layout, .ctx = o->layout_ctx},
+            .view_majority = o->view_majority,
+            .cells = o->cells,
+            .top = m->top,
+            .heartbeat_ns = o->heartbeat_ns,
+            .suspect_ns = o->suspect_ns,
+            .stagger_ns = o->stagger_ns,
+            .detach_ns = o->detach_ns,
+            .start_ns = o->start_ns,
+            .seed = o->seed,
+            .budget = m->budget},
+        &m->keeper, e);
 }
 
 static int open_parts(struct member *m, struct err *e)

@@ -56,8 +56,8 @@ static void put_out_bytes(struct member *m, uint64_t from, uint64_t to)
     const unsigned char *ring = copy_of(m)->ring;
     while (!m->mem->shared && from < to) {
         uint64_t bytes = min_u64(to - from, ring_straight(m->snap_bytes, from));
-        mem_put(m->mem, &s->flow, m->state_out[s->joiner], from, ring + (from & (m->snap_bytes - 1)),
-                (uint32_t)bytes);
+        mem_put(m->mem, &s->flow, m->state_out[s->joiner], from,
+                ring + (from & (m->snap_bytes - 1)), (uint32_t)bytes);
         from += bytes;
     }
 }
@@ -123,8 +123,14 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
         member_stop(m, "the machine cannot save its state");
         return false;
     }
-    *s = (struct sending){.active = true, .cell = cell, .joiner = joiner, .vid = m->view->vid, .save = save,
-                          .base = s->end, .end = s->end, .flow = s->flow};
+    *s = (struct sending){.active = true,
+                          .cell = cell,
+                          .joiner = joiner,
+                          .vid = m->view->vid,
+                          .save = save,
+                          .base = s->end,
+                          .end = s->end,
+                          .flow = s->flow};
     if (!m->mem->shared)
         mem_flow_open(m->mem, &s->flow, joiner, region_number(REGION_MEMBER, 0), 0);
     announce(m);
@@ -139,7 +145,8 @@ static bool find_joiner(struct member *m)
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         const struct cell *c = &m->cell[i];
         uint64_t donors = m->view->cell[i].stateful;
-        if (!c->in || !c->has_state || c->number_at < c->skip_to || donors == 0 || set_first(donors) != m->opt.me)
+        if (!c->in || !c->has_state || c->number_at < c->skip_to || donors == 0 ||
+            set_first(donors) != m->opt.me)
             continue;
         for (uint64_t rest = c->members & ~donors; rest; rest = set_rest(rest))
             if (cell_count(c, set_first(rest), CELL_STATE) == WANTS_STATE)
@@ -250,7 +257,9 @@ static int take(struct member *m, struct cell *c)
     struct mem_lane *lane = m->state_in[set_first(donors)];
     mem_lane_next(m->mem, lane);
     int work = 0;
-    for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 && (bytes = next_piece(m, c, lane)) >= 0; work++) {
+    for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 &&
+                        (bytes = next_piece(m, c, lane)) >= 0;
+         work++) {
         spend(m);
         if (load_piece(m, c, (uint64_t)bytes) < 0) {
             member_stop(m, "the machine cannot load the state that it was sent");
@@ -297,7 +306,8 @@ int transfer_open(struct member *m, struct err *e)
         return err_set(e, ERR_NOMEM, "group: no memory for a piece of a state");
     for (uint32_t h = 0; h < m->opt.hosts; h++)
         for (uint32_t way = 0; h != m->opt.me && way < 2; way++) {
-            spec[count] = lane_spec(region, way ? h : m->opt.me, way ? m->opt.me : h, LANE_STATE, 0);
+            spec[count] =
+                lane_spec(region, way ? h : m->opt.me, way ? m->opt.me : h, LANE_STATE, 0);
             spec[count].ctl_words = STATE_WORDS;
             spec[count].ring_bytes = m->snap_bytes;
             spec[count++].common = 1;
