@@ -27,7 +27,7 @@ static void excuse(struct member *m, uint64_t now_ns)
 {
     uint64_t away = now_ns - m->settled_ns;
     m->settled_ns = now_ns;
-    for (uint32_t h = 0; away > m->opt.heartbeat_ns && h < m->opt.hosts; h++) {
+    for (uint32_t h = 0; away > m->opt.suspect_ns / 2 && h < m->opt.hosts; h++) {
         m->heard_ns[h] += away;
         m->reached_ns[h] += away;
     }
