@@ -55,7 +55,8 @@ struct keeper_options {
     const uint32_t *keepers; /* hosts; distinct */
     uint32_t keepers_count;  /* 1 to GROUP_KEEPERS_MAX */
     struct layout_options layout;
-    bool view_majority; /* more than half of a view must go over to the next */
+    /* More than half of a view must end it in order: go over to the next, or leave. */
+    bool view_majority;
     uint32_t cells;
     struct table *top;                                        /* rows of all hosts, rank = host */
     uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */

@@ -19,6 +19,7 @@ enum {
     GROUP_HOSTS_MAX = 64, /* a set of hosts is one word */
     GROUP_CELLS_MAX = 256,
     GROUP_KEEPERS_MAX = 9,
+    VIEWS_MAX = (1 << 24) - 1, /* the highest vid: what a stamp has room for */
 };
 
 /* What is numbered in a view: its vid above 40 bits of a count. One atomic word, which rises over views too. */
@@ -50,9 +51,19 @@ static inline uint64_t set_of(uint32_t host)
     return UINT64_C(1) << host;
 }
 
+/* By hand: not every processor that this is compiled for has an instruction for it. */
 static inline uint32_t set_count(uint64_t set)
 {
-    return (uint32_t)__builtin_popcountll(set);
+    set -= set >> 1 & UINT64_C(0x5555555555555555);
+    set = (set & UINT64_C(0x3333333333333333)) + (set >> 2 & UINT64_C(0x3333333333333333));
+    set = (set + (set >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (uint32_t)(set * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/* All hosts, of which there are so many. */
+static inline uint64_t set_all(uint32_t hosts)
+{
+    return hosts < 64 ? set_of(hosts) - 1 : UINT64_MAX;
 }
 
 /* The lowest of a set that is not empty. */
@@ -87,7 +98,7 @@ struct view_cell {
     uint64_t stateful;     /* of the members: have its state when the view begins */
     uint64_t members_last; /* vacant: who was in it last; else 0 */
     /* Where the view before ended, by the senders that it had there: of each, messages and nulls below this count are
-     * delivered in it, and none beyond. */
+     * delivered in it, and none beyond. None if nobody who was in the cell has ended it in order. */
     uint32_t trims;
     uint64_t trim[GROUP_HOSTS_MAX];
 };
@@ -112,7 +123,7 @@ void view_copy(struct view *to, const struct view *from);
 bool view_equal(const struct view *, const struct view *);
 
 /* As bytes, of which there are at most view_bytes_max, a multiple of 8. Encoding returns how many. Decoding checks everything that it
- * reads, whoever wrote it: false if it is none, or of other hosts or cells than `out` has. */
+ * reads, whoever wrote it: false if it is none, or of other hosts or cells than `out` has; what is in `out` then is void. */
 uint32_t view_bytes_max(uint32_t hosts, uint32_t cells);
 uint32_t view_encode(const struct view *, unsigned char *out);
 bool view_decode(const unsigned char *in, uint32_t bytes, struct view *out);
