@@ -47,6 +47,8 @@ void cell_push(struct cell *c, bool whole)
         table_push_row(c->row);
     else if (c->push)
         table_push(c->row);
+    if (c->taken && (whole || c->taken->dirty))
+        (whole ? table_push_row : table_push)(c->taken);
     if (c->push) {
         c->of->count.row_pushes++;
         ring(c);
@@ -63,7 +65,14 @@ static void ready_rows(struct cell *c)
         uint32_t life = life_process(c->of->view->life[host]);
         if (lane->life != life)
             table_next(c->row, c->rank[host]);
-        if (lane->ctl && lane->life == life)
+        bool there = lane->ctl && lane->life == life;
+        if (c->taken) {
+            lane = c->taken->in[c->rank[host]];
+            if (lane->life != life)
+                table_next(c->taken, c->rank[host]);
+            there &= lane->ctl && lane->life == life;
+        }
+        if (there)
             c->unready &= ~set_of(host);
     }
 }
@@ -132,6 +141,10 @@ static int receive(struct cell *c)
     }
     if (c->senders == 0 || all <= c->received)
         return 0;
+    while (c->of->opt.unbatched & BATCH_ACK && c->received + 1 < all) {
+        cell_set(c, CELL_RECEIVED, stamp(vid, ++c->received));
+        cell_push(c, false);
+    }
     c->received = all;
     cell_set(c, CELL_RECEIVED, stamp(vid, all));
     return 1;
@@ -153,8 +166,7 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
     return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
 }
 
-/* The sender's record of that index; NULL: it is a null. */
-static const struct record *record_of(const struct cell *c, struct source_stream *s, uint64_t index)
+const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
 {
     uint64_t mask = c->opt.ring_bytes - 1, want = stamp(c->of->view->vid, index);
     const unsigned char *bytes = s->pos < s->end ? ring_of(c, s) : NULL;
@@ -179,31 +191,29 @@ static void next_number(struct cell *c)
     }
 }
 
-struct batch {
-    struct member_item item[MEMBER_ITEMS_MAX];
-    uint32_t count;
-    uint64_t bytes;
-};
+void cell_item(struct batch *b, const struct record *r, uint32_t sender, uint64_t number)
+{
+    b->item[b->count++] =
+        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
+    b->bytes += record_size(r->bytes);
+}
 
 /* The next number: a message, a null, or what the trim cuts off. */
 static void take_number(struct cell *c, struct batch *b, bool finishing)
 {
     struct source_stream *s = &c->source[c->turn_at];
     bool cut = finishing && c->round_at >= c->of->next->cell[c->number].trim[c->turn_at];
-    const struct record *r = record_of(c, s, c->round_at);
+    const struct record *r = cell_record(c, s, c->round_at);
     if (r && !cut) {
         s->pos += record_size(r->bytes);
-        if (c->has_state && c->number_at >= c->skip_to) {
-            b->item[b->count++] = (struct member_item){
-                .data = r + 1, .bytes = r->bytes, .sender = s->host, .number = c->number_at};
-            b->bytes += record_size(r->bytes);
-        }
+        if (c->has_state && c->number_at >= c->skip_to)
+            cell_item(b, r, s->host, c->number_at);
     }
     c->of->count.trimmed += r && cut;
     next_number(c);
 }
 
-static void upcall(struct cell *c, const struct batch *b)
+void cell_upcall(struct cell *c, const struct batch *b)
 {
     struct member *m = c->of;
     if (b->count == 0)
@@ -223,7 +233,7 @@ static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_
     uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
     while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
         take_number(c, &b, finishing);
-    upcall(c, &b);
+    cell_upcall(c, &b);
     *bytes += b.bytes;
     return c->number_at < limit && most > 1 && *bytes < c->opt.deliver_bytes;
 }
@@ -265,7 +275,7 @@ int cell_settle(struct cell *c)
     /* Where a push is a few stores the others hear of it before the upcalls. */
     if (c->push && c->of->mem->shared)
         cell_push(c, false);
-    work += deliver(c);
+    work += c->taken ? raw_deliver(c) : deliver(c);
     if (c->push && c->of->mem->shared)
         cell_push(c, false);
     return work;
@@ -306,6 +316,8 @@ bool cell_finish(struct cell *c)
     uint64_t bytes = 0, limit = 0;
     if (!c->in)
         return true;
+    if (c->taken)
+        return raw_finish(c);
     const struct view_cell *next = &c->of->next->cell[c->number];
     CHECK(next->trims == c->senders);
     for (uint32_t i = 0; i < c->senders; i++)
@@ -352,6 +364,8 @@ static void begin_row(struct cell *c, uint64_t vid)
 {
     if (c->row)
         table_send_to(c->row, ranks_of(c, c->members));
+    if (c->taken)
+        table_send_to(c->taken, ranks_of(c, c->members));
     cell_set(c, CELL_RECEIVED, stamp(vid, 0));
     cell_set(c, CELL_DELIVERED, stamp(vid, 0));
     cell_set(c, CELL_TAKEN, stamp(vid, 0));
@@ -375,6 +389,9 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     if (!c->mine)
         return;
     bool had = c->in && c->has_state && c->number_at >= c->skip_to;
+    uint64_t ahead[GROUP_HOSTS_MAX] = {0};
+    if (c->in && c->taken)
+        raw_ahead(c, before, now, ahead);
     if (c->in) {
         count_cut(c);
         own_readers(c, who_left(c, before, now));
@@ -386,12 +403,14 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
     c->loading = false;
-    c->has_state = c->in && (machine->state == NULL || had || vc->born == now->vid);
+    c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid && machine->born)
         machine->born(c->of->opt.ctx, c->number);
     if (c->in)
         begin_row(c, now->vid);
+    if (c->in && c->taken)
+        raw_begin(c, now->vid, ahead);
 }
 
 void cell_reset(struct cell *c)
@@ -458,26 +477,30 @@ static int lanes_open(struct cell *c, struct err *e)
     return 0;
 }
 
-static int row_open(struct cell *c, struct err *e)
+static int rows_open(struct cell *c, struct err *e)
 {
     uint32_t nodes[GROUP_HOSTS_MAX], ranks = 0;
-    enum table_kind kind[CELL_WORDS];
-    for (uint32_t i = 0; i < CELL_WORDS; i++)
+    enum table_kind kind[TABLE_WORDS_MAX];
+    for (uint32_t i = 0; i < TABLE_WORDS_MAX; i++)
         kind[i] = TABLE_RISES;
     for (uint64_t rest = c->hosts; rest; rest = set_rest(rest)) {
         c->rank[set_first(rest)] = (uint8_t)ranks;
         nodes[ranks++] = set_first(rest);
     }
-    return table_open(c->of->mem,
-                      &(struct table_spec){.kind = kind,
-                                           .nodes = nodes,
-                                           .words = CELL_WORDS,
-                                           .ranks = ranks,
-                                           .me = c->rank[c->of->opt.me],
-                                           .region = c->region,
-                                           .lane = LANE_ROW,
-                                           .common = true},
-                      &c->row, e);
+    struct table_spec spec = {.kind = kind,
+                              .nodes = nodes,
+                              .words = CELL_WORDS,
+                              .ranks = ranks,
+                              .me = c->rank[c->of->opt.me],
+                              .region = c->region,
+                              .lane = lane_spec(0, 0, 0, LANE_ROW, 0).kind,
+                              .common = true};
+    int rc = table_open(c->of->mem, &spec, &c->row, e);
+    if (rc || c->opt.mode != CELL_RAW)
+        return rc;
+    spec.words = ranks;
+    spec.lane = lane_spec(0, 0, 0, LANE_ROW, 1).kind;
+    return table_open(c->of->mem, &spec, &c->taken, e);
 }
 
 int cell_open(struct member *m, uint32_t number, struct err *e)
@@ -507,12 +530,13 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     for (uint64_t rest = rc == 0 && !m->mem->shared ? c->hosts & ~set_of(m->opt.me) : 0; rest;
          rest = set_rest(rest))
         mem_flow_open(m->mem, &c->flow[set_first(rest)], set_first(rest), c->region, 0);
-    return rc ? rc : row_open(c, e);
+    return rc ? rc : rows_open(c, e);
 }
 
 void cell_close(struct cell *c)
 {
     table_close(c->row);
+    table_close(c->taken);
     free(c->from[0]);
     free(c->from[1]);
     free(c->out);

@@ -96,22 +96,26 @@ struct source_stream {
     uint64_t count; /* its index: all below are here */
     uint64_t pos;   /* of its next record */
     uint64_t end;   /* records up to here are there; read after the count */
+    /* Raw cells: indices below were delivered; and of these so many in the view before. */
+    uint64_t taken, skip;
 };
 
 struct cell {
     struct member *of;
     struct cell_options opt;
     uint32_t number, region;
-    bool mine;                        /* this host may be in it; else nothing below is there */
-    bool alone;                       /* nobody else may: the own stream is in private memory */
-    uint64_t hosts;                   /* that may be in it */
-    struct table *row;                /* rank: order in `hosts`; NULL if alone */
-    uint8_t rank[GROUP_HOSTS_MAX];    /* by host */
-    uint64_t own_row[CELL_WORDS];     /* if alone */
+    bool mine;                     /* this host may be in it; else nothing below is there */
+    bool alone;                    /* nobody else may: the own stream is in private memory */
+    uint64_t hosts;                /* that may be in it */
+    struct table *row;             /* rank: order in `hosts`; NULL if alone */
+    uint8_t rank[GROUP_HOSTS_MAX]; /* by host */
+    struct table *
+        taken; /* raw cells: words by rank, stamps: how many messages of it the row's host has delivered; else NULL */
+    uint64_t own_row[CELL_WORDS];       /* if alone */
     struct mem_lane **from[SEND_RINGS]; /* by host: their streams */
-    struct mem_lane **out;            /* by host: ours there */
-    struct mem_flow *flow;            /* by host */
-    uint64_t lost;                    /* hosts whose flow was lost: they get everything again */
+    struct mem_lane **out;              /* by host: ours there */
+    struct mem_flow *flow;              /* by host */
+    uint64_t lost;                      /* hosts whose flow was lost: they get everything again */
 
     /* In this view. */
     bool in;          /* member of it */
@@ -247,6 +251,29 @@ void cell_set(struct cell *, enum cell_word, uint64_t value);
 /* Tells others what was set. */
 void cell_push(struct cell *, bool whole);
 const char *cell_check(const struct cell *);
+
+/* Adds the record to a batch that is delivered by cell_upcall. */
+struct batch {
+    struct member_item item[MEMBER_ITEMS_MAX];
+    uint32_t count;
+    uint64_t bytes;
+};
+/* The sender's record of that index; NULL: it is a null. */
+const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
+void cell_item(struct batch *, const struct record *, uint32_t sender, uint64_t number);
+void cell_upcall(struct cell *, const struct batch *);
+
+/* ---- raw.c: cells without a common order ---- */
+
+int raw_deliver(struct cell *);
+bool raw_finish(struct cell *);
+/* How many messages of this host all members have delivered in this view; false: somebody has not begun it. */
+bool raw_all_delivered(const struct cell *, uint64_t *below);
+/* What goes on from a view to the next, by host: how many messages beyond the trim were delivered already. */
+void raw_ahead(const struct cell *, const struct view *before, const struct view *now,
+               uint64_t ahead[GROUP_HOSTS_MAX]);
+/* The row of the new view. */
+void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX]);
 
 /* ---- wedge.c: from view to view ---- */
 

@@ -27,7 +27,7 @@ static void excuse(struct member *m, uint64_t now_ns)
 {
     uint64_t away = now_ns - m->settled_ns;
     m->settled_ns = now_ns;
-    for (uint32_t h = 0; away > m->opt.heartbeat_ns && h < m->opt.hosts; h++) {
+    for (uint32_t h = 0; away > m->opt.suspect_ns / 2 && h < m->opt.hosts; h++) {
         m->heard_ns[h] += away;
         m->reached_ns[h] += away;
     }
@@ -78,16 +78,19 @@ static void ring_all(struct member *m)
     m->ring = false;
 }
 
-static int post(struct unit *u, uint64_t now_ns)
+/* While messages flow, what is not about them is looked at in one round of so many: it would cost as much as they do. */
+enum { ROUNDS_A_LOOK = 16 };
+
+static bool looks_around(const struct member *m)
 {
-    struct member *m = u->of;
-    if (m->broken)
-        return 0;
+    return !m->worked || m->phase != MEMBER_OPEN || m->rounds % ROUNDS_A_LOOK == 0;
+}
+
+static int post_views(struct member *m, uint64_t now_ns)
+{
     uint64_t close = table_get(m->top, m->opt.me, TOP_CLOSE);
     int work = keeper_post(m->keeper, now_ns);
     m->ring |= table_get(m->top, m->opt.me, TOP_CLOSE) != close;
-    for (uint32_t c = 0; c < m->opt.cells; c++)
-        work += cell_post(&m->cell[c]);
     work += transfer_post(m);
     beat(m, now_ns);
     if (m->top->dirty)
@@ -95,6 +98,17 @@ static int post(struct unit *u, uint64_t now_ns)
     if (m->ring)
         ring_all(m);
     return work;
+}
+
+static int post(struct unit *u, uint64_t now_ns)
+{
+    struct member *m = u->of;
+    int work = 0;
+    if (m->broken)
+        return 0;
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        work += cell_post(&m->cell[c]);
+    return work + (looks_around(m) ? post_views(m, now_ns) : 0);
 }
 
 /* While there is work elsewhere, cells with none are looked at now and then only. */
@@ -117,6 +131,15 @@ static int settle_cells(struct member *m)
     return work;
 }
 
+static int settle_views(struct member *m, uint64_t now_ns)
+{
+    int work = watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
+    work += wedge_settle(m, now_ns) + transfer_settle(m);
+    if (keeper_broken(m->keeper))
+        member_stop(m, keeper_broken(m->keeper));
+    return work;
+}
+
 static int settle(struct unit *u, uint64_t now_ns)
 {
     struct member *m = u->of;
@@ -124,13 +147,10 @@ static int settle(struct unit *u, uint64_t now_ns)
         return 0;
     m->rounds++;
     m->own_budget.pieces = 4;
-    int work = watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
-    work += wedge_settle(m, now_ns);
+    int work = looks_around(m) ? settle_views(m, now_ns) : 0;
     int cells = settle_cells(m);
     m->worked = cells > 0;
-    work += cells + transfer_settle(m);
-    if (keeper_broken(m->keeper))
-        member_stop(m, keeper_broken(m->keeper));
+    work += cells;
     u->leads = true; /* it has something to do in every round */
     u->broken = m->broken;
     return work;

@@ -226,7 +226,8 @@ void own_free(struct cell *c)
 {
     struct own_stream *o = &c->own;
     uint64_t below;
-    if (!is_in_view(c->of) || c->index == c->senders || !all_delivered(c, &below) ||
+    if (!is_in_view(c->of) || c->index == c->senders ||
+        !(c->taken ? raw_all_delivered(c, &below) : all_delivered(c, &below)) ||
         (!PLANTED(group_reuse_under_reader) && has_readers(c, o->at)))
         return;
     if (o->fresh) {
@@ -237,7 +238,8 @@ void own_free(struct cell *c)
     o->tail = max_u64(o->tail, o->start);
     while (o->batches > 0) {
         const struct published *b = &o->batch[o->batch_first];
-        if (b->issued > 0 && (b->issued - 1) * c->senders + c->index >= below)
+        uint64_t last = c->taken ? b->issued : (b->issued - 1) * c->senders + c->index + 1;
+        if (b->issued > 0 && last > below)
             break;
         o->tail = max_u64(o->tail, b->end);
         o->batch_first = (o->batch_first + 1) % PUBLISHED_MAX;
