@@ -65,6 +65,8 @@ struct vsync {
     struct message *messages;
     struct part *parts;
     uint32_t view_max, life_max, message_max, part_max, part_count;
+    uint32_t *list; /* room for the members of one view */
+    uint32_t list_max;
     uint64_t deliveries, casts;
     bool gap, majority, verified;
     struct vsync_violation *kept;
@@ -133,6 +135,7 @@ void vsync_close(struct vsync *v)
     free(v->messages);
     free(v->parts);
     free(v->kept);
+    free(v->list);
     free(v);
 }
 
@@ -225,7 +228,7 @@ static bool same_members(const struct view *a, const struct view *b)
 void vsync_view(struct vsync *v, struct vsync_life who, uint64_t vid, const uint32_t *members,
                 uint32_t count, struct amcast_place place)
 {
-    uint32_t sorted[count ? count : 1];
+    uint32_t *sorted = v->list = intern_grow(v->list, &v->list_max, count, sizeof(*v->list));
     struct view w = {.vid = vid, .members = sorted, .count = count, .place = place};
     struct life *l = &v->lives[life_of(v, who)];
     if (count > 0)

@@ -223,7 +223,8 @@ static void check_new_view(struct group_check *c, const struct view *now)
     if (before == NULL)
         return;
     count_view(&c->result->group, before, now);
-    if (c->view_majority && survivors(before, now) <= set_count(before->members) / 2)
+    if (c->view_majority && before->vid > 0 &&
+        survivors(before, now) <= set_count(before->members) / 2)
         group_check_violated(c, "primary chain", now->vid,
                              "view %llu has %u of the %u members of the one before", (ull)now->vid,
                              survivors(before, now), set_count(before->members));
@@ -311,10 +312,8 @@ void group_check_view(struct group_check *c, uint32_t host, const struct view *b
     for (uint32_t k = 0; k < c->cells && h->view; k++)
         check_ended(c, host, k);
     if (h->view == NULL)
-        for (uint32_t k = 0; k < c->cells; k++) {
+        for (uint32_t k = 0; k < c->cells; k++)
             h->cell[k].stream = NULL;
-            memset(h->cell[k].column, 0, sizeof(h->cell[k].column));
-        }
     for (uint32_t k = 0; k < c->cells; k++)
         begin_cell(c, host, k, now);
     h->view = c->view[now->vid];
@@ -355,6 +354,8 @@ void group_check_out(struct group_check *c, uint32_t host, bool left)
 void group_check_died(struct group_check *c, uint32_t host)
 {
     group_check_out(c, host, false);
+    for (uint32_t k = 0; k < c->cells; k++)
+        memset(c->host[host].cell[k].column, 0, sizeof(c->host[host].cell[k].column));
 }
 
 /* ---- deliveries ---- */

@@ -67,7 +67,7 @@ struct group_host {
         struct group_stream *stream; /* of this life; NULL: nothing sent */
         bool has;                    /* the state counts */
         uint64_t number;             /* of the last delivery in this view, plus 1 */
-        /* By column: what it set in this life; and what it saw of others in this view. */
+        /* By column: what this process set; and what it saw of others in this view. */
         uint64_t column[MEMBER_COLUMNS];
         uint64_t seen[GROUP_CHECK_HOSTS_MAX][MEMBER_COLUMNS];
     } cell[GROUP_CHECK_CELLS_MAX];
