@@ -140,14 +140,20 @@ static bool is_message(const struct group_check *c, struct group_stream *s, uint
     return memcmp(expected, data, bytes) == 0;
 }
 
+/* Neither delivered nor returned, of a stream, if there is one. */
+static uint64_t outstanding(const struct group_stream *s)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = s ? s->next : 0; s && i < s->count; i++)
+        sum += s->sent[i].state == SENT_READY || s->sent[i].state == SENT_OPEN;
+    return sum;
+}
+
 uint64_t group_check_outstanding(const struct group_check *c, uint32_t host)
 {
     uint64_t sum = 0;
-    for (uint32_t cell = 0; cell < c->cells; cell++) {
-        const struct group_stream *s = c->host[host].cell[cell].stream;
-        for (uint64_t i = s ? s->next : 0; s && i < s->count; i++)
-            sum += s->sent[i].state == SENT_READY || s->sent[i].state == SENT_OPEN;
-    }
+    for (uint32_t cell = 0; cell < c->cells; cell++)
+        sum += outstanding(c->host[host].cell[cell].stream);
     return sum;
 }
 
@@ -337,15 +343,16 @@ void group_check_out(struct group_check *c, uint32_t host, bool left)
     for (uint32_t k = 0; k < c->cells; k++) {
         if (left)
             check_ended(c, host, k);
+        if (left && h->cell[k].has && outstanding(h->cell[k].stream) > 0)
+            group_check_violated(
+                c, "returned", h->vid,
+                "h%u has left, with %llu messages to cell %u neither delivered nor returned", host,
+                (ull)outstanding(h->cell[k].stream), k);
         if (h->cell[k].stream)
             void_open(h->cell[k].stream);
         h->cell[k].has = false;
         *h->cell[k].state = (struct counter_machine_state){UINT64_MAX / 2, h->life};
     }
-    if (left && group_check_outstanding(c, host) > 0)
-        group_check_violated(c, "returned", h->vid,
-                             "h%u has left, with %llu messages neither delivered nor returned",
-                             host, (ull)group_check_outstanding(c, host));
     h->view = NULL;
     for (uint32_t k = 0; k < c->cells; k++)
         h->cell[k].stream = NULL;
@@ -475,8 +482,11 @@ void group_check_returned(struct group_check *c, uint32_t host, uint32_t cell, c
 {
     struct group_stream *s = c->host[host].cell[cell].stream;
     uint64_t due = s ? next_of(s) : 0;
-    while (s && due < s->count && s->sent[due].state == SENT_OPEN)
-        due++; /* open ones are void with it */
+    /* Open ones are void with it. What others deliver, a host without state does not see. */
+    while (s && due < s->count &&
+           (s->sent[due].state == SENT_OPEN || due < s->returned ||
+            (!c->host[host].cell[cell].has && !is_message(c, s, due, data, bytes))))
+        due++;
     if (s == NULL || due >= s->count || !is_message(c, s, due, data, bytes) ||
         s->sent[due].state != SENT_READY) {
         group_check_violated(c, "returned", c->host[host].vid,
@@ -485,6 +495,7 @@ void group_check_returned(struct group_check *c, uint32_t host, uint32_t cell, c
         return;
     }
     s->sent[due].state = SENT_RETURNED;
+    s->returned = due + 1;
     c->result->group.returned++;
 }
 

@@ -33,7 +33,8 @@ struct group_stream {
     uint64_t life;
     struct group_sent *sent;
     uint64_t count, max;
-    uint64_t next; /* all before are delivered, returned or void */
+    uint64_t next;     /* all before are delivered, returned or void */
+    uint64_t returned; /* behind the last one that was returned */
 };
 
 /* A message that is being made. */

@@ -36,10 +36,9 @@ struct group_node {
     struct group_room room[GROUP_LEASES_MAX];
     uint32_t rooms;
     uint64_t steps;
-    uint64_t quota;    /* messages that it may still send */
-    uint64_t send_ppm; /* chance in a step that it sends */
-    bool returns;      /* it has left, and its next process is planned */
-    bool lost;         /* keeper: its memory was lost, and the others have not taken it back */
+    uint64_t quota;              /* messages that it may still send */
+    uint64_t send_ppm;           /* chance in a step that it sends */
+    bool returns;                /* it has left, and its next process is planned */
     struct member_counts counts; /* of this life */
 };
 

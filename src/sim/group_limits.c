@@ -44,14 +44,30 @@ bool group_keeps(const struct group_run *r, uint32_t host)
     return false;
 }
 
+static struct unit_status log_of(const struct group_run *r, uint32_t keeper)
+{
+    struct unit_status s = {.behind = true};
+    const struct group_node *n = &r->node[keeper];
+    if (n->member)
+        log_status(keeper_log(member_keeper(n->member)), &s);
+    return s;
+}
+
+/* A process that ended takes its state with it: it is behind until another keeper has given it one. */
 bool group_keeper_lost(const struct group_run *r, uint32_t host)
 {
-    const struct group_node *n = &r->node[host];
-    if (n->member == NULL)
-        return n->lost;
-    struct unit_status s;
-    log_status(keeper_log(member_keeper(n->member)), &s);
+    struct unit_status s = log_of(r, host);
     return s.role == UNIT_JOINING || s.behind;
+}
+
+/* Another keeper has all the views that this one has. */
+static bool another_keeps(const struct group_run *r, uint32_t host)
+{
+    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
+        if (r->keepers[k] != host && !group_keeper_lost(r, r->keepers[k]) &&
+            log_of(r, r->keepers[k]).applied >= log_of(r, host).applied)
+            return true;
+    return false;
 }
 
 /* How many keepers could not carry the views on if the host could not. */
@@ -84,19 +100,27 @@ static bool is_spared(const struct group_run *r, const struct view *v, uint32_t 
     return true;
 }
 
+/* Where its memory outlives it, it still votes: one other that has the views will do. */
+static bool keeper_may_crash(const struct group_run *r, uint32_t host, bool keep_memory)
+{
+    if (!group_keeps(r, host))
+        return true;
+    if (keep_memory && !r->fleet.chaos.links)
+        return group_keeper_lost(r, host) || another_keeps(r, host);
+    return keepers_lost(r, host) <= (r->member_opt.keepers_count - 1) / 2;
+}
+
 bool group_may_crash(const struct fleet_node *n, bool keep_memory)
 {
     struct group_run *r = n->fleet->ctx;
-    bool lost = !keep_memory || r->fleet.chaos.links;
-    if (group_keeps(r, n->node) && lost &&
-        keepers_lost(r, n->node) > (r->member_opt.keepers_count - 1) / 2)
-        return false;
     const struct view *v = group_newest(r);
+    if (!keeper_may_crash(r, n->node, keep_memory))
+        return false;
     if (v == NULL)
         return true;
-    return (is_spared(r, v, n->node) && views_go_on(r, v, n->node)) ||
-           (r->fleet.hosts > 1 && views_go_on(r, v, n->node) &&
-            rng_below(&r->fleet.rng, RASH_ONE_IN) == 0);
+    if (!views_go_on(r, v, n->node))
+        return false;
+    return is_spared(r, v, n->node) || rng_below(&r->fleet.rng, RASH_ONE_IN) == 0;
 }
 
 bool group_spare(const struct fleet_node *n)
@@ -118,13 +142,8 @@ bool group_may_leave(const struct group_node *n)
 bool group_is_hopeless(const struct group_run *r)
 {
     const struct view *v = group_newest(r);
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++) {
-        const struct group_node *n = &r->node[r->keepers[k]];
-        struct unit_status s = {0};
-        if (n->member)
-            log_status(keeper_log(member_keeper(n->member)), &s);
-        if (s.lost)
+    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
+        if (log_of(r, r->keepers[k]).lost)
             return true;
-    }
     return v != NULL && !views_go_on(r, v, UINT32_MAX);
 }

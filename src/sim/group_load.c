@@ -39,9 +39,16 @@ static uint32_t draw_bytes(const struct group_node *n, uint32_t cell)
 {
     uint32_t max = n->run->cell[cell].message_max;
     uint64_t how = rng_below(rng_of(n), 4);
-    return (uint32_t)(how == 0   ? rng_below(rng_of(n), 17)
+    return (uint32_t)(how == 0   ? rng_below(rng_of(n), max < 16 ? max + 1 : 17)
                       : how == 1 ? max
                                  : rng_below(rng_of(n), max + 1));
+}
+
+static void trace(const struct group_node *n, const char *what, struct group_lease lease,
+                  uint32_t bytes)
+{
+    chaos_trace(&n->run->fleet.chaos, "h%u %s message %llu of cell %u, %u bytes", n->host, what,
+                (unsigned long long)lease.index, lease.stream->cell, bytes);
 }
 
 void group_load_void(struct group_node *n, uint32_t cell)
@@ -59,6 +66,7 @@ static void commit(struct group_node *n, const struct group_room *m, uint32_t by
 {
     group_check_fill(&n->run->check, m->lease, m->room, bytes);
     group_check_commit(m->lease, bytes);
+    trace(n, "commits", m->lease, bytes);
     member_commit(n->member, m->cell, m->room, bytes);
 }
 
@@ -74,7 +82,7 @@ static bool send_in_place(struct group_node *n, uint32_t cell)
     uint64_t held = is_drawn(n, 10) ? HELD_LONG : HELD_STEPS;
     m.due = n->steps + rng_range(rng_of(n), 1, held);
     if (n->rooms < GROUP_LEASES_MAX && is_drawn(n, 3) && !n->run->fleet.chaos.calm)
-        n->room[n->rooms++] = m;
+        n->room[n->rooms++] = m, trace(n, "reserves", m.lease, m.bytes);
     else
         commit(n, &m, (uint32_t)rng_range(rng_of(n), 0, m.bytes));
     return true;
@@ -88,7 +96,7 @@ static bool send_copy(struct group_node *n, uint32_t cell)
     group_check_fill(&n->run->check, lease, data, bytes);
     int rc = member_send(n->member, cell, data, bytes);
     if (rc == 0)
-        group_check_commit(lease, bytes);
+        group_check_commit(lease, bytes), trace(n, "sends", lease, bytes);
     else
         group_check_release(lease);
     if (rc != 0 && rc != ERR_AGAIN)
@@ -135,6 +143,7 @@ static void end_rooms(struct group_node *n)
         n->room[i] = n->room[--n->rooms];
         if (is_drawn(n, 4)) {
             group_check_release(m.lease);
+            trace(n, "releases", m.lease, 0);
             member_release(n->member, m.cell, m.room);
         } else {
             commit(n, &m, (uint32_t)rng_range(rng_of(n), 0, m.bytes));

@@ -191,7 +191,6 @@ static void host_died(struct fleet_node *f)
     n->member = NULL;
     n->rooms = 0;
     n->returns = false;
-    n->lost = true; /* unless its memory is kept: then its log says when it is asked */
     group_check_died(&r->check, f->node);
 }
 
@@ -439,11 +438,22 @@ static void describe(const struct group_run *r, char *text, size_t bytes)
     }
 }
 
+static void trace_waits(const struct group_run *r)
+{
+    for (uint32_t q = 0; q < r->fleet.hosts; q++) {
+        const struct group_node *n = &r->node[q];
+        const char *waits = n->member ? keeper_waits(member_keeper(n->member)) : NULL;
+        if (waits)
+            chaos_trace(&r->fleet.chaos, "h%u waits: %s", q, waits);
+    }
+}
+
 static void stuck(void *ctx)
 {
     struct group_run *r = ctx;
     char text[RUN_TEXT_BYTES - 40] = "";
     const struct view *v = group_newest(r);
+    trace_waits(r);
     if (group_is_hopeless(r)) {
         r->check.result->group.skipped = 1;
         return;
