@@ -130,6 +130,12 @@
     X(disk_old_counts, stepped, "what a segment had before it was overwritten counts")             \
     X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
     X(disk_told_early, stepped, "what was read counts before it is flushed")                       \
+    X(group_guard_first, group, "V10: a guard is told before END")                                 \
+    X(group_one_null, group, "V12: one null answers a batch of messages")                          \
+    X(group_nulls_for_ever, group, "V14: nulls are answered with nulls")                           \
+    X(group_old_stamps, group, "V15: what a trim left out keeps its stamps")                       \
+    X(group_lost_goes_on, group, "V27: after a loss a stream goes on behind what was sent")        \
+    X(group_reuse_under_reader, group, "V32: a ring is written over though one who is out reads it")\
     X(group_trim_max, group, "a view ends where the first of its members has come, not the last")  \
     X(group_view_twice, group, "a second view of the same number counts")                          \
     X(group_life_twice, group, "a life is let into views twice")                                   \

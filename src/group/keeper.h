@@ -31,7 +31,7 @@ enum top_word {
     TOP_VIEW, /* the vid that it has begun; of another life than TOP_LIFE says it counts for nothing */
     TOP_CLAIMS, /* members of its view that it does not hear: a set */
     TOP_CLOSE,  /* of keepers: views up to this one are closed */
-    TOP_LEAVES, /* the life that wants to leave; 0: none does */
+    TOP_LEAVES, /* the life that wants to leave, or, of who has left, not to be let in: LIFE above `seen` asks for that unless LEAVES is it */
     TOP_WANTS,  /* rises with each request for another layout */
     TOP_WORDS,
 };

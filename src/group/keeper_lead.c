@@ -69,6 +69,15 @@ static uint64_t claims_of(const struct keeper *k, uint32_t host)
     return begun ? claims & now->members & ~set_of(host) : 0;
 }
 
+/* The life in which the host is there and wants to be in a view; 0: none. Who has left says so before it shows its next life: the life first,
+ * then the word. */
+static uint64_t wants_in(const struct keeper *k, uint32_t host)
+{
+    uint64_t life = life_of(k, host);
+    bool leaves = table_get(k->opt.top, host, TOP_LEAVES) == life;
+    return is_there(k, host) && !leaves ? life : 0;
+}
+
 static void host_look(struct keeper *k, uint32_t host)
 {
     const struct view *now = k->machine.applied;
@@ -76,7 +85,7 @@ static void host_look(struct keeper *k, uint32_t host)
     bool member = in_set(now->members, host);
     beat_look(k, host);
     k->in.report[host] = h->report.vid ? &h->report : NULL;
-    k->in.life[host] = is_there(k, host) ? life_of(k, host) : 0;
+    k->in.life[host] = wants_in(k, host);
     k->in.claims[host] = member ? claims_of(k, host) : 0;
     k->in.leaves[host] = member ? row_of(k, host, TOP_LEAVES, now->life[host]) : 0;
     h->wants =

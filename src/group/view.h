@@ -51,9 +51,13 @@ static inline uint64_t set_of(uint32_t host)
     return UINT64_C(1) << host;
 }
 
+/* By hand: not every processor that this is compiled for has an instruction for it. */
 static inline uint32_t set_count(uint64_t set)
 {
-    return (uint32_t)__builtin_popcountll(set);
+    set -= set >> 1 & UINT64_C(0x5555555555555555);
+    set = (set & UINT64_C(0x3333333333333333)) + (set >> 2 & UINT64_C(0x3333333333333333));
+    set = (set + (set >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (uint32_t)(set * UINT64_C(0x0101010101010101) >> 56);
 }
 
 /* All hosts, of which there are so many. */
