@@ -64,9 +64,20 @@ static void wedge(struct member *m)
 
 /* ---- begin ---- */
 
+/* Who is new to the view has as long to be heard of as everybody else. */
+static void greet(struct member *m, const struct view *before, const struct view *now)
+{
+    for (uint64_t rest = now->members; rest; rest = set_rest(rest)) {
+        uint32_t host = set_first(rest);
+        if (before->life[host] != now->life[host])
+            m->heard_ns[host] = m->reached_ns[host] = m->settled_ns;
+    }
+}
+
 static void begin(struct member *m)
 {
     struct view *before = m->view, *now = m->next;
+    greet(m, before, now);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_begin(&m->cell[c], before, now);
     m->view = now;

@@ -297,12 +297,14 @@ static void check_ended(struct group_check *c, uint32_t host, uint32_t cell)
 /* What it has to begin with in the cell. */
 static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, const struct view *now)
 {
+    CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
     struct group_host *h = &c->host[host];
     const struct view_cell *v = &now->cell[cell];
     bool had = h->cell[cell].has;
     h->cell[cell].number = 0;
     memset(h->cell[cell].seen, 0, sizeof(h->cell[cell].seen));
-    h->cell[cell].has = in_set(v->members, host) && in_set(v->stateful, host);
+    /* One whose state came while the view ended has it, though it could not report that in time. */
+    h->cell[cell].has = in_set(v->members, host) && (had || in_set(v->stateful, host));
     if (h->cell[cell].has && v->born < now->vid && !had)
         group_check_violated(c, "joiner's state", now->vid,
                              "view %llu says that h%u has the state of cell %u, and it has not",
