@@ -82,9 +82,10 @@ struct own_stream {
     bool fresh;
     struct published batch[PUBLISHED_MAX];
     uint32_t batch_first, batches;
-    /* Shared memory: hosts that are out of the cell and may still read that ring, and the lives in which they do. */
+    /* Shared memory: hosts that may still read that ring though it is not in use for them any more, being out of the cell or in an older
+     * view; and the lives and views in which they do. */
     uint64_t readers[SEND_RINGS];
-    uint64_t reader_life[GROUP_HOSTS_MAX], reader_vid[GROUP_HOSTS_MAX]; /* and the view */
+    uint64_t reader_life[SEND_RINGS][GROUP_HOSTS_MAX], reader_vid[SEND_RINGS][GROUP_HOSTS_MAX];
 };
 
 /* What is known of one sender of the cell, in this view. */

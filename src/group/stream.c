@@ -177,19 +177,19 @@ int own_publish(struct cell *c)
 /* ---- reuse ---- */
 
 /* On shared memory: is the host still where it may read what it read then? It is not if it is dead, in another life or in a later view. */
-static bool may_read(const struct cell *c, uint32_t host)
+static bool may_read(const struct cell *c, uint32_t ring, uint32_t host)
 {
     const struct member *m = c->of;
     uint64_t begun = table_get(m->top, host, TOP_VIEW), life = table_get(m->top, host, TOP_LIFE);
-    return !mem_dead(m->mem, host) && life == c->own.reader_life[host] &&
-           begun <= c->own.reader_vid[host];
+    return !mem_dead(m->mem, host) && life == c->own.reader_life[ring][host] &&
+           begun <= c->own.reader_vid[ring][host];
 }
 
 static bool has_readers(struct cell *c, uint32_t ring)
 {
     uint64_t *readers = &c->own.readers[ring];
     for (uint64_t rest = *readers; rest; rest = set_rest(rest))
-        if (!may_read(c, set_first(rest)))
+        if (!may_read(c, ring, set_first(rest)))
             *readers &= ~set_of(set_first(rest));
     return *readers != 0;
 }
@@ -202,8 +202,8 @@ static void note_readers(struct cell *c, uint64_t hosts, const struct view *v)
         return;
     hosts &= ~set_of(c->of->opt.me);
     for (uint64_t rest = hosts; rest; rest = set_rest(rest)) {
-        o->reader_life[set_first(rest)] = v->life[set_first(rest)];
-        o->reader_vid[set_first(rest)] = v->vid;
+        o->reader_life[o->at][set_first(rest)] = v->life[set_first(rest)];
+        o->reader_vid[o->at][set_first(rest)] = v->vid;
     }
     o->readers[o->at] |= hosts;
 }
@@ -338,12 +338,15 @@ static uint64_t cut_at(const struct cell *c, uint64_t trim)
     return pos;
 }
 
-/* Goes on in the other ring, where nobody reads any more; what was not delivered stands there at the same places. */
+/* Goes on in the other ring, where nobody reads any more; what was not delivered stands there at the same places. Members who go on may
+ * take long until they begin the new view: till then they read where the view before has it. */
 static void change_ring(struct cell *c, uint64_t from)
 {
     struct own_stream *o = &c->own;
     if (!c->of->mem->shared || !has_readers(c, o->at) || has_readers(c, 1 - o->at))
         return;
+    if (c->in)
+        note_readers(c, c->members, c->of->view);
     unsigned char *was = o->ring[o->at], *is = o->ring[1 - o->at];
     while (from < o->head) {
         uint64_t offset = from & (ring_bytes(c) - 1);
