@@ -140,6 +140,9 @@ struct cell {
     bool loading;
     uint64_t load_taken; /* bytes of the stream */
     uint64_t load_number;
+
+    void *early_save; /* of a planted bug */
+    uint64_t early_bytes;
 };
 
 enum member_phase {
@@ -290,6 +293,16 @@ int transfer_post(struct member *);
 int transfer_settle(struct member *);
 /* The view ends: what is under way is void. */
 void transfer_end(struct member *);
+
+/* ---- planted.c: mistakes of more than a line ---- */
+
+bool planted_majority_delivered(const struct cell *, uint64_t *below);
+void planted_new_first(struct cell *);
+void planted_end_at_finish(struct cell *);
+void planted_next_life_early(struct cell *);
+void planted_report_early(struct member *);
+void planted_copy_early(struct member *);
+void *planted_copy(struct member *, uint32_t cell, uint64_t *bytes);
 
 /* ---- */
 

@@ -149,6 +149,8 @@ static uint64_t add_nulls(struct cell *c)
         return 0;
     bool ready = o->end < o->head && !(record_at(c, o->end)->flags & RECORD_OPEN);
     uint64_t need = indices_needed(c), from = o->issued;
+    if (PLANTED(group_index_at_reserve) && o->end < o->head)
+        return 0;
     if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
         return 0;
     o->issued = PLANTED(group_one_null) ? from + 1 : need;
@@ -211,6 +213,8 @@ static void note_readers(struct cell *c, uint64_t hosts, const struct view *v)
 /* Numbers below this have been delivered by all; false: somebody has not begun the view. */
 static bool all_delivered(const struct cell *c, uint64_t *below)
 {
+    if (PLANTED(group_reuse_majority))
+        return planted_majority_delivered(c, below);
     uint64_t least = UINT64_MAX, vid = c->of->view->vid;
     for (uint64_t rest = c->members; rest; rest = set_rest(rest)) {
         uint64_t word = cell_word(c, set_first(rest), CELL_DELIVERED);
@@ -226,6 +230,8 @@ void own_free(struct cell *c)
 {
     struct own_stream *o = &c->own;
     uint64_t below;
+    if (PLANTED(group_before_start) && is_in_view(c->of) && !o->fresh)
+        o->tail = max_u64(o->tail, o->start);
     if (!is_in_view(c->of) || c->index == c->senders ||
         !(c->taken ? raw_all_delivered(c, &below) : all_delivered(c, &below)) ||
         (!PLANTED(group_reuse_under_reader) && has_readers(c, o->at)))
@@ -417,6 +423,8 @@ void own_begin(struct cell *c, const struct view *now, bool was, uint32_t index)
         o->tail = o->end = o->head;
     }
     o->start = from;
+    if (PLANTED(group_new_first))
+        planted_new_first(c);
     restamp(c, now->vid);
 }
 
@@ -431,7 +439,7 @@ void own_tell_begin(struct cell *c)
 void own_reset(struct cell *c)
 {
     struct own_stream *o = &c->own;
-    if (c->in)
+    if (c->in && !PLANTED(group_out_forgets_readers))
         note_readers(c, c->members, c->of->view);
     o->head = o->end = max_u64(o->head, o->end);
     o->batch_first = o->batches = 0;

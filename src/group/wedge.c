@@ -60,6 +60,10 @@ static void wedge(struct member *m)
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_wedge(&m->cell[c]);
     report(m);
+    if (PLANTED(group_report_early))
+        planted_report_early(m);
+    if (PLANTED(group_copy_before_trim))
+        planted_copy_early(m);
 }
 
 /* ---- begin ---- */
@@ -144,6 +148,8 @@ static void leave(struct member *m)
 
 static bool goes_on(const struct member *m, const struct view *v)
 {
+    if (PLANTED(group_life_ignored))
+        return in_set(v->members, m->opt.me);
     return v->life[m->opt.me] == m->life;
 }
 
