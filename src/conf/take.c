@@ -5,19 +5,14 @@
 
 #include <string.h>
 
-/* "a, b, c" of a list of words, for the end of a sentence; the last that fits is followed by "...". */
+/* "a, b, c" of a list of words, for the end of a sentence. */
 static void join(const char *const *list, char *out, size_t bytes)
 {
     size_t used = 0;
 
     out[0] = '\0';
-    for (unsigned i = 0; list[i] != NULL; i++) {
-        if (used + strlen(list[i]) + sizeof ", , ..." > bytes) {
-            snprintf(out + used, bytes - used, ", ...");
-            return;
-        }
+    for (unsigned i = 0; list[i] != NULL && used < bytes; i++)
         used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? ", " : "", list[i]);
-    }
 }
 
 int take_keys(struct reader *r, const struct node *map, const char *of, const char *const *keys,
@@ -32,15 +27,12 @@ int take_keys(struct reader *r, const struct node *map, const char *of, const ch
 
         if (!word_index(keys, word, &index)) {
             const char *near = nearest_name(word, nearest_array(keys));
-            char known[ERR_TEXT_BYTES - 130]; /* so that the whole fits */
+            char known[ERR_TEXT_BYTES];
 
             join(keys, known, sizeof known);
             return doc_bad(r->d, key->line, r->e, "%s has no key '%s'; %s %s%s", of,
                            doc_shown(word).s, near ? "did you mean" : "the keys are",
-                           near ? near : known,
-                           near                   ? "? tram-cluster(5) has them all"
-                           : strstr(known, "...") ? " tram-cluster(5) has them all"
-                                                  : "");
+                           near ? near : known, near ? "? tram-cluster(5) has them all" : "");
         }
         value[index] = doc_node(r->d, key->next);
         at = value[index]->next;
