@@ -97,7 +97,7 @@ struct tram_group_machine {
 
     /* The state of a cell, for members that come: as in struct tram_machine of tram.h, with cells for groups. Either the
      * pair for small states, or all six for others, or none of them: cells have no state, and who comes needs none. A
-     * state that is loaded replaces what is there. */
+     * state that is loaded replaces what is there. Raw cells have none in any case. */
     int (*save)(void *ctx, uint32_t cell, void **data, size_t *bytes);
     int (*load)(void *ctx, uint32_t cell, const void *data, size_t bytes);
     void *(*save_open)(void *ctx, uint32_t cell, uint64_t *bytes);

@@ -277,11 +277,13 @@ int tram_group_open(const struct tram_cluster *c, const struct tram_group_option
     return TRAM_OK;
 }
 
-/* Until it has left, or the time is over: who is left behind would wait for it. */
+/* Until it has left, or the time is over: who is left behind would wait for it. The last one has nobody to wait for it, and over a
+ * network no majority of keepers to let it go. */
 static void leave(struct tram_group *g)
 {
     uint64_t until = clock_now_ns() + g->leave_ms * MS;
-    if (!g->added || member_view(g->member) == NULL || member_broken(g->member))
+    const struct view *v = g->added ? member_view(g->member) : NULL;
+    if (v == NULL || v->members == set_of(g->index) || member_broken(g->member))
         return;
     tram_group_leave(g);
     while (!member_left(g->member) && !member_broken(g->member) && clock_now_ns() < until)
