@@ -169,8 +169,9 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
 const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
 {
     uint64_t mask = c->opt.ring_bytes - 1, want = stamp(c->of->view->vid, index);
-    const unsigned char *bytes = s->pos < s->end ? ring_of(c, s) : NULL;
-    while (s->pos < s->end) {
+    const unsigned char *bytes =
+        s->pos < s->end || PLANTED(group_record_looks) ? ring_of(c, s) : NULL;
+    while (s->pos < s->end || PLANTED(group_record_looks)) {
         const struct record *r = (const void *)(bytes + (s->pos & mask));
         if (r->flags & RECORD_SKIP)
             s->pos += r->bytes;
@@ -224,6 +225,8 @@ void cell_upcall(struct cell *c, const struct batch *b)
     m->count.delivered_bytes += b->bytes;
 }
 
+static void tell_delivered(struct cell *);
+
 /* Delivers numbers below the limit, a batch of them. */
 static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_t *bytes)
 {
@@ -233,6 +236,10 @@ static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_
     uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
     while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
         take_number(c, &b, finishing);
+    if (PLANTED(group_delivered_early)) {
+        tell_delivered(c);
+        cell_push(c, false);
+    }
     cell_upcall(c, &b);
     *bytes += b.bytes;
     return c->number_at < limit && most > 1 && *bytes < c->opt.deliver_bytes;
@@ -242,7 +249,8 @@ static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_
  * not delivered. */
 static void tell_delivered(struct cell *c)
 {
-    if (c->has_state && c->number_at >= c->skip_to && c->of->phase == MEMBER_OPEN)
+    bool open = c->of->phase == MEMBER_OPEN || PLANTED(group_delivered_over_trim);
+    if (c->has_state && c->number_at >= c->skip_to && open)
         cell_set(c, CELL_DELIVERED, stamp(c->of->view->vid, c->number_at));
 }
 
@@ -262,6 +270,8 @@ static int deliver(struct cell *c)
 
 int cell_settle(struct cell *c)
 {
+    if (PLANTED(group_received_after_wedge) && c->in && c->of->phase == MEMBER_WEDGED)
+        return receive(c);
     if (!c->in || c->of->phase != MEMBER_OPEN)
         return 0;
     if (c->unready)
@@ -320,11 +330,17 @@ bool cell_finish(struct cell *c)
         return raw_finish(c);
     const struct view_cell *next = &c->of->next->cell[c->number];
     CHECK(next->trims == c->senders);
+    if (PLANTED(group_end_at_finish))
+        planted_end_at_finish(c);
+    if (PLANTED(group_next_life_early))
+        planted_next_life_early(c);
     for (uint32_t i = 0; i < c->senders; i++)
         if (next->trim[i] > 0)
             limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
     while (deliver_some(c, limit, true, &bytes))
         ;
+    if (PLANTED(group_delivered_over_trim))
+        tell_delivered(c);
     return c->number_at >= limit;
 }
 

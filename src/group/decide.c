@@ -104,6 +104,9 @@ static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t s
     next->trims = enders ? set_count(now->senders) : 0;
     for (uint32_t i = 0; i < next->trims; i++)
         next->trim[i] = trim_of(in, enders, cell, i);
+    for (uint32_t h = 0; PLANTED(group_joiner_counts) && h < in->now->hosts; h++)
+        for (uint32_t i = 0; in->life[h] > in->now->seen[h] && i < next->trims; i++)
+            next->trim[i] = 0; /* it holds nothing */
     for (uint64_t rest = stay & now->members; rest; rest = set_rest(rest)) {
         uint32_t h = set_first(rest);
         if (told(in, h, cell)->has_state || PLANTED(group_stateless_stay))

@@ -82,9 +82,10 @@ struct own_stream {
     bool fresh;
     struct published batch[PUBLISHED_MAX];
     uint32_t batch_first, batches;
-    /* Shared memory: hosts that are out of the cell and may still read that ring, and the lives in which they do. */
+    /* Shared memory: hosts that may still read that ring though it is not in use for them any more, being out of the cell or in an older
+     * view; and the lives and views in which they do. */
     uint64_t readers[SEND_RINGS];
-    uint64_t reader_life[GROUP_HOSTS_MAX], reader_vid[GROUP_HOSTS_MAX]; /* and the view */
+    uint64_t reader_life[SEND_RINGS][GROUP_HOSTS_MAX], reader_vid[SEND_RINGS][GROUP_HOSTS_MAX];
 };
 
 /* What is known of one sender of the cell, in this view. */
@@ -139,6 +140,9 @@ struct cell {
     bool loading;
     uint64_t load_taken; /* bytes of the stream */
     uint64_t load_number;
+
+    void *early_save; /* of a planted bug */
+    uint64_t early_bytes;
 };
 
 enum member_phase {
@@ -289,6 +293,16 @@ int transfer_post(struct member *);
 int transfer_settle(struct member *);
 /* The view ends: what is under way is void. */
 void transfer_end(struct member *);
+
+/* ---- planted.c: mistakes of more than a line ---- */
+
+bool planted_majority_delivered(const struct cell *, uint64_t *below);
+void planted_new_first(struct cell *);
+void planted_end_at_finish(struct cell *);
+void planted_next_life_early(struct cell *);
+void planted_report_early(struct member *);
+void planted_copy_early(struct member *);
+void *planted_copy(struct member *, uint32_t cell, uint64_t *bytes);
 
 /* ---- */
 

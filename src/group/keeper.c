@@ -203,7 +203,8 @@ uint64_t keeper_next_ns(const struct keeper *k)
 
 const struct view *keeper_view(const struct keeper *k)
 {
-    return k->view;
+    bool early = PLANTED(group_trim_uncommitted) && k->epoch && k->proposed == k->view->vid + 1;
+    return early ? k->next : k->view;
 }
 
 struct log *keeper_log(const struct keeper *k)

@@ -269,7 +269,7 @@ static void lead_begin(struct keeper *k, uint64_t epoch)
 
 static void lead_end(struct keeper *k, const struct unit_status *s)
 {
-    k->epoch = k->closed_ns = 0;
+    k->epoch = 0;
     for (uint32_t i = 0; i < GROUP_CELLS_MAX / 64; i++)
         k->in.reset[i] = 0;
     k->waits[0] = '\0';

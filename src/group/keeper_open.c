@@ -69,7 +69,7 @@ static void lane_add(struct lanes *l, uint32_t owner, uint32_t writer, enum lane
     s->common = 1;
 }
 
-/* In the order in which lanes_take takes them: reports out, views in; of keepers reports in, views out. */
+/* In the order in which notices_open takes them: reports out, views in; of keepers reports in, views out. */
 static void lanes_list(const struct keeper *k, struct lanes *l)
 {
     const uint32_t me = k->opt.me;
@@ -85,7 +85,7 @@ static void lanes_list(const struct keeper *k, struct lanes *l)
         }
 }
 
-static int lanes_take(struct keeper *k, struct lanes *l, struct err *e)
+static int notices_open(struct keeper *k, struct lanes *l, struct err *e)
 {
     struct mem_lane *report_out[GROUP_KEEPERS_MAX], *view_out[GROUP_HOSTS_MAX];
     uint32_t at = 0, reports = 0, views = 0;
@@ -114,7 +114,7 @@ static int lanes_open(struct keeper *k, struct err *e)
     lanes_list(k, l);
     int rc = mem_lanes_open(k->opt.mem, l->spec, l->count, l->lane, e);
     if (rc == 0)
-        rc = lanes_take(k, l, e);
+        rc = notices_open(k, l, e);
     free(l);
     return rc;
 }

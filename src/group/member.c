@@ -88,9 +88,8 @@ static bool looks_around(const struct member *m)
 
 static int post_views(struct member *m, uint64_t now_ns)
 {
-    uint64_t close = table_get(m->top, m->opt.me, TOP_CLOSE);
     int work = keeper_post(m->keeper, now_ns);
-    m->ring |= table_get(m->top, m->opt.me, TOP_CLOSE) != close;
+    m->ring |= m->top->dirty >> TOP_CLOSE & 1; /* a view was closed, in the last settle */
     work += transfer_post(m);
     beat(m, now_ns);
     if (m->top->dirty)

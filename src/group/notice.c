@@ -98,8 +98,6 @@ static void send(const struct notice_writer *w, struct notice_owner *o)
             mem_flow_open(w->mem, &o->flow, l->spec.owner, l->spec.region, 0);
         mem_put(w->mem, &o->flow, o->lane, slot_at(l, w->count), w->slot, slot_used(w));
         mem_set1(w->mem, &o->flow, o->lane, NOTICE_COUNT, w->count);
-        if (o->flow.status != MEM_DONE)
-            return;
     }
     mem_bell_later(w->mem, l->spec.owner);
     o->told = w->count;

@@ -149,6 +149,8 @@ static uint64_t add_nulls(struct cell *c)
         return 0;
     bool ready = o->end < o->head && !(record_at(c, o->end)->flags & RECORD_OPEN);
     uint64_t need = indices_needed(c), from = o->issued;
+    if (PLANTED(group_index_at_reserve) && o->end < o->head)
+        return 0;
     if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
         return 0;
     o->issued = PLANTED(group_one_null) ? from + 1 : need;
@@ -177,19 +179,19 @@ int own_publish(struct cell *c)
 /* ---- reuse ---- */
 
 /* On shared memory: is the host still where it may read what it read then? It is not if it is dead, in another life or in a later view. */
-static bool may_read(const struct cell *c, uint32_t host)
+static bool may_read(const struct cell *c, uint32_t ring, uint32_t host)
 {
     const struct member *m = c->of;
     uint64_t begun = table_get(m->top, host, TOP_VIEW), life = table_get(m->top, host, TOP_LIFE);
-    return !mem_dead(m->mem, host) && life == c->own.reader_life[host] &&
-           begun <= c->own.reader_vid[host];
+    return !mem_dead(m->mem, host) && life == c->own.reader_life[ring][host] &&
+           begun <= c->own.reader_vid[ring][host];
 }
 
 static bool has_readers(struct cell *c, uint32_t ring)
 {
     uint64_t *readers = &c->own.readers[ring];
     for (uint64_t rest = *readers; rest; rest = set_rest(rest))
-        if (!may_read(c, set_first(rest)))
+        if (!may_read(c, ring, set_first(rest)))
             *readers &= ~set_of(set_first(rest));
     return *readers != 0;
 }
@@ -202,8 +204,8 @@ static void note_readers(struct cell *c, uint64_t hosts, const struct view *v)
         return;
     hosts &= ~set_of(c->of->opt.me);
     for (uint64_t rest = hosts; rest; rest = set_rest(rest)) {
-        o->reader_life[set_first(rest)] = v->life[set_first(rest)];
-        o->reader_vid[set_first(rest)] = v->vid;
+        o->reader_life[o->at][set_first(rest)] = v->life[set_first(rest)];
+        o->reader_vid[o->at][set_first(rest)] = v->vid;
     }
     o->readers[o->at] |= hosts;
 }
@@ -211,6 +213,8 @@ static void note_readers(struct cell *c, uint64_t hosts, const struct view *v)
 /* Numbers below this have been delivered by all; false: somebody has not begun the view. */
 static bool all_delivered(const struct cell *c, uint64_t *below)
 {
+    if (PLANTED(group_reuse_majority))
+        return planted_majority_delivered(c, below);
     uint64_t least = UINT64_MAX, vid = c->of->view->vid;
     for (uint64_t rest = c->members; rest; rest = set_rest(rest)) {
         uint64_t word = cell_word(c, set_first(rest), CELL_DELIVERED);
@@ -226,6 +230,8 @@ void own_free(struct cell *c)
 {
     struct own_stream *o = &c->own;
     uint64_t below;
+    if (PLANTED(group_before_start) && is_in_view(c->of) && !o->fresh)
+        o->tail = max_u64(o->tail, o->start);
     if (!is_in_view(c->of) || c->index == c->senders ||
         !(c->taken ? raw_all_delivered(c, &below) : all_delivered(c, &below)) ||
         (!PLANTED(group_reuse_under_reader) && has_readers(c, o->at)))
@@ -338,12 +344,15 @@ static uint64_t cut_at(const struct cell *c, uint64_t trim)
     return pos;
 }
 
-/* Goes on in the other ring, where nobody reads any more; what was not delivered stands there at the same places. */
+/* Goes on in the other ring, where nobody reads any more; what was not delivered stands there at the same places. Members who go on may
+ * take long until they begin the new view: till then they read where the view before has it. */
 static void change_ring(struct cell *c, uint64_t from)
 {
     struct own_stream *o = &c->own;
     if (!c->of->mem->shared || !has_readers(c, o->at) || has_readers(c, 1 - o->at))
         return;
+    if (c->in)
+        note_readers(c, c->members, c->of->view);
     unsigned char *was = o->ring[o->at], *is = o->ring[1 - o->at];
     while (from < o->head) {
         uint64_t offset = from & (ring_bytes(c) - 1);
@@ -414,6 +423,8 @@ void own_begin(struct cell *c, const struct view *now, bool was, uint32_t index)
         o->tail = o->end = o->head;
     }
     o->start = from;
+    if (PLANTED(group_new_first))
+        planted_new_first(c);
     restamp(c, now->vid);
 }
 
@@ -428,7 +439,7 @@ void own_tell_begin(struct cell *c)
 void own_reset(struct cell *c)
 {
     struct own_stream *o = &c->own;
-    if (c->in)
+    if (c->in && !PLANTED(group_out_forgets_readers))
         note_readers(c, c->members, c->of->view);
     o->head = o->end = max_u64(o->head, o->end);
     o->batch_first = o->batches = 0;

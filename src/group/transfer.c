@@ -118,7 +118,9 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     void *ctx = state_ctx(m, cell);
     if (!state_save_ready(ops, ctx) || !spend(m))
         return false;
-    void *save = ops->save_open(ctx, &first[1]);
+    void *save = PLANTED(group_copy_before_trim) && m->cell[cell].early_save
+                     ? planted_copy(m, cell, &first[1])
+                     : ops->save_open(ctx, &first[1]);
     if (save == NULL) {
         member_stop(m, "the machine cannot save its state");
         return false;

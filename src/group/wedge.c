@@ -60,13 +60,28 @@ static void wedge(struct member *m)
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_wedge(&m->cell[c]);
     report(m);
+    if (PLANTED(group_report_early))
+        planted_report_early(m);
+    if (PLANTED(group_copy_before_trim))
+        planted_copy_early(m);
 }
 
 /* ---- begin ---- */
 
+/* Who is new to the view has as long to be heard of as everybody else. */
+static void greet(struct member *m, const struct view *before, const struct view *now)
+{
+    for (uint64_t rest = now->members; rest; rest = set_rest(rest)) {
+        uint32_t host = set_first(rest);
+        if (before->life[host] != now->life[host])
+            m->heard_ns[host] = m->reached_ns[host] = m->settled_ns;
+    }
+}
+
 static void begin(struct member *m)
 {
     struct view *before = m->view, *now = m->next;
+    greet(m, before, now);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_begin(&m->cell[c], before, now);
     m->view = now;
@@ -133,6 +148,8 @@ static void leave(struct member *m)
 
 static bool goes_on(const struct member *m, const struct view *v)
 {
+    if (PLANTED(group_life_ignored))
+        return in_set(v->members, m->opt.me);
     return v->life[m->opt.me] == m->life;
 }
 

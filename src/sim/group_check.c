@@ -39,6 +39,7 @@ void group_check_fini(struct group_check *c)
         view_close(c->view[i]);
     for (uint64_t i = 0; i < c->streams; i++) {
         grow_free(c->stream[i]->sent);
+        grow_free(c->stream[i]->back);
         free(c->stream[i]);
     }
     for (uint64_t i = 0; i < c->histories; i++) {
@@ -85,7 +86,8 @@ struct group_lease group_check_reserve(struct group_check *c, uint32_t host, uin
         h->cell[cell].stream = stream_new(c, host, cell);
     struct group_stream *s = h->cell[cell].stream;
     s->sent = reach(s->sent, &s->max, sizeof(*s->sent), s->count);
-    s->sent[s->count] = (struct group_sent){.vid = v ? v->vid : 0};
+    s->sent[s->count] =
+        (struct group_sent){.vid = v ? v->vid : 0, .born = v ? v->cell[cell].born : 0};
     return (struct group_lease){s, s->count++};
 }
 
@@ -297,22 +299,59 @@ static void check_ended(struct group_check *c, uint32_t host, uint32_t cell)
 /* What it has to begin with in the cell. */
 static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, const struct view *now)
 {
+    CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
     struct group_host *h = &c->host[host];
     const struct view_cell *v = &now->cell[cell];
     bool had = h->cell[cell].has;
     h->cell[cell].number = 0;
     memset(h->cell[cell].seen, 0, sizeof(h->cell[cell].seen));
-    h->cell[cell].has = in_set(v->members, host) && in_set(v->stateful, host);
+    /* One whose state came while the view ended has it, though it could not report that in time. */
+    h->cell[cell].has = in_set(v->members, host) && (had || in_set(v->stateful, host));
     if (h->cell[cell].has && v->born < now->vid && !had)
         group_check_violated(c, "joiner's state", now->vid,
                              "view %llu says that h%u has the state of cell %u, and it has not",
                              (ull)now->vid, host, cell);
 }
 
+/* What was returned is the last that the host had outstanding, in order, and all of it if it has delivered what was before. */
+static void check_back(struct group_check *c, uint32_t host, uint32_t cell)
+{
+    unsigned char expected[GROUP_CHECK_BYTES_MAX];
+    struct group_stream *s = c->host[host].cell[cell].stream;
+    uint64_t left = s ? s->backs : 0;
+    if (left == 0)
+        return;
+    s->backs = 0;
+    for (uint64_t i = s->count; i > s->next && left > 0; i--) {
+        struct group_sent *m = &s->sent[i - 1];
+        if (m->state != SENT_READY)
+            continue;
+        group_check_fill(c, (struct group_lease){s, i - 1}, expected, m->bytes);
+        if (hash_bytes(0, expected, m->bytes) != s->back[left - 1])
+            break;
+        m->state = SENT_RETURNED;
+        left--;
+    }
+    if (left > 0 || (c->host[host].cell[cell].has && outstanding(s) > 0))
+        group_check_violated(c, "returned", c->host[host].vid,
+                             "h%u gets back other messages in cell %u than it has outstanding",
+                             host, cell);
+}
+
+/* What a cell had been sent may be lost with its state. */
+static void lose_sent(struct group_stream *s)
+{
+    for (uint64_t i = s ? s->next : 0; s && i < s->count; i++)
+        if (s->sent[i].state == SENT_READY)
+            s->sent[i].state = SENT_LOST;
+}
+
 void group_check_view(struct group_check *c, uint32_t host, const struct view *before,
                       const struct view *now)
 {
     struct group_host *h = &c->host[host];
+    for (uint32_t k = 0; k < c->cells; k++)
+        check_back(c, host, k);
     check_agreement(c, host, now);
     check_membership(c, host, before, now);
     for (uint32_t k = 0; k < c->cells && h->view; k++)
@@ -320,8 +359,11 @@ void group_check_view(struct group_check *c, uint32_t host, const struct view *b
     if (h->view == NULL)
         for (uint32_t k = 0; k < c->cells; k++)
             h->cell[k].stream = NULL;
-    for (uint32_t k = 0; k < c->cells; k++)
+    for (uint32_t k = 0; k < c->cells; k++) {
+        if (now->cell[k].state == CELL_VACANT)
+            lose_sent(h->cell[k].stream);
         begin_cell(c, host, k, now);
+    }
     h->view = c->view[now->vid];
     h->vid = now->vid;
     h->life = now->life[host];
@@ -341,6 +383,7 @@ void group_check_out(struct group_check *c, uint32_t host, bool left)
     if (h->view == NULL)
         return;
     for (uint32_t k = 0; k < c->cells; k++) {
+        check_back(c, host, k);
         if (left)
             check_ended(c, host, k);
         if (left && h->cell[k].has && outstanding(h->cell[k].stream) > 0)
@@ -373,6 +416,11 @@ static void check_sent(struct group_check *c, uint32_t host, uint32_t cell, cons
 {
     struct group_stream *s = stream_of(c, m->sender, cell, v->life[m->sender]);
     uint64_t due = s ? next_of(s) : 0;
+    while (s && due < s->count &&
+           (s->sent[due].state >= SENT_VOID ||
+            (s->sent[due].state == SENT_LOST && (s->sent[due].born != v->cell[cell].born ||
+                                                 !is_message(c, s, due, m->data, m->bytes)))))
+        due++;
     if (s && due < s->count && is_message(c, s, due, m->data, m->bytes)) {
         s->sent[due].state = SENT_DELIVERED;
         return;
@@ -481,22 +529,15 @@ void group_check_returned(struct group_check *c, uint32_t host, uint32_t cell, c
                           uint32_t bytes)
 {
     struct group_stream *s = c->host[host].cell[cell].stream;
-    uint64_t due = s ? next_of(s) : 0;
-    /* Open ones are void with it. What others deliver, a host without state does not see. */
-    while (s && due < s->count &&
-           (s->sent[due].state == SENT_OPEN || due < s->returned ||
-            (!c->host[host].cell[cell].has && !is_message(c, s, due, data, bytes))))
-        due++;
-    if (s == NULL || due >= s->count || !is_message(c, s, due, data, bytes) ||
-        s->sent[due].state != SENT_READY) {
+    c->result->group.returned++;
+    if (s == NULL) {
         group_check_violated(c, "returned", c->host[host].vid,
-                             "h%u gets back %u bytes in cell %u that are not its next ones", host,
-                             bytes, cell);
+                             "h%u gets back %u bytes in cell %u, and has sent nothing", host, bytes,
+                             cell);
         return;
     }
-    s->sent[due].state = SENT_RETURNED;
-    s->returned = due + 1;
-    c->result->group.returned++;
+    s->back = reach(s->back, &s->backs_max, sizeof(*s->back), s->backs);
+    s->back[s->backs++] = hash_bytes(0, data, bytes);
 }
 
 /* ---- states ---- */

@@ -16,6 +16,7 @@ enum { GROUP_CHECK_HOSTS_MAX = 9, GROUP_CHECK_CELLS_MAX = 4, GROUP_CHECK_BYTES_M
 enum sent_state {
     SENT_OPEN,  /* room is reserved */
     SENT_READY, /* committed */
+    SENT_LOST,  /* likewise, to a cell that is vacant since: perhaps nobody is left to deliver it */
     SENT_VOID,  /* released, or void with its view */
     SENT_DELIVERED,
     SENT_RETURNED,
@@ -24,7 +25,8 @@ enum sent_state {
 struct group_sent {
     enum sent_state state;
     uint32_t bytes;
-    uint64_t vid; /* in which room was reserved; for its content */
+    uint64_t vid;  /* in which room was reserved; for its content */
+    uint64_t born; /* of the cell, then */
 };
 
 /* What a host sends to a cell in one life. */
@@ -33,8 +35,10 @@ struct group_stream {
     uint64_t life;
     struct group_sent *sent;
     uint64_t count, max;
-    uint64_t next;     /* all before are delivered, returned or void */
-    uint64_t returned; /* behind the last one that was returned */
+    uint64_t next; /* all before are delivered, returned or void */
+    /* What was returned since the last view: hashes. */
+    uint64_t *back;
+    uint64_t backs, backs_max;
 };
 
 /* A message that is being made. */

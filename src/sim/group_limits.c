@@ -123,9 +123,25 @@ bool group_may_crash(const struct fleet_node *n, bool keep_memory)
     return is_spared(r, v, n->node) || rng_below(&r->fleet.rng, RASH_ONE_IN) == 0;
 }
 
+/* All cells can have their members of those who are up. */
+static bool is_enough(const struct group_run *r)
+{
+    uint64_t up = 0;
+    for (uint32_t q = 0; q < r->fleet.hosts; q++)
+        up |= group_is_up(r, q) ? set_of(q) : 0;
+    for (uint32_t k = 0; k < r->check.cells; k++) {
+        const struct cell_layout *l = &r->cell[k].layout;
+        if (set_count(l->hosts & up) < (l->overlap ? l->members_min : r->check.cells))
+            return false;
+    }
+    return true;
+}
+
 bool group_spare(const struct fleet_node *n)
 {
     const struct group_run *r = n->fleet->ctx;
+    if (!is_enough(r))
+        return false;
     uint32_t down = 0;
     for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
         down += !group_is_up(r, r->keepers[k]) || group_keeper_lost(r, r->keepers[k]);

@@ -158,8 +158,8 @@ static void return_event(void *ctx, uint64_t arg)
     struct group_node *n = ctx;
     struct fleet *f = &n->run->fleet;
     n->returns = false;
-    if (arg != f->chaos.life[n->host] || f->node[n->host].mem == NULL || n->member == NULL ||
-        !member_left(n->member) || f->node[n->host].stopped)
+    if (f->chaos.calm || arg != f->chaos.life[n->host] || f->node[n->host].mem == NULL ||
+        n->member == NULL || !member_left(n->member) || f->node[n->host].stopped)
         return;
     chaos_crash(&f->chaos, n->host, !f->chaos.links, rng_range(&f->rng, 1, 60) * RUN_US);
 }
@@ -167,13 +167,13 @@ static void return_event(void *ctx, uint64_t arg)
 static void come_and_go(struct group_node *n)
 {
     struct fleet *f = &n->run->fleet;
+    if (f->chaos.calm)
+        return;
     if (member_left(n->member) && !n->returns) {
         n->returns = true;
         sim_at(f->sim, sim_now(f->sim) + rng_range(&f->rng, 1, RETURN_US * RUN_US), return_event, n,
                f->chaos.life[n->host]);
     }
-    if (f->chaos.calm)
-        return;
     if (is_drawn(n, n->run->leave_in) && group_may_leave(n)) {
         chaos_trace(&f->chaos, "h%u wants to leave", n->host);
         member_leave(n->member);
@@ -233,6 +233,9 @@ void group_load_step(struct group_node *n)
 
 void group_load_calm(struct group_node *n)
 {
+    struct fleet *f = &n->run->fleet;
+    if (n->member && member_left(n->member) && !f->node[n->host].stopped && is_drawn(n, 2))
+        chaos_crash(&f->chaos, n->host, !f->chaos.links, 1);
     n->quota = LAST_MESSAGES;
     n->send_ppm = 100000;
 }

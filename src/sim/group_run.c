@@ -541,6 +541,8 @@ void run_group(const struct run_options *opt, struct run_result *result)
     draw_options(r, &so);
     result->memory = run_memory_of(&so);
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);
+    r->fleet.chaos.truthful =
+        so.shared; /* there a death is seen, and a ring that the dead read is free */
     start_all(r);
     run_fleet(&r->fleet, result,
               &(struct run_calls){.safety_end_ns = r->safety_end_ns,

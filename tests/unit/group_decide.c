@@ -255,6 +255,13 @@ static void decide__claims_of_who_is_out_or_leaves_do_not_count(void **state)
     leave(5);
     const struct view *n = decided();
     assert_true(n->members == (HOSTS_ALL & ~set_of(0) & ~set_of(5)) && n->leavers == set_of(5));
+    /* Nor does one go because it cannot be with one who leaves. */
+    rig.in.claims[2] = 0;
+    leave(1);
+    rig.in.claims[1] = set_of(4);
+    rig.in.claims[4] = set_of(1);
+    n = decided();
+    assert_true(n->members == 0x1c && n->leavers == 0x22);
 }
 
 /* What the other holds less of does not cut the view short: it is out. */
@@ -307,10 +314,10 @@ static void decide__a_leaver_is_not_a_joiner(void **state)
 static void decide__a_cell_without_state_is_vacant(void **state)
 {
     (void)state;
+    rig.now->cell[1].stateful = 0x1c; /* 5 had come into it, and has no state yet */
     report_all();
     leave(2);
     rig.in.report[3] = rig.in.report[4] = NULL;
-    rig.told[5][1].has_state = false;
     const struct view *n = decided();
     assert_int_equal(n->cell[1].state, CELL_VACANT);
     assert_true(n->cell[1].members_last == 0x3c && n->cell[1].members == 0);

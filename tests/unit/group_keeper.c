@@ -30,6 +30,7 @@ struct host {
     bool held;        /* it is not stepped */
     bool mute;        /* it does not report */
     bool hushed;      /* claims nobody */
+    bool leaves;
     bool put_out;
 };
 
@@ -189,9 +190,13 @@ static void take_view(struct host *p, uint32_t me)
         view_copy(p->view, v);
         table_set(p->top, TOP_VIEW, v->vid);
     } else if (v->seen[me] >= p->life) {
-        p->put_out = true;
+        p->put_out = !p->leaves;
         p->view->vid = p->view->members = 0;
-        table_set(p->top, TOP_LIFE, ++p->life);
+        p->life++;
+        if (p->leaves)
+            table_set(p->top, TOP_LEAVES, p->life);
+        table_push(p->top); /* before LIFE */
+        table_set(p->top, TOP_LIFE, p->life);
     }
 }
 
@@ -343,10 +348,12 @@ static const char *begins_with_who_is_there(bool links)
     run(2000 * US);
     MUST("majority", w.views == 0); /* one keeper alone decides nothing */
     host_start(1);
+    run(START_NS * 3 / 4);
+    host_start(2);
     uint64_t from = sim_now(w.sim);
     WAIT(w.views == 1);
     MUST("start", sim_now(w.sim) - from >= START_NS);
-    WAIT(all_in(0x13));
+    WAIT(all_in(0x17));
     return world_close();
 }
 
@@ -439,14 +446,32 @@ static const char *leaves_in_order(bool links)
     world_open(3, 3, links);
     start_all();
     WAIT(all_in(0x07));
+    w.host[1].leaves = true;
     table_set(w.host[1].top, TOP_LEAVES, w.host[1].life);
     WAIT(all_in(0x05));
     MUST("leaver", w.view[2]->leavers == 0x02 && w.view[2]->seen[1] == 1 << 16);
     MUST("trim", w.view[2]->cell[0].trim[2] == 120);
+    run(2000 * US);
+    MUST("gone", w.views == 2 && w.host[1].life == (1 << 16 | 1)); /* it is not let in again */
     return world_close();
 }
 
-/* Each request for a layout brings one view. */
+/* Where the leader's log is. */
+static uint64_t applied(void)
+{
+    struct unit_status s = {.applied = 0};
+    if (leader() < w.hosts)
+        log_status(keeper_log(w.host[leader()].keeper), &s);
+    return s.applied;
+}
+
+static uint32_t view_bytes(uint64_t vid)
+{
+    unsigned char bytes[4096];
+    return w.view[vid] ? view_encode(w.view[vid], bytes) : 0;
+}
+
+/* Each request for a layout brings one view, which is proposed once. */
 static const char *lays_out_once_for_each_request(bool links)
 {
     world_open(3, 3, links);
@@ -457,10 +482,12 @@ static const char *lays_out_once_for_each_request(bool links)
     WAIT(all_in(0x07));
     run(1000 * US);
     MUST("once", w.views == 2);
+    uint64_t before = applied();
     table_set(w.host[2].top, TOP_WANTS, 2);
     WAIT(w.views == 3);
     run(1000 * US);
     MUST("once", w.views == 3);
+    MUST("proposed once", applied() - before == entry_size(view_bytes(3)));
     return world_close();
 }
 
@@ -571,6 +598,168 @@ static const char *keeper_comes_back(bool links)
     return world_close();
 }
 
+/* Nobody claims anybody: the leader itself sees that a member is dead, and waits for no report of it. */
+static const char *sees_deaths(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    for (uint32_t h = 0; h < w.hosts; h++)
+        w.host[h].hushed = true;
+    WAIT(all_in(0x0f));
+    host_crash(3);
+    WAIT(mem_dead(w.host[leader()].mem, 3));
+    uint64_t from = sim_now(w.sim);
+    WAIT(all_in(0x07));
+    MUST("at once", sim_now(w.sim) - from < SUSPECT_NS / 2);
+    return world_close();
+}
+
+/* The same for a member that shows another life than it was let in with. */
+static const char *sees_lives(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    for (uint32_t h = 0; h < w.hosts; h++)
+        w.host[h].hushed = true;
+    WAIT(all_in(0x0f));
+    uint64_t from = sim_now(w.sim);
+    w.host[3].view->vid = 0;
+    table_set(w.host[3].top, TOP_LIFE, ++w.host[3].life);
+    WAIT(w.views == 2);
+    MUST("at once", sim_now(w.sim) - from < SUSPECT_NS / 2);
+    WAIT(all_in(0x0f));
+    MUST("life", w.host[0].view->life[3] == (1 << 16 | 1));
+    return world_close();
+}
+
+/* It came, and stopped before it was let in. */
+static const char *who_stops_is_not_let_in(bool links)
+{
+    world_open(5, 3, links);
+    for (uint32_t h = 0; h < 3; h++)
+        host_start(h);
+    WAIT(all_in(0x07));
+    host_start(3);
+    WAIT(w.host[leader()].keeper->there == 0x08);
+    MUST("setup", w.views == 1);
+    w.host[3].held = true;
+    sim_node_pause(w.sim, 3, true);
+    run(2000 * US);
+    MUST("joins", w.views == 1);
+    w.host[3].held = false;
+    sim_node_pause(w.sim, 3, false);
+    WAIT(all_in(0x0f));
+    return world_close();
+}
+
+/* A host that no keeper reaches is put out, and hears of it when it is reached. */
+static const char *cut_off_host_hears_later(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    WAIT(all_in(0x0f));
+    for (uint32_t h = 0; h < 3; h++) {
+        sim_cut(w.sim, h, 3, true);
+        sim_cut(w.sim, 3, h, true);
+    }
+    WAIT(all_in(0x07));
+    run(1000 * US);
+    MUST("cut off", w.host[3].view->vid == 1);
+    sim_calm(w.sim);
+    WAIT(all_in(0x0f));
+    MUST("put out", w.host[3].put_out);
+    return world_close();
+}
+
+/* The two keepers lose each other when a view is proposed: it is lost, or not. Whoever leads then decides again. */
+static const char *proposal_is_lost(bool links)
+{
+    world_open(3, 2, links);
+    start_all();
+    WAIT(all_in(0x07));
+    uint32_t l = leader();
+    uint64_t epoch = w.host[l].keeper->epoch;
+    table_set(w.host[2].top, TOP_WANTS, 1);
+    WAIT(w.host[l].keeper->proposed == 2);
+    sim_cut(w.sim, 0, 1, true);
+    sim_cut(w.sim, 1, 0, true);
+    for (uint32_t h = 0; h < w.hosts; h++)
+        w.host[h].hushed = true;
+    run(500 * US);
+    MUST("majority", w.views == 1);
+    sim_calm(w.sim);
+    WAIT(all_in(0x07) && w.views >= 2);
+    MUST("setup", leader() < w.hosts && w.host[leader()].keeper->epoch != epoch);
+    return world_close();
+}
+
+/* A leader that lost its place and has it again gives everybody time to report again. */
+static const char *leads_again(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    WAIT(all_in(0x0f));
+    uint32_t l = leader();
+    for (uint32_t h = 0; h < w.hosts; h++)
+        w.host[h].hushed = w.host[h].mute = true;
+    table_set(w.host[3].top, TOP_WANTS, 1);
+    WAIT(w.host[l].keeper->closed_ns);
+    w.host[l].held = true;
+    WAIT(leader() < w.hosts);
+    w.host[leader()].held = true;
+    w.host[l].held = w.host[l].mute = false;
+    WAIT(leader() == l && w.host[l].reports == 1);
+    run(10 * US);
+    MUST("waits", w.views == 1);
+    w.host[3].mute = false;
+    WAIT(w.views == 2);
+    MUST("all", w.view[2]->members == (set_of(l) | set_of(3)));
+    return world_close();
+}
+
+/* The leader says when it wants to be stepped, beyond what its log wants. */
+static const char *says_when(bool links)
+{
+    world_open(5, 1, links);
+    for (uint32_t h = 0; h < 3; h++)
+        host_start(h);
+    WAIT(all_in(0x07));
+    struct keeper *k = w.host[0].keeper;
+    run(500 * US);
+    uint64_t now = sim_now(w.sim) + HEARTBEAT_NS;
+    keeper_settle(k, now);
+    MUST("sleeps", keeper_lead_next_ns(k) == UINT64_MAX);
+    keeper_settle(k, now + 1); /* it has just looked, and does not look again */
+    MUST("looks", keeper_lead_next_ns(k) == k->look_ns && k->look_ns < now + HEARTBEAT_NS / 32);
+    host_start(3);
+    WAIT(k->there == 0x08);
+    MUST("joins", keeper_lead_next_ns(k) <= k->there_ns + START_NS / 10);
+    WAIT(all_in(0x0f));
+    w.host[2].mute = true;
+    table_set(w.host[1].top, TOP_WANTS, 1);
+    WAIT(k->closed_ns && w.host[3].reports == 1);
+    run(5 * US);
+    MUST("closed", keeper_lead_next_ns(k) <= k->closed_ns + SUSPECT_NS);
+    return world_close();
+}
+
+/* What follows on a view that the log does not have. */
+static const char *view_after_next(bool links)
+{
+    world_open(3, 3, links);
+    start_all();
+    WAIT(all_in(0x07));
+    struct keeper *k = w.host[leader()].keeper;
+    unsigned char bytes[4096];
+    view_copy(k->next, w.view[1]);
+    k->next->vid = 3;
+    bool noted = !w.violated && log_note(keeper_log(k), bytes, view_encode(k->next, bytes));
+    MUST("setup", noted);
+    run(500 * US);
+    MUST("order", w.views == 1);
+    return world_close();
+}
+
 /* Somebody proposes a second view of the same number. */
 static const char *second_view_of_a_number(bool links)
 {
@@ -645,8 +834,26 @@ ON_BOTH(leader_dies_after_proposing)
 ON_BOTH(view_majority_waits)
 ON_BOTH(vacant_cell_is_reset)
 ON_BOTH(keeper_comes_back)
+ON_BOTH(sees_lives)
+ON_BOTH(who_stops_is_not_let_in)
+ON_BOTH(cut_off_host_hears_later)
+ON_BOTH(proposal_is_lost)
+ON_BOTH(says_when)
+ON_BOTH(view_after_next)
 ON_BOTH(not_a_view_in_the_log)
 ON_BOTH(sleeps)
+
+static void keeper__sees_deaths(void **state)
+{
+    (void)state;
+    assert_null(sees_deaths(false)); /* over connections nobody knows at once */
+}
+
+static void keeper__leads_again(void **state)
+{
+    (void)state;
+    assert_null(leads_again(false)); /* the memory of who is held promises */
+}
 
 static void keeper__second_view_of_a_number_does_not_count(void **state)
 {
@@ -673,6 +880,14 @@ int main(void)
         cmocka_unit_test(keeper__view_majority_waits),
         cmocka_unit_test(keeper__vacant_cell_is_reset),
         cmocka_unit_test(keeper__keeper_comes_back),
+        cmocka_unit_test(keeper__sees_lives),
+        cmocka_unit_test(keeper__who_stops_is_not_let_in),
+        cmocka_unit_test(keeper__cut_off_host_hears_later),
+        cmocka_unit_test(keeper__proposal_is_lost),
+        cmocka_unit_test(keeper__leads_again),
+        cmocka_unit_test(keeper__says_when),
+        cmocka_unit_test(keeper__view_after_next),
+        cmocka_unit_test(keeper__sees_deaths),
         cmocka_unit_test(keeper__not_a_view_in_the_log),
         cmocka_unit_test(keeper__sleeps),
         cmocka_unit_test(keeper__second_view_of_a_number_does_not_count),
