@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench debug demo deps install uninstall model test test-large test-durable test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -56,6 +56,11 @@ model: all
 # Over RDMA verbs, in virtual machines with software RDMA; ends with "N passed, N failed", or says why it was skipped.
 test-rdma: all
 	@tests/rdma/run $(BUILD)
+
+# Members of a group that are killed, stopped, cut off and leave, 200 times, on shared memory and over tcp.
+test-group: all
+	@$(BUILD)/tests/proc/proc_group_kill 200 shm
+	@$(BUILD)/tests/proc/proc_group_kill 200 net
 
 # A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms. And all
 # hosts of a durable group with 1 GiB and 256 MiB of journal: it serves within 5 s.

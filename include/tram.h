@@ -49,7 +49,7 @@ enum tram_code {
     TRAM_VIOLATED = -12,  /* tram/sim.h: replicas differ, or what is promised does not hold */
 };
 
-enum { TRAM_ERROR_BYTES = 400 };
+enum { TRAM_ERROR_BYTES = 512 };
 
 struct tram_error {
     char text[TRAM_ERROR_BYTES]; /* empty until something failed */

@@ -30,6 +30,9 @@ struct tram_cluster {
 /* An error of the layers below as one of the API's: the text is copied. */
 int api_error(struct tram_error *, int code, const struct err *);
 
+/* ERR_INVALID if the cluster's protocol is group, for what there is not under it. */
+int api_refuse_group(const struct tram_cluster *, const char *what, struct err *);
+
 /* What a replica of the cluster is opened with, but for mem, seed and machine. */
 struct replica_options api_replica_options(const struct tram_cluster *, uint16_t group,
                                            uint32_t rank);
@@ -161,6 +164,10 @@ struct api_page_backup {
     uint64_t id[2];
     uint64_t phase, bytes, delivered;
 };
+
+/* Makes and maps HOST.page in the directory, for whatever a host shows; NULL: an error. And back, removing it. */
+void *api_page_map(const char *dir, const char *host, size_t bytes, struct err *);
+void api_page_unmap(void *, const char *dir, const char *host, size_t bytes);
 
 size_t api_page_bytes(uint32_t replicas, uint32_t hosts);
 struct api_page *api_page_open(const struct api_page_shape *, struct err *);

@@ -42,6 +42,10 @@ static int settle(struct tram_cluster *c, struct err *e)
 {
     const struct cluster *f = c->conf;
     uint16_t parent[CLUSTER_GROUPS_MAX];
+    if (f->protocol == CLUSTER_GROUP) { /* it has no clients, and a place for one does no harm */
+        c->sizes = (struct mcast_sizes){.clients = 1, .client_node = f->hosts};
+        return 0;
+    }
     c->protocol = f->protocol == CLUSTER_GENUINE ? MCAST_GENUINE : MCAST_TREE;
     for (uint32_t g = 0; g < f->groups; g++) {
         parent[g] =
@@ -68,6 +72,17 @@ static int settle(struct tram_cluster *c, struct err *e)
         overlay_shape_fill(OVERLAY_breadth, f->groups, parent);
     int rc = mcast_sizes_settle(&c->sizes, e);
     return rc ? rc : overlay_open(&c->overlay, parent, f->groups, e);
+}
+
+int api_refuse_group(const struct tram_cluster *c, const char *what, struct err *e)
+{
+    if (c->conf->protocol != CLUSTER_GROUP)
+        return 0;
+    return err_set(
+        e, ERR_INVALID,
+        "cluster %s has protocol: group, which has no %s; tram_group_open (tram/group.h) "
+        "makes a member of it",
+        c->conf->name, what);
 }
 
 /* Takes over what was read. */

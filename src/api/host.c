@@ -3,27 +3,23 @@
 
 #include "api/backup.h"
 #include "api/disk.h"
+#include "api/loop.h"
 #include "api/machine.h"
 #include "api/watch.h"
 #include "base/clock.h"
 #include "base/lines.h"
 #include "base/minmax.h"
-#include "host/host.h"
 #include "mcast/replica.h"
 #include "trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum {
     PAGE_EVERY_NS = 2000000, /* how often the page is filled while there is work, */
     PAGE_IDLE_NS = 50000000, /* and while there is none: it costs more than the heartbeats */
     WATCH_EVERY_NS = 10000000,
-    FDS_OF_CLIENT = 2, /* its connection, and what we write to it */
-    FDS_OF_HOST = 16,  /* the same, and what is held of it for the time after it is killed */
-    FDS_OWN = 64,
 };
 
 /* A replica of one group on this host. */
@@ -48,14 +44,10 @@ struct tram_host {
     void *ctx;
     struct tram_log log;
     struct say say;
-    struct api_home home;
     struct api_disk disk; /* of a durable cluster */
-    struct mem *mem;
+    struct api_loop run;
     struct member *member;
     uint32_t members;
-    struct host loop;
-    _Atomic bool looping; /* it may be woken */
-    struct event event;
     struct watch *watch;
     uint64_t watch_ns; /* when it last looked */
     struct api_page *page;
@@ -94,7 +86,7 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     struct member *p = ctx;
     struct tram_host *h = p->host;
     if (p->trace) {
-        struct trace_replica who = {p->group, h->index, h->mem->life};
+        struct trace_replica who = {p->group, h->index, h->run.mem->life};
         struct trace_id id = {.seq = d->seq, .client = d->client, .life = d->life};
         if (!p->trace_began) /* a later life, in a cluster that began anew */
             trace_start(p->trace, who, d->number);
@@ -104,7 +96,7 @@ static uint32_t on_deliver(void *ctx, const struct delivery *d, void *reply, uin
     /* This host may have been away while the client came, or is yet to meet it. */
     if (h->disk.disk && d->life >= disk_place_life(h->disk.disk, d->client)) {
         if (api_disk_is_open(&h->disk))
-            api_mem_saw_client(h->cluster, h->mem, d->client, d->life);
+            api_mem_saw_client(h->cluster, h->run.mem, d->client, d->life);
         api_disk_saw_client(&h->disk, d->client, d->life);
     }
     return api_deliver(&p->machine, d, reply, reply_max);
@@ -172,7 +164,7 @@ static int on_load_close(void *ctx, bool whole)
     if (p->replica == NULL) /* from the disk: the next delivery says where it begins */
         p->trace_began = false;
     else if (p->trace && whole) {
-        struct trace_replica who = {p->group, h->index, h->mem->life};
+        struct trace_replica who = {p->group, h->index, h->run.mem->life};
         trace_start(p->trace, who, replica_delivered(p->replica));
         p->trace_began = true;
     }
@@ -202,7 +194,7 @@ static int member_trace(struct member *p, const char *trace_dir, struct err *e)
     snprintf(name, sizeof(name), "%s-%s", p->machine.group_name,
              h->cluster->conf->host[h->index].name);
     int rc = api_trace(h->cluster, trace_dir, name, &h->say, &p->trace, e);
-    p->trace_began = h->mem->life == 0;
+    p->trace_began = h->run.mem->life == 0;
     if (rc == 0 && p->trace_began)
         trace_start(p->trace, (struct trace_replica){p->group, h->index, 0}, 0);
     return rc;
@@ -236,9 +228,9 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
         .rank = rank,
     };
     struct replica_options o = api_replica_options(c, group, rank);
-    o.mem = h->mem;
+    o.mem = h->run.mem;
     o.disk = h->disk.disk;
-    o.budget = &h->loop.budget;
+    o.budget = &h->run.host.budget;
     p->machine.heartbeat_ns = o.heartbeat_ns;
     backup_init(&p->backup, &p->machine);
     o.seed = clock_now_ns() + group;
@@ -253,7 +245,7 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
         return rc;
     if (whole) /* unless its snapshot has turned out not to be */
         say_damage(h, group);
-    host_add(&h->loop, replica_unit(p->replica));
+    host_add(&h->run.host, replica_unit(p->replica));
     return 0;
 }
 
@@ -266,36 +258,11 @@ static uint32_t replicas_of(const struct tram_cluster *c, uint32_t host)
     return n;
 }
 
-/* Better refused now than when the thousandth client comes. */
-static int check_descriptors(const struct tram_host *h, const char *trace_dir, struct err *e)
-{
-    const struct tram_cluster *c = h->cluster;
-    struct rlimit limit;
-    uint64_t rest = FDS_OWN + FDS_OF_HOST * (uint64_t)c->conf->hosts +
-                    (trace_dir ? replicas_of(c, h->index) : 0);
-    uint64_t needed = rest + FDS_OF_CLIENT * (uint64_t)c->sizes.clients;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
-        return 0;
-    if (limit.rlim_cur < rest + FDS_OF_CLIENT)
-        return err_set(e, ERR_SYSTEM,
-                       "host %s needs %llu descriptors and may have %llu; raise the limit (ulimit "
-                       "-n)",
-                       c->conf->host[h->index].name, (unsigned long long)needed,
-                       (unsigned long long)limit.rlim_cur);
-    return err_set(e, ERR_SYSTEM,
-                   "host %s needs %llu descriptors for %u clients and may have %llu; raise the "
-                   "limit (ulimit -n), or set clients in the cluster file to %llu or less",
-                   c->conf->host[h->index].name, (unsigned long long)needed, c->sizes.clients,
-                   (unsigned long long)limit.rlim_cur,
-                   (unsigned long long)((limit.rlim_cur - rest) / FDS_OF_CLIENT));
-}
-
 /* From the disk's threads. Before the host has a loop nobody sleeps. */
 static void on_disk_over(void *ctx)
 {
     struct tram_host *h = ctx;
-    if (atomic_load(&h->looping))
-        tram_host_wake(h);
+    api_loop_wake(&h->run);
 }
 
 /* A torn tail was never told to anybody, and is no loss. */
@@ -326,9 +293,9 @@ static int open_disk(struct tram_host *h, struct err *e)
 static struct api_page_shape page_shape(const struct tram_host *h)
 {
     const struct tram_cluster *c = h->cluster;
-    return (struct api_page_shape){.dir = h->home.dir,
+    return (struct api_page_shape){.dir = h->run.home.dir,
                                    .host = c->conf->host[h->index].name,
-                                   .life = h->mem->life,
+                                   .life = h->run.mem->life,
                                    .replicas = replicas_of(c, h->index),
                                    .hosts = c->conf->hosts};
 }
@@ -343,24 +310,20 @@ static int open_page(struct tram_host *h, struct err *e)
 static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
 {
     const struct tram_cluster *c = h->cluster;
-    int rc = check_descriptors(h, trace_dir, e);
+    struct api_loop_options loop = {.cluster = c,
+                                    .index = h->index,
+                                    .wait = c->conf->wait,
+                                    .traces = trace_dir ? replicas_of(c, h->index) : 0,
+                                    .say = &h->say};
+    int rc = api_loop_check(&loop, e);
     if (rc == 0 && c->conf->durable)
         rc = open_disk(h, e);
+    loop.disk = h->disk.disk;
+    loop.lives = h->disk.disk ? &h->disk.lives : NULL;
     if (rc == 0)
-        rc = api_join_host(c, h->index, &h->home, h->disk.disk ? &h->disk.lives : NULL, &h->say,
-                           &h->mem, e);
+        rc = api_loop_open(&h->run, &loop, e);
     if (rc != 0)
         return rc;
-    static const enum host_wait waits[] = {
-        [CLUSTER_WAIT_AUTO] = HOST_AUTO,
-        [CLUSTER_WAIT_SPIN] = HOST_SPIN,
-        [CLUSTER_WAIT_SLEEP] = HOST_SLEEP,
-    };
-    host_init(&h->loop, &(struct host_options){.mem = h->mem,
-                                               .disk = h->disk.disk,
-                                               .wait = waits[c->conf->wait],
-                                               .say = h->say});
-    atomic_store(&h->looping, true);
     h->member = calloc(c->conf->groups, sizeof(*h->member));
     if (h->member == NULL)
         return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
@@ -380,15 +343,15 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
         if (rc != 0)
             return rc;
     }
-    rc = api_mem_limits(c, h->mem, e);
+    rc = api_mem_limits(c, h->run.mem, e);
     if (rc != 0)
         return rc;
-    api_mem_show(c, h->mem, h->page, api_page_bytes(h->members, c->conf->hosts));
+    api_mem_show(c, h->run.mem, h->page, api_page_bytes(h->members, c->conf->hosts));
     h->watch = watch_open(&(struct watch_options){.cluster = c,
                                                   .host = h->index,
-                                                  .mem = h->mem,
+                                                  .mem = h->run.mem,
                                                   .disk = h->disk.disk,
-                                                  .loop = &h->loop,
+                                                  .loop = &h->run.host,
                                                   .replicas = h->members,
                                                   .say = h->say});
     if (h->watch == NULL)
@@ -407,6 +370,9 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
                                  o->name ? o->name : "", c->conf->name,
                                  cluster_hosts_near(c->conf, o->name ? o->name : "").s),
                          &e);
+    int rc = api_refuse_group(c, "replicas", &e);
+    if (rc != 0)
+        return api_error(error, rc, &e);
     const char *mistake = api_machine_mistake(&o->machine);
     if (mistake)
         return api_error(error, err_set(&e, ERR_INVALID, "host %s: %s", o->name, mistake), &e);
@@ -415,13 +381,12 @@ int tram_host_open(const struct tram_cluster *c, const struct tram_host_options 
         return api_error(error, ERR_NOMEM, NULL);
     h->cluster = c;
     h->index = (uint32_t)index;
-    h->home = (struct api_home){.dir_fd = -1, .lock_fd = -1};
-    h->event = (struct event)EVENT_CLOSED;
+    api_loop_init(&h->run);
     h->machine = o->machine;
     h->ctx = o->ctx;
     h->log = o->log;
     h->say = api_say(c, &h->log);
-    int rc = open_all(h, o->trace_dir, &e);
+    rc = open_all(h, o->trace_dir, &e);
     if (rc != 0) {
         tram_host_close(h);
         return api_error(error, rc, &e);
@@ -434,7 +399,7 @@ void tram_host_close(struct tram_host *h)
 {
     if (h == NULL)
         return;
-    atomic_store(&h->looping, false);
+    atomic_store(&h->run.looping, false);
     api_disk_stop(&h->disk);
     for (uint32_t i = 0; i < h->members; i++) {
         trace_close(h->member[i].trace, NULL);
@@ -442,14 +407,12 @@ void tram_host_close(struct tram_host *h)
         backup_fini(&h->member[i].backup);
         api_machine_fini(&h->member[i].machine);
     }
-    if (h->mem) {
-        api_mem_show(h->cluster, h->mem, NULL, 0);
+    if (h->run.mem) {
+        api_mem_show(h->cluster, h->run.mem, NULL, 0);
         struct api_page_shape shape = page_shape(h);
         api_page_close(h->page, &shape);
-        mem_close(h->mem);
     }
-    event_close(&h->event);
-    api_home_close(&h->home);
+    api_loop_close(&h->run);
     watch_close(h->watch);
     api_disk_close(&h->disk);
     free(h->member);
@@ -461,11 +424,11 @@ void tram_host_close(struct tram_host *h)
 /* Without a log there is nobody to look for. People read the lines, so now and then is enough. */
 static void watch(struct tram_host *h)
 {
-    if (h->say.line == NULL || h->loop.round_ns - h->watch_ns < WATCH_EVERY_NS)
+    if (h->say.line == NULL || h->run.host.round_ns - h->watch_ns < WATCH_EVERY_NS)
         return;
-    h->watch_ns = h->loop.round_ns;
+    h->watch_ns = h->run.host.round_ns;
     for (uint32_t i = 0; i < h->members; i++)
-        watch_look(h->watch, i, h->member[i].group, &h->loop.unit[i]);
+        watch_look(h->watch, i, h->member[i].group, &h->run.host.unit[i]);
     watch_say(h->watch);
 }
 
@@ -493,7 +456,7 @@ static bool page_fill(struct tram_host *h, uint64_t now_ns)
             api_page_show_life(h->page, o, disk_host_life(h->disk.disk, o));
     }
     struct tcp_counts door;
-    if (api_mem_counts(h->cluster, h->mem, &door))
+    if (api_mem_counts(h->cluster, h->run.mem, &door))
         api_page_show_door(h->page, &door);
     api_page_shown(h->page, now_ns);
     return true;
@@ -527,10 +490,10 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
                                  h->cluster->conf->host[h->index].name, disk_failure(h->disk.disk)),
                          &e);
     /* There may be a thousand replicas, and nothing is wrong with them nearly always. */
-    if (!page_fill(h, h->loop.round_ns))
+    if (!page_fill(h, h->run.host.round_ns))
         return work;
     watch(h);
-    const char *cut_off = api_mem_failure(h->cluster, h->mem);
+    const char *cut_off = api_mem_failure(h->cluster, h->run.mem);
     if (cut_off)
         return api_error(
             error,
@@ -544,7 +507,7 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
                                      h->cluster->conf->host[h->index].name,
                                      h->member[i].machine.failure),
                              &e);
-        const struct unit *u = &h->loop.unit[i];
+        const struct unit *u = &h->run.host.unit[i];
         if (u->broken)
             return api_error(error,
                              err_set(&e, unit_status(u).lost ? ERR_DATA_LOST : ERR_CORRUPT,
@@ -558,29 +521,24 @@ static int after_round(struct tram_host *h, int work, struct tram_error *error)
 
 int tram_host_step(struct tram_host *h, struct tram_error *error)
 {
-    return after_round(h, host_step(&h->loop), error);
+    return after_round(h, api_loop_step(&h->run), error);
 }
 
 int tram_host_poll(struct tram_host *h, struct tram_error *error)
 {
-    int work =
-        h->event.fd >= 0 ? host_poll(&h->loop, &h->event) : host_round(&h->loop, clock_now_ns());
-    return after_round(h, work, error);
+    return after_round(h, api_loop_poll(&h->run), error);
 }
 
 int tram_host_fd(struct tram_host *h, struct tram_error *error)
 {
     struct err e = {""};
-    int rc = h->event.fd >= 0 ? 0 : event_open(&h->event, h->mem, &e);
-    return rc == 0 ? h->event.fd : api_error(error, rc, &e);
+    int rc = api_loop_fd(&h->run, &e);
+    return rc >= 0 ? rc : api_error(error, rc, &e);
 }
 
 void tram_host_wake(struct tram_host *h)
 {
-    if (h->event.fd >= 0)
-        event_wake(&h->event);
-    else
-        host_wake(&h->loop);
+    api_loop_wake(&h->run);
 }
 
 /* Of what has lasted at all at least 1. */
@@ -623,7 +581,7 @@ int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica
     if (n >= h->members)
         return TRAM_NOTFOUND;
     const struct member *p = &h->member[n];
-    api_replica_stats(&h->loop.unit[n], p->group, p->rank, out);
+    api_replica_stats(&h->run.host.unit[n], p->group, p->rank, out);
     out->restored_percent = restored_percent(p);
     if (h->disk.disk && out->lacks) {
         const struct disk_found *f = disk_found(h->disk.disk, p->group);
@@ -649,9 +607,9 @@ static void disk_state(const struct tram_host *h, struct tram_disk_stats *out)
     bool lacks = false, stands = false;
     for (uint32_t i = 0; i < h->members; i++) {
         least = (uint32_t)min_u64(least, restored_percent(&h->member[i]));
-        if (i == h->loop.units)
+        if (i == h->run.host.units)
             break; /* it is being opened, and no unit yet */
-        struct unit_status s = unit_status(&h->loop.unit[i]);
+        struct unit_status s = unit_status(&h->run.host.unit[i]);
         lacks |= s.lacks;
         stands |= s.stands;
     }

@@ -18,34 +18,50 @@ static size_t shape_bytes(const struct api_page_shape *s)
     return api_page_bytes(s->replicas, s->hosts);
 }
 
-static void page_path(const struct api_page_shape *s, char *out, size_t bytes)
+static void page_path(const char *dir, const char *host, char *out, size_t bytes)
 {
-    snprintf(out, bytes, "%s/%s.page", s->dir, s->host);
+    snprintf(out, bytes, "%s/%s.page", dir, host);
 }
 
-struct api_page *api_page_open(const struct api_page_shape *s, struct err *e)
+void *api_page_map(const char *dir, const char *host, size_t bytes, struct err *e)
 {
     char path[512 + CLUSTER_NAME_BYTES + 8];
-    page_path(s, path, sizeof(path));
+    page_path(dir, host, path, sizeof(path));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         err_sys(e, "open %s", path);
         return NULL;
     }
     /* Room is taken now: a full directory is an error here, and would be a SIGBUS later. */
-    int rc = posix_fallocate(fd, 0, (off_t)shape_bytes(s));
+    int rc = posix_fallocate(fd, 0, (off_t)bytes);
     if (rc != 0) {
         errno = rc;
-        err_sys(e, "%s: room for %zu bytes", path, shape_bytes(s));
+        err_sys(e, "%s: room for %zu bytes", path, bytes);
         close(fd);
         return NULL;
     }
-    struct api_page *p = mmap(NULL, shape_bytes(s), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (p == MAP_FAILED) {
         err_sys(e, "map page %s", path);
         return NULL;
     }
+    return p;
+}
+
+void api_page_unmap(void *p, const char *dir, const char *host, size_t bytes)
+{
+    char path[512 + CLUSTER_NAME_BYTES + 8];
+    page_path(dir, host, path, sizeof(path));
+    unlink(path);
+    munmap(p, bytes);
+}
+
+struct api_page *api_page_open(const struct api_page_shape *s, struct err *e)
+{
+    struct api_page *p = api_page_map(s->dir, s->host, shape_bytes(s), e);
+    if (p == NULL)
+        return NULL;
     p->pid = (uint64_t)getpid();
     p->life = s->life;
     p->replicas = s->replicas;
@@ -56,12 +72,8 @@ struct api_page *api_page_open(const struct api_page_shape *s, struct err *e)
 
 void api_page_close(struct api_page *p, const struct api_page_shape *s)
 {
-    char path[512 + CLUSTER_NAME_BYTES + 8];
-    if (p == NULL)
-        return;
-    page_path(s, path, sizeof(path));
-    unlink(path);
-    munmap(p, shape_bytes(s));
+    if (p)
+        api_page_unmap(p, s->dir, s->host, shape_bytes(s));
 }
 
 void api_page_show(struct api_page *p, uint32_t n, const struct tram_replica_stats *s)

@@ -181,6 +181,9 @@ int tram_client_open(const struct tram_cluster *cluster, const struct tram_clien
                      struct tram_client **out, struct tram_error *error)
 {
     struct err e = {""};
+    int rc = api_refuse_group(cluster, "clients", &e);
+    if (rc != 0)
+        return api_error(error, rc, &e);
     struct real *r = calloc(1, sizeof(*r));
     if (r == NULL)
         return api_error(error, ERR_NOMEM, NULL);
@@ -189,7 +192,7 @@ int tram_client_open(const struct tram_cluster *cluster, const struct tram_clien
     if (o)
         r->log = o->log;
     r->say = api_say(cluster, &r->log);
-    int rc = open_all(r, o, &e);
+    rc = open_all(r, o, &e);
     if (rc != 0) {
         real_close(r);
         return api_error(error, rc, &e);

@@ -33,7 +33,7 @@ enum err_code {
 #undef ERR_ENUM_
 };
 
-enum { ERR_TEXT_BYTES = 400 };
+enum { ERR_TEXT_BYTES = 512 };
 
 struct err {
     char text[ERR_TEXT_BYTES]; /* empty until something failed */

@@ -132,7 +132,38 @@
     X(disk_old_counts, stepped, "what a segment had before it was overwritten counts")             \
     X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
     X(disk_told_early, stepped, "what was read counts before it is flushed")                       \
-    X(disk_places_forgotten, stepped, "lives of clients' places begin anew with the process")
+    X(disk_places_forgotten, stepped, "lives of clients' places begin anew with the process")      \
+    X(group_guard_first, group, "V10: a guard is told before END")                                 \
+    X(group_one_null, group, "V12: one null answers a batch of messages")                          \
+    X(group_nulls_for_ever, group, "V14: nulls are answered with nulls")                           \
+    X(group_old_stamps, group, "V15: what a trim left out keeps its stamps")                       \
+    X(group_lost_goes_on, group, "V27: after a loss a stream goes on behind what was sent")        \
+    X(group_reuse_under_reader, group,                                                             \
+      "V32: a ring is written over though one who is out reads it")                                \
+    X(group_trim_max, group,                                                                       \
+      "V3: a view ends where the first of its members has come, not the last")                     \
+    X(group_view_twice, group, "V5: a second view of the same number counts")                      \
+    X(group_life_twice, group, "V35: a life is let into views twice")                              \
+    X(group_stateless_stay, group, "V36: who has not got a cell's state yet counts as having it")  \
+    X(group_leave_untrimmed, group, "V37: a cell that all leave is not trimmed")                   \
+    X(group_received_after_wedge, group, "V1: RECEIVED rises after the wedge")                     \
+    X(group_report_early, group, "V2: a report is made before the wedge")                          \
+    X(group_trim_uncommitted, group, "V4: the leader acts on its view before the commit")          \
+    X(group_life_ignored, group, "V6: a new life takes itself for the old member")                 \
+    X(group_reuse_majority, group, "V7: a ring is reused when a majority has delivered")           \
+    X(group_delivered_early, group, "V9: DELIVERED is told before the upcall")                     \
+    X(group_record_looks, group, "V11: a record is there if it looks so")                          \
+    X(group_index_at_reserve, stepped, "V13: a message has its index from when room is reserved")  \
+    X(group_new_first, group, "V16: new messages go before those that a trim left out")            \
+    X(group_copy_before_trim, group, "V19: a joiner's copy is of before the trim")                 \
+    X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
+    X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
+    X(group_end_at_finish, group, "V30: END is read while the view is finished")                   \
+    X(group_before_start, group,                                                                   \
+      "V31: bytes before START are reused while one is in the last view")                          \
+    X(group_out_forgets_readers, group, "V33: who is put out forgets who reads its ring")          \
+    X(group_next_life_early, group,                                                                \
+      "V34: the lane of a new life is taken before the view is finished")
 
 enum planted {
     PLANTED_none,

@@ -32,5 +32,6 @@ int cmd_status(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_up(int argc, char **argv);
+int cmd_view(int argc, char **argv);
 
 #endif

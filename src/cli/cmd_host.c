@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "cli/member_host.h"
 #include "cli/running.h"
 #include "cli/tail_ring.h"
 
@@ -17,6 +18,7 @@ struct host_args {
     struct running_args running;
     const char *name;
     const char *trace;
+    uint32_t rate; /* under protocol group */
     bool quiet;
 };
 
@@ -163,6 +165,18 @@ static int run(const struct host_args *a, const struct tram_cluster *c, struct j
     return code;
 }
 
+static int run_member(const struct host_args *a, const struct tram_cluster *c)
+{
+    const struct member_host member = {
+        .name = a->name, .rate = a->rate, .quiet = a->quiet, .stop = &asked_to_stop};
+
+    if (a->trace)
+        return args_bad("host", "--trace", "a member of a group writes none yet");
+    catch_signals();
+    name_process(a->name);
+    return member_host_run(&member, c);
+}
+
 static int start(const struct host_args *a)
 {
     struct tram_cluster *c;
@@ -175,6 +189,10 @@ static int start(const struct host_args *a)
         fprintf(stderr, "tram host: there is no host '%s' in %s; %s\n", a->name,
                 running_file(&a->running), cluster_hosts_near(c->conf, a->name).s);
         code = CMD_USAGE;
+    } else if (c->conf->protocol == CLUSTER_GROUP) {
+        code = run_member(a, c);
+    } else if (a->rate > 0) {
+        code = args_bad("host", "--rate", "it is for protocol: group; `tram send` sends to groups");
     } else {
         code = j ? run(a, c, j) : complain(a, "no memory");
     }
@@ -191,17 +209,22 @@ int cmd_host(int argc, char **argv)
         RUNNING_OPTIONS(a.running),
         {"--trace", "DIR", "write what is delivered there, for `tram check`", .text = &a.trace,
          .needs = "a directory"},
+        {"--rate", "N",
+         "under protocol group: send so many messages a second to each cell it is in, 1 to 100000",
+         .number32 = &a.rate, .min = 1, .max = 100000},
         {"--quiet", NULL, "do not say that it is up, who leads and who connects", .flag = &a.quiet},
         {0},
     };
     const struct args_command command = {
         .name = "host",
         .usage = "NAME [OPTIONS]",
-        .about = "Runs one host of the cluster file in the foreground, as a service manager would, "
-                 "until SIGINT or SIGTERM. Its replicas keep a journal: a count and a hash of all "
-                 "that was delivered; the reply to a message is the number of its delivery. `tram "
-                 "tail` shows "
-                 "what it delivers.",
+        .about =
+            "Runs one host of the cluster file in the foreground, as a service manager would, "
+            "until SIGINT or SIGTERM. Its replicas keep a journal: a count and a hash of all "
+            "that was delivered; the reply to a message is the number of its delivery. `tram "
+            "tail` shows "
+            "what it delivers. Under protocol group it is a member that counts and hashes what "
+            "each of its cells delivers, which `tram view` shows.",
         .options = options,
         .words = words,
         .too_many = "a second host; a process is one",

@@ -18,6 +18,7 @@ enum {
     MEMORY_AIM =
         1 << 30, /* with more groups than fit at the default sizes, smaller ones are written */
     PAYLOAD_LEAST = 1 << 10,
+    RING_LEAST = 16 << 10,
 };
 
 struct init_args {
@@ -26,6 +27,7 @@ struct init_args {
     enum overlay_shape shape;
     bool force;
     bool durable;
+    bool of_groups, of_group; /* an option was given that is for groups, or for protocol group */
 };
 
 /* ---- writing ---- */
@@ -71,6 +73,14 @@ static int write_to_file(const struct init_args *a, const struct cluster *c)
  * start, however idle its group is. They are written into the file, where they can be changed. */
 static void choose_sizes(struct cluster *c)
 {
+    while (c->protocol == CLUSTER_GROUP && cluster_memory(c) > MEMORY_AIM &&
+           c->subgroup[0].ring_bytes > RING_LEAST)
+        for (uint32_t i = 0; i < c->subgroups; i++) {
+            c->subgroup[i].ring_bytes /= 2;
+            c->subgroup[i].message_max /= 2;
+        }
+    if (c->protocol == CLUSTER_GROUP)
+        return;
     while (cluster_memory(c) > MEMORY_AIM && c->payload_max > PAYLOAD_LEAST) {
         c->payload_max /= 2;
         c->log_bytes /= 2;
@@ -161,16 +171,26 @@ static int read_back(const struct init_args *a)
     int code = conf_load_or_complain(a->file, &c);
     if (code != CMD_DONE)
         return CMD_FAILED;
-    printf("wrote %s: cluster '%s', %u group%s of %u replica%s on %u host%s, tree '%s', transport"
-           " %s, protocol %s\n",
-           a->file, c->name, p->groups, p->groups > 1 ? "s" : "", p->replicas,
-           p->replicas > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
-           overlay_shape_name(a->shape), cluster_transport_name(p->transport),
-           cluster_protocol_name(p->protocol));
-    printf("it takes %s of memory%s, for messages of up to %s\n",
-           value_size_about(cluster_memory(c)).s,
-           c->transport == CLUSTER_SHM ? "" : " on all machines together",
-           value_size_shown(c->payload_max).s);
+    if (c->protocol == CLUSTER_GROUP)
+        printf("wrote %s: cluster '%s', %u subgroup%s of %u shard%s on %u host%s, transport %s,"
+               " protocol group\n",
+               a->file, c->name, p->subgroups, p->subgroups > 1 ? "s" : "", p->shards,
+               p->shards > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
+               cluster_transport_name(p->transport));
+    else
+        printf(
+            "wrote %s: cluster '%s', %u group%s of %u replica%s on %u host%s, tree '%s', transport"
+            " %s, protocol %s\n",
+            a->file, c->name, p->groups, p->groups > 1 ? "s" : "", p->replicas,
+            p->replicas > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
+            overlay_shape_name(a->shape), cluster_transport_name(p->transport),
+            cluster_protocol_name(p->protocol));
+    printf(
+        "it takes %s of memory%s, for messages of up to %s\n",
+        value_size_about(cluster_memory(c)).s,
+        c->transport == CLUSTER_SHM ? "" : " on all machines together",
+        value_size_shown(c->protocol == CLUSTER_GROUP ? c->subgroup[0].message_max : c->payload_max)
+            .s);
     cluster_free(c);
     return CMD_DONE;
 }
@@ -213,16 +233,17 @@ static int init(struct init_args *a)
 
 int cmd_init(int argc, char **argv)
 {
-    struct init_args a = {.plan = {.groups = 8, .replicas = 3}};
+    struct init_args a = {.plan = {.groups = 8, .replicas = 3, .subgroups = 1, .shards = 1}};
     struct cluster_plan *p = &a.plan;
     unsigned shape = OVERLAY_breadth, transport = p->transport, protocol = p->protocol;
     const struct args_word words[] = {{"FILE", &a.file, NULL}, {0}};
     const struct args_option options[] = {
         {"--groups", "N", "groups, 1 to 1024 (default 8)", .number32 = &p->groups, .min = 1,
-         .max = CLUSTER_GROUPS_MAX},
+         .max = CLUSTER_GROUPS_MAX, .given = &a.of_groups},
         {"--replicas", "R", "replicas of each group, 1 to 9 (default 3)", .number32 = &p->replicas,
-         .min = 1, .max = CLUSTER_REPLICAS_MAX},
-        {"--hosts", "H", "host processes, R to 128 (default 3, or R if that is more)",
+         .min = 1, .max = CLUSTER_REPLICAS_MAX, .given = &a.of_groups},
+        {"--hosts", "H",
+         "host processes, R to 128 (default 3, or R if that is more); under protocol group S to 64",
          .number32 = &p->hosts, .min = 1, .max = CLUSTER_HOSTS_MAX},
         {"--tree", "SHAPE",
          "breadth: all groups below the first (default)\n"
@@ -231,7 +252,11 @@ int cmd_init(int argc, char **argv)
          .choice = &shape, .choices = overlay_shape_names, .needs = "the trees are"},
         {"--transport", "T", "shm (default), tcp, verbs", .choice = &transport,
          .choices = cluster_transport_names, .needs = "it needs one of"},
-        {"--protocol", "P", "tree (default), genuine", .choice = &protocol,
+        {"--subgroups", "K", "under protocol group: subgroups, 1 to 256 (default 1)",
+         .number32 = &p->subgroups, .min = 1, .max = CLUSTER_CELLS_MAX, .given = &a.of_group},
+        {"--shards", "S", "and shards of each, of which no two share a host (default 1)",
+         .number32 = &p->shards, .min = 1, .max = CLUSTER_CELLS_MAX, .given = &a.of_group},
+        {"--protocol", "P", "tree (default), genuine, group", .choice = &protocol,
          .choices = cluster_protocol_names, .needs = "it needs one of"},
         {"--name", "NAME", "of the cluster (default: FILE without folder and .yaml)",
          .text = &p->name, .needs = "a name"},
@@ -248,7 +273,9 @@ int cmd_init(int argc, char **argv)
             "Writes a commented cluster file for this machine (cluster.yaml if no FILE is "
             "named, standard output if it is `-`). Hosts are called h1, h2, ..., groups g1, "
             "g2, ...; the leaders spread over the hosts. With more groups than fit into 1 GiB at "
-            "the default sizes it writes smaller ones.",
+            "the default sizes it writes smaller ones. Under protocol group there are subgroups "
+            "s1, "
+            "s2, ... instead, and all hosts may be in each.",
         .options = options,
         .words = words,
         .too_many = "a second file; it writes one",
@@ -263,7 +290,14 @@ int cmd_init(int argc, char **argv)
     p->protocol = (enum cluster_protocol)protocol;
     if (a.file == NULL)
         a.file = "cluster.yaml";
+    if (a.of_groups && p->protocol == CLUSTER_GROUP)
+        return args_bad("init", "--protocol",
+                        "under group there are no groups and replicas, but --subgroups and"
+                        " --shards");
+    if (a.of_group && p->protocol != CLUSTER_GROUP)
+        return args_bad("init", "--subgroups", "it is for --protocol group, as --shards is");
+    uint32_t hosts_least = p->protocol == CLUSTER_GROUP ? p->shards : p->replicas;
     if (p->hosts == 0)
-        p->hosts = p->replicas > 3 ? p->replicas : 3;
+        p->hosts = hosts_least > 3 ? hosts_least : 3;
     return init(&a);
 }

@@ -25,8 +25,9 @@ typedef void run_fn(const struct run_options *, struct run_result *);
 static const struct protocol {
     const char *name;
     run_fn *run;
-} protocols[] = {{"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}};
-static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
+} protocols[] = {
+    {"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}, {"group", run_group}};
+static const char *const protocol_names[] = {"log", "tree", "genuine", "group", NULL};
 static const char *const memory_names[] = {"drawn", "shm", "ofi", "tcp",
                                            NULL}; /* as enum run_memory */
 
@@ -53,7 +54,25 @@ struct tally {
     uint64_t failed_seed; /* the first */
     struct run_result failed;
     uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed, disks_filled, full_journals;
+    struct group_figures group;
 };
+
+static void add_group(struct group_figures *sum, const struct group_figures *g)
+{
+    sum->views += g->views;
+    sum->joins += g->joins;
+    sum->leaves += g->leaves;
+    sum->put_out += g->put_out;
+    sum->trimmed += g->trimmed;
+    sum->restamped += g->restamped;
+    sum->returned += g->returned;
+    sum->vacant += g->vacant;
+    sum->states += g->states;
+    sum->nulls += g->nulls;
+    sum->deliveries += g->deliveries;
+    sum->skipped += g->skipped;
+    sum->shared += g->shared;
+}
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
 {
@@ -80,6 +99,7 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->over_ofi += r->memory == RUN_MEMORY_OFI;
     t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
+    add_group(&t->group, &r->group);
     if (r->property != NULL && t->failures++ == 0) {
         t->failed_seed = seed;
         t->failed = *r;
@@ -186,6 +206,7 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->disks_filled += t->disks_filled;
     sum->full_journals += t->full_journals;
     add_figures(&sum->aimed, &t->aimed);
+    add_group(&sum->group, &t->group);
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
         sum->failed_seed = t->failed_seed;
@@ -203,6 +224,20 @@ static void print_aimed(const struct aim_figures *f)
     for (int i = 0; i < AIM_CALLS_MAX; i++)
         printf(" %llu", (unsigned long long)f->at[i]);
     printf("\n");
+}
+
+static void print_group(const struct group_figures *g)
+{
+    printf("%llu views, %llu joins, %llu leaves, %llu put out alive, %llu trimmed, %llu restamped, "
+           "%llu returned, %llu cells vacant, %llu states sent, %llu nulls, %llu deliveries, "
+           "%llu runs on shared lanes, %llu runs that cannot end\n",
+           (unsigned long long)g->views, (unsigned long long)g->joins,
+           (unsigned long long)g->leaves, (unsigned long long)g->put_out,
+           (unsigned long long)g->trimmed, (unsigned long long)g->restamped,
+           (unsigned long long)g->returned, (unsigned long long)g->vacant,
+           (unsigned long long)g->states, (unsigned long long)g->nulls,
+           (unsigned long long)g->deliveries, (unsigned long long)g->shared,
+           (unsigned long long)g->skipped);
 }
 
 static int run_many(const struct sim_args *a)
@@ -267,6 +302,8 @@ static int run_many(const struct sim_args *a)
             (unsigned long long)sum.power_cuts, (unsigned long long)sum.disks_lost,
             (unsigned long long)sum.sectors_flipped, (unsigned long long)sum.writes_failed,
             (unsigned long long)sum.disks_filled, (unsigned long long)sum.full_journals);
+    if (a->protocol->run == run_group)
+        print_group(&sum.group);
     if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0 && !a->keep_going)
@@ -328,8 +365,8 @@ int cmd_sim(int argc, char **argv)
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
         {"--protocol", "NAME",
-         "log: one replicated log; tree: groups in an overlay tree; genuine: destinations only "
-         "(default log)",
+         "log: one replicated log; tree: groups in an overlay tree; genuine: destinations only; "
+         "group: hosts with views and cells (default log)",
          .choice = &protocol, .choices = protocol_names, .needs = "the protocols are"},
         {"--seeds", "N", "run N seeds, from --first on (default 1000)", .number = &a.seeds,
          .min = 1, .max = UINT64_C(1) << 40},

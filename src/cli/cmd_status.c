@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "cli/member_view.h"
 #include "cli/status_view.h"
 
 #include <stdio.h>
@@ -45,6 +46,13 @@ static int show(const struct status_args *a, struct running *r)
         fprintf(stderr, "tram status: no host of cluster '%s' %s\n", r->cluster->conf->name,
                 running_not(r->cluster).s);
         return CMD_FAILED;
+    }
+    if (r->cluster->conf->protocol == CLUSTER_GROUP) {
+        if (a->json)
+            member_view_json(r, stdout);
+        else
+            member_view_print(r, stdout);
+        return well && running_all_in_view(r) ? CMD_DONE : CMD_FAILED;
     }
     if (!status_view_open(&v, r)) {
         fprintf(stderr, "tram status: no memory\n");
@@ -99,9 +107,13 @@ int cmd_status(int argc, char **argv)
                  "applied and decided, how many of its replicas take part, how much it delivered, "
                  "and how much it delivers a second (over 200 ms); and which replicas are in "
                  "trouble: down, silent (stopped or hung), starting, joining, behind (waits for a "
-                 "snapshot), detached (held up its group, or out of reach), late (200 ms or more).",
+                 "snapshot), detached (held up its group, or out of reach), late (200 ms or more). "
+                 "Under "
+                 "protocol group it shows what tram view shows.",
         .options = options,
-        .more = "Exit code: 0 every group has a leader, 1 not, 2 wrong usage.",
+        .more = "Exit code: 0 every group has a leader (or, under protocol group, all hosts that "
+                "run are "
+                "in one view that is adequate), 1 not, 2 wrong usage.",
     };
 
     int code = args_read(&command, argc, argv);

@@ -1,6 +1,7 @@
 /* tram up: all hosts of a cluster file as processes of this machine, supervised. */
 #include "api/api.h"
 #include "api/disk.h"
+#include "api/group_page.h"
 #include "base/clock.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
@@ -31,6 +32,7 @@ enum {
 struct up_args {
     struct running_args running;
     const char *trace;
+    uint32_t rate; /* under protocol group */
     bool check_only;
 };
 
@@ -57,7 +59,8 @@ struct up {
 static void become_host(const struct up *u, uint32_t h, pid_t parent)
 {
     const struct up_args *a = u->args;
-    const char *argv[12];
+    const char *argv[16];
+    char rate[16];
     int n = 0;
 
     argv[n++] = "tram";
@@ -73,6 +76,11 @@ static void become_host(const struct up *u, uint32_t h, pid_t parent)
     if (a->trace) {
         argv[n++] = "--trace";
         argv[n++] = a->trace;
+    }
+    if (a->rate) {
+        snprintf(rate, sizeof rate, "%u", a->rate);
+        argv[n++] = "--rate";
+        argv[n++] = rate;
     }
     argv[n] = NULL;
     /* ^C goes to the terminal's process group; the hosts are to hear of it from us, or one that ends
@@ -265,6 +273,19 @@ static void print_up(const struct up *u)
            cmd_program, more, cmd_program, group, more, cmd_program, group, more);
 }
 
+static void print_group_up(const struct up *u)
+{
+    const struct running_args *r = &u->args->running;
+    int at = running_newest(&u->now);
+
+    printf("cluster '%s' is up: view %llu of %u hosts\n", u->cluster->conf->name,
+           at < 0 ? 0ULL : (unsigned long long)running_member(&u->now, (uint32_t)at)->vid,
+           u->hosts);
+    printf("in another terminal:  %s view%s%.200s%s%s\n^C stops it\n", cmd_program,
+           r->file ? " -c " : "", r->file ? r->file : "", r->cluster ? " --cluster " : "",
+           r->cluster ? r->cluster : "");
+}
+
 static void print_missing(const struct up *u)
 {
     for (uint32_t h = 0; h < u->hosts; h++)
@@ -273,6 +294,8 @@ static void print_missing(const struct up *u)
                    running_state_name(u->now.host[h].state));
             return;
         }
+    if (u->cluster->conf->protocol == CLUSTER_GROUP)
+        printf("still waiting: no view has all hosts\n");
     for (uint32_t g = 0; g < tram_cluster_groups(u->cluster); g++)
         if (running_leader(&u->now, g) < 0) {
             printf("still waiting: group %s has no leader\n",
@@ -307,7 +330,10 @@ static void supervise(struct up *u)
         bool waiting = start_due(u);
         if (!up && look(u)) {
             up = true;
-            print_up(u);
+            if (u->cluster->conf->protocol == CLUSTER_GROUP)
+                print_group_up(u);
+            else
+                print_up(u);
         }
         if (!up && !told && clock_now_ns() - begin > PATIENCE_S * UINT64_C(1000000000)) {
             told = true;
@@ -359,11 +385,12 @@ static bool memory_suffices(const struct up *u)
 
     if (left == 0 || wanted <= left)
         return true;
-    fprintf(
-        stderr,
-        "tram up: cluster '%s' takes %s of memory and this machine has %s left; make payload_max, "
-        "log_bytes and edge_bytes smaller, or the groups fewer\n",
-        c->name, value_size_about(wanted).s, value_size_about(left).s);
+    fprintf(stderr,
+            "tram up: cluster '%s' takes %s of memory and this machine has %s left; make %s\n",
+            c->name, value_size_about(wanted).s, value_size_about(left).s,
+            c->protocol == CLUSTER_GROUP
+                ? "ring_bytes of the subgroups smaller, or their shards fewer"
+                : "payload_max, log_bytes and edge_bytes smaller, or the groups fewer");
     return false;
 }
 
@@ -442,7 +469,10 @@ static int start(const struct up_args *a)
     /* Once more, for its warnings: they are for who starts the cluster. */
     if (conf_load_or_complain(running_file(&a->running), &checked) == CMD_DONE)
         cluster_free(checked);
-    code = run(&u);
+    if (a->rate > 0 && u.cluster->conf->protocol != CLUSTER_GROUP)
+        code = args_bad("up", "--rate", "it is for protocol: group; `tram send` sends to groups");
+    else
+        code = run(&u);
     running_close(&u.now);
     free(u.child);
     tram_cluster_free(u.cluster);
@@ -458,6 +488,10 @@ int cmd_up(int argc, char **argv)
         RUNNING_OPTIONS(a.running),
         {"--trace", "DIR", "write what is delivered there, for `tram check`", .text = &a.trace,
          .needs = "a directory"},
+        {"--rate", "N",
+         "under protocol group: have each member send so many messages a second to each cell it is "
+         "in, 1 to 100000",
+         .number32 = &a.rate, .min = 1, .max = 100000},
         {"--check-only", NULL, "check the cluster file, and do nothing else",
          .flag = &a.check_only},
         {0},

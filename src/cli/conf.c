@@ -24,6 +24,17 @@ int conf_load_or_complain(const char *path, struct cluster **out)
     return CMD_DONE;
 }
 
+static void say_group(const char *path, const struct cluster *c)
+{
+    printf("%s: correct; cluster '%s': %u subgroup%s with %u cell%s on %u host%s, %u keeper%s,"
+           " transport %s, protocol group; it takes %s of memory%s\n",
+           path, c->name, c->subgroups, c->subgroups > 1 ? "s" : "", cluster_cells(c),
+           cluster_cells(c) > 1 ? "s" : "", c->hosts, c->hosts > 1 ? "s" : "", c->keepers,
+           c->keepers > 1 ? "s" : "", cluster_transport_name(c->transport),
+           value_size_about(cluster_memory(c)).s,
+           c->transport == CLUSTER_SHM ? "" : " on all machines together");
+}
+
 int conf_check_only(const char *path)
 {
     struct cluster *c;
@@ -32,6 +43,11 @@ int conf_check_only(const char *path)
     int code = conf_load_or_complain(path, &c);
     if (code != CMD_DONE)
         return code;
+    if (c->protocol == CLUSTER_GROUP) {
+        say_group(path, c);
+        cluster_free(c);
+        return CMD_DONE;
+    }
     for (uint32_t i = 0; i < c->groups; i++)
         replicas += c->group[i].replicas;
     printf("%s: correct; cluster '%s': %u groups with %u replicas on %u hosts, transport %s,"

@@ -28,6 +28,7 @@ static const struct command commands[] = {
     {"tail", cmd_tail, "watch what a group delivers"},
     {"status", cmd_status, "show groups, leaders, replicas and rates"},
     {"top", cmd_top, "the same, live"},
+    {"view", cmd_view, "show the members of a group, their cells and what they wait for"},
     {"plan", cmd_plan, "propose the tree with the least expected work"},
     {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
     {"backup", cmd_backup, "copy what a durable cluster has at one point of the order"},

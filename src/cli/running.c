@@ -1,6 +1,7 @@
 #include "cli/running.h"
 
 #include "api/api.h"
+#include "api/group_page.h"
 #include "base/clock.h"
 #include "base/say.h"
 #include "cli/args.h"
@@ -31,6 +32,32 @@ const char *running_file(const struct running_args *a)
     return a->file ? a->file : "cluster.yaml";
 }
 
+/* Commands that have nothing to do with members of a group, and what is there instead. */
+static int not_for_group(const struct tram_cluster *c, const char *command)
+{
+    static const struct {
+        const char *command, *instead;
+    } not_for[] = {
+        {"send", "only members send (tram_group_send); `tram up --rate N` has them send"},
+        {"tail", "members deliver to their program; `tram view --watch` shows how much"},
+        {"top", "`tram view --watch` shows it live"},
+        {"backup", "it is not durable; a member that comes gets the state from the others"},
+        {"restore", "it is not durable; a member that comes gets the state from the others"},
+        {"format", "it is not durable, and needs no directories; `tram up` starts it"},
+    };
+
+    for (size_t i = 0; c->conf->protocol == CLUSTER_GROUP && i < sizeof not_for / sizeof not_for[0];
+         i++)
+        if (strcmp(not_for[i].command, command) == 0) {
+            fprintf(stderr,
+                    "tram %s: cluster '%s' has protocol: group, and this is for tree and"
+                    " genuine: %s\n",
+                    command, c->conf->name, not_for[i].instead);
+            return CMD_USAGE;
+        }
+    return CMD_DONE;
+}
+
 int running_load(const struct running_args *a, const char *command, struct tram_cluster **out)
 {
     struct tram_error e = {""};
@@ -42,11 +69,12 @@ int running_load(const struct running_args *a, const char *command, struct tram_
     }
     const struct tram_log log = api_log_stderr(TRAM_LOG_WARNING);
     tram_cluster_log(*out, &log);
-    if (a->cluster == NULL || tram_cluster_rename(*out, a->cluster, &e) == 0)
+    int code = not_for_group(*out, command);
+    if (code == CMD_DONE && (a->cluster == NULL || tram_cluster_rename(*out, a->cluster, &e) == 0))
         return CMD_DONE;
     tram_cluster_free(*out);
     *out = NULL;
-    return args_bad(command, "--cluster", e.text);
+    return code != CMD_DONE ? code : args_bad(command, "--cluster", e.text);
 }
 
 int running_directory(const struct tram_cluster *c, const char *command,
@@ -88,10 +116,12 @@ int running_open(struct running *r, const struct tram_cluster *c, const char *co
     if (code != CMD_DONE)
         return code;
     r->cluster = c;
+    r->record_bytes = group_page_record_bytes(cluster_cells(c->conf));
     r->host = calloc(c->conf->hosts, sizeof(*r->host));
-    r->replica = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->replica));
-    r->backup = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX, sizeof(*r->backup));
-    if (r->host == NULL || r->replica == NULL || r->backup == NULL) {
+    r->replica = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX + 1, sizeof(*r->replica));
+    r->backup = calloc((size_t)c->conf->groups * CLUSTER_REPLICAS_MAX + 1, sizeof(*r->backup));
+    r->record = calloc(c->conf->hosts, r->record_bytes);
+    if (r->host == NULL || r->replica == NULL || r->backup == NULL || r->record == NULL) {
         fprintf(stderr, "tram %s: no memory\n", command);
         running_close(r);
         return CMD_FAILED;
@@ -110,6 +140,8 @@ void running_close(struct running *r)
     free(r->host);
     free(r->replica);
     free(r->backup);
+    free(r->record);
+    r->record = NULL;
     r->backup = NULL;
     r->host = NULL;
     r->replica = NULL;
@@ -131,7 +163,7 @@ static bool is_alive(const struct running *r, const char *host)
     return locked;
 }
 
-static struct api_page *page_map(const struct running *r, const char *host, size_t *bytes)
+static void *page_map(const struct running *r, const char *host, size_t *bytes)
 {
     char path[PATH_BYTES];
     struct stat st;
@@ -141,7 +173,7 @@ static struct api_page *page_map(const struct running *r, const char *host, size
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(struct api_page)) {
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
         *bytes = (size_t)st.st_size;
         p = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
     }
@@ -206,10 +238,33 @@ static void disk_read(struct running_host *host, const struct api_page_disk *p)
                                           .written_bytes = p->written_bytes};
 }
 
+static struct group_page_record *record_of(const struct running *r, uint32_t h)
+{
+    return (struct group_page_record *)(void *)(r->record + h * r->record_bytes);
+}
+
+static bool member_read(struct running *r, uint32_t h, const struct group_page *p, size_t bytes,
+                        uint64_t *updated_ns)
+{
+    if (bytes < sizeof(*p))
+        return false;
+    *updated_ns = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
+    if (!group_page_read(p, bytes, cluster_cells(r->cluster->conf), record_of(r, h)))
+        return false;
+    r->host[h].pid = (pid_t)p->pid;
+    r->host[h].life = (uint32_t)p->life;
+    r->host[h].replicas = 1; /* it shows something */
+    return true;
+}
+
 /* True if it is one, and was filled. */
-static bool page_read(struct running *r, uint32_t h, const struct api_page *p, size_t bytes,
+static bool page_read(struct running *r, uint32_t h, const void *page, size_t bytes,
                       uint64_t *updated_ns)
 {
+    const struct api_page *p = page;
+
+    if (r->cluster->conf->protocol == CLUSTER_GROUP)
+        return member_read(r, h, page, bytes, updated_ns);
     if (bytes < sizeof(*p))
         return false;
     uint64_t room = (bytes - sizeof(*p)) / sizeof(p->replica[0]), hosts = p->hosts;
@@ -241,7 +296,7 @@ static void host_sample(struct running *r, uint32_t h)
 
     r->host[h] = (struct running_host){.elsewhere = r->host[h].elsewhere};
     bool alive = is_alive(r, name);
-    struct api_page *p = page_map(r, name, &bytes);
+    void *p = page_map(r, name, &bytes);
     if (alive)
         r->host[h].state = RUNNING_STARTING;
     if (p == NULL)
@@ -303,6 +358,7 @@ void running_sample(struct running *r)
            (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->backup));
     memset(r->replica, 0,
            (size_t)r->cluster->conf->groups * CLUSTER_REPLICAS_MAX * sizeof(*r->replica));
+    memset(r->record, 0, r->cluster->conf->hosts * r->record_bytes);
     for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
         host_sample(r, h);
     ask_others(r);
@@ -369,8 +425,49 @@ uint32_t running_hosts_alive(const struct running *r)
     return n;
 }
 
+const struct group_page_record *running_member(const struct running *r, uint32_t host)
+{
+    return r->host[host].replicas > 0 ? record_of(r, host) : NULL;
+}
+
+int running_newest(const struct running *r)
+{
+    int best = -1;
+
+    for (uint32_t h = 0; h < r->cluster->conf->hosts; h++) {
+        const struct group_page_record *m = running_member(r, h);
+        if (m == NULL || r->host[h].state != RUNNING_UP || !m->in_view)
+            continue;
+        if (best < 0 || m->vid > record_of(r, (uint32_t)best)->vid)
+            best = (int)h;
+    }
+    return best;
+}
+
+bool running_all_in_view(const struct running *r)
+{
+    int best = running_newest(r);
+
+    if (best < 0 || !record_of(r, (uint32_t)best)->adequate)
+        return false;
+    for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
+        if (r->host[h].state == RUNNING_UP && !in_set(record_of(r, (uint32_t)best)->members, h))
+            return false;
+    return true;
+}
+
+static bool all_in_view(const struct running *r)
+{
+    for (uint32_t h = 0; h < r->cluster->conf->hosts; h++)
+        if (r->host[h].state != RUNNING_UP)
+            return false;
+    return running_all_in_view(r);
+}
+
 bool running_all_led(const struct running *r)
 {
+    if (r->cluster->conf->protocol == CLUSTER_GROUP)
+        return running_all_in_view(r);
     for (uint32_t g = 0; g < r->cluster->conf->groups; g++)
         if (running_leader(r, g) < 0)
             return false;
@@ -379,6 +476,8 @@ bool running_all_led(const struct running *r)
 
 bool running_all_attached(const struct running *r)
 {
+    if (r->cluster->conf->protocol == CLUSTER_GROUP)
+        return all_in_view(r);
     for (uint32_t g = 0; g < r->cluster->conf->groups; g++) {
         int q = running_leader(r, g);
         if (q < 0 || running_replica(r, g, (uint32_t)q)->attached < running_replicas(r, g))

@@ -69,6 +69,8 @@ struct running_host {
     bool asked;                        /* and what we know of it, it was asked for */
 };
 
+struct group_page_record;
+
 /* The samples of all hosts, at one time: of this machine from their pages, of others by asking them. */
 struct api_page_backup;
 
@@ -81,6 +83,9 @@ struct running {
     struct running_host *host;          /* by number */
     struct api_page_backup *backup;     /* likewise, their backups */
     struct tram_replica_stats *replica; /* by group and rank; see running_replica */
+    /* Under protocol group instead: what each host shows; see running_member. */
+    unsigned char *record;
+    size_t record_bytes;
 };
 
 /* Zeroed memory is needed. CMD_DONE, or CMD_FAILED after a message; the first sample is taken. */
@@ -92,6 +97,15 @@ void running_sample(struct running *);
 /* What the replica showed last; of a host that is not up it is old, or all zero. */
 const struct tram_replica_stats *running_replica(const struct running *, uint32_t group,
                                                  uint32_t rank);
+
+/* Of a host of protocol group: what it shows, or showed last before it ended. NULL: nothing. */
+const struct group_page_record *running_member(const struct running *, uint32_t host);
+
+/* The host that is up and in the newest view of all that are; -1: none is in any. */
+int running_newest(const struct running *);
+
+/* Every host that runs is in that view, and it is adequate. */
+bool running_all_in_view(const struct running *);
 
 /* Its last backup. */
 const struct api_page_backup *running_backup(const struct running *, uint32_t group, uint32_t rank);
@@ -113,7 +127,8 @@ struct running_text running_not(const struct tram_cluster *);
 /* Hosts that are not down. */
 uint32_t running_hosts_alive(const struct running *);
 
-/* Every group has a leader; and every replica takes part, too. */
+/* Every group has a leader; and every replica takes part, too. Under protocol group: as running_all_in_view; and that of
+ * all hosts. */
 bool running_all_led(const struct running *);
 bool running_all_attached(const struct running *);
 

@@ -20,8 +20,11 @@ enum {
     CLUSTER_HOSTS_MAX = 128,
     CLUSTER_GROUPS_MAX = 1024,
     CLUSTER_REPLICAS_MAX = 9, /* of one group */
-    CLUSTER_NAME_BYTES = 32,  /* of any name: 30 characters and the final 0, to a multiple of 8 */
-    CLUSTER_ID_BYTES = 16,    /* two hexadecimal digits in the file for each */
+    CLUSTER_MEMBERS_MAX = 64, /* hosts under protocol group: a set of them is one word */
+    CLUSTER_CELLS_MAX = 256,  /* shards of all subgroups */
+    CLUSTER_KEEPERS_MAX = 9,
+    CLUSTER_NAME_BYTES = 32, /* of any name: 30 characters and the final 0, to a multiple of 8 */
+    CLUSTER_ID_BYTES = 16,   /* two hexadecimal digits in the file for each */
     CLUSTER_ADDRESS_BYTES = 256, /* DNS allows 253 characters */
     CLUSTER_DIR_BYTES = 200,     /* of runtime_dir, key and every other path */
     CLUSTER_FILE_BYTES_MAX = 4 << 20,
@@ -34,7 +37,7 @@ enum {
 };
 
 enum cluster_transport { CLUSTER_SHM, CLUSTER_TCP, CLUSTER_VERBS };
-enum cluster_protocol { CLUSTER_TREE, CLUSTER_GENUINE };
+enum cluster_protocol { CLUSTER_TREE, CLUSTER_GENUINE, CLUSTER_GROUP };
 enum cluster_wait { CLUSTER_WAIT_AUTO, CLUSTER_WAIT_SPIN, CLUSTER_WAIT_SLEEP };
 
 /* The public keys of a name. Under tcp each host has one or two; without keys nobody has the name. */
@@ -67,6 +70,25 @@ struct cluster_group {
     uint32_t line; /* of the group, and of its parent; 0 as above */
     uint32_t parent_line;
 };
+
+enum cluster_mode { CLUSTER_MODE_MEMORY, CLUSTER_MODE_RAW };
+
+/* Hosts that form cells, under protocol group: each shard is one. Sets of hosts are masks. */
+struct cluster_subgroup {
+    char name[CLUSTER_NAME_BYTES];
+    enum cluster_mode mode;
+    uint32_t shards;      /* cells, of which no two share a member, but for `overlap` */
+    uint32_t members_min; /* of a cell; with fewer nobody sends */
+    uint32_t members_max; /* 0: as many as there are hosts for it */
+    uint64_t hosts;       /* who may be in it */
+    uint64_t senders;     /* which of its members send; CLUSTER_ALL: all of them */
+    bool overlap;
+    uint32_t ring_bytes;  /* of a sender, in each of its cells */
+    uint32_t message_max; /* bytes; at most an eighth of it */
+    uint32_t line;        /* 0 if made without a file */
+};
+
+#define CLUSTER_ALL UINT64_MAX
 
 struct cluster {
     char name[CLUSTER_NAME_BYTES];
@@ -120,6 +142,14 @@ struct cluster {
     uint32_t groups; /* under the tree protocol exactly one is a root, and all hang below it */
     struct cluster_group group[CLUSTER_GROUPS_MAX];
 
+    /* Under protocol group, which has no groups and no clients. */
+    uint32_t subgroups;
+    struct cluster_subgroup subgroup[CLUSTER_CELLS_MAX];
+    uint32_t keepers; /* an odd number of them decides on views */
+    uint8_t keeper[CLUSTER_KEEPERS_MAX];
+    bool view_majority; /* more than half of a view must go over to the next */
+    uint32_t start_ms;  /* the first view waits until nobody new has come for so long */
+
     uint32_t warnings;                                  /* may exceed CLUSTER_WARNINGS_MAX */
     char warning[CLUSTER_WARNINGS_MAX][ERR_TEXT_BYTES]; /* "FILE:LINE: warning: ..." */
 };
@@ -154,6 +184,20 @@ int cluster_host(const struct cluster *, const char *name);
 int cluster_group(const struct cluster *, const char *name);
 
 int cluster_client(const struct cluster *, const char *name); /* index in client_key */
+int cluster_subgroup(const struct cluster *, const char *name);
+struct nearest_text cluster_subgroups_near(const struct cluster *, const char *name);
+
+/* Cells are numbered through: shards of the first subgroup, of the second, ... */
+uint32_t cluster_cells(const struct cluster *);
+/* The subgroup of a cell, and its shard there. */
+uint32_t cluster_cell_subgroup(const struct cluster *, uint32_t cell, uint32_t *shard);
+/* As people name it: the subgroup's name, with /SHARD behind it if there are several. */
+struct cluster_cell_name {
+    char s[CLUSTER_NAME_BYTES + 8];
+};
+struct cluster_cell_name cluster_cell_name(const struct cluster *, uint32_t cell);
+/* The cell of that name; CLUSTER_NONE if there is none. */
+int cluster_cell(const struct cluster *, const char *name);
 
 /* For who named one that does not exist: which there are, and the nearest (base/nearest.h). */
 struct nearest_text cluster_hosts_near(const struct cluster *, const char *name);
@@ -193,6 +237,7 @@ struct cluster_id_text cluster_id_text(const unsigned char id[CLUSTER_ID_BYTES])
 /* By value; the last is NULL. */
 extern const char *const cluster_transport_names[];
 extern const char *const cluster_protocol_names[];
+extern const char *const cluster_mode_names[];
 const char *cluster_transport_name(enum cluster_transport);
 const char *cluster_protocol_name(enum cluster_protocol);
 
@@ -209,6 +254,8 @@ struct cluster_plan {
     enum cluster_protocol protocol;
     uint16_t port;           /* of h1, the others follow; 0: 7101 */
     const unsigned char *id; /* of a durable cluster; NULL: it is none */
+    /* Under protocol group, instead of groups and replicas: subgroups s1, s2, ... of all hosts. */
+    uint32_t subgroups, shards;
 };
 
 /* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */

@@ -35,6 +35,26 @@ static bool same_group(const struct cluster_group *a, const struct cluster_group
            memcmp(a->replica, b->replica, a->replicas) == 0;
 }
 
+static bool same_subgroup(const struct cluster_subgroup *a, const struct cluster_subgroup *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->mode == b->mode && a->shards == b->shards &&
+           a->members_min == b->members_min && a->members_max == b->members_max &&
+           a->hosts == b->hosts && a->senders == b->senders && a->overlap == b->overlap &&
+           a->ring_bytes == b->ring_bytes && a->message_max == b->message_max;
+}
+
+static bool same_views(const struct cluster *a, const struct cluster *b)
+{
+    if (a->subgroups != b->subgroups || a->keepers != b->keepers ||
+        memcmp(a->keeper, b->keeper, a->keepers) != 0 || a->view_majority != b->view_majority ||
+        a->start_ms != b->start_ms)
+        return false;
+    for (uint32_t i = 0; i < a->subgroups; i++)
+        if (!same_subgroup(&a->subgroup[i], &b->subgroup[i]))
+            return false;
+    return true;
+}
+
 bool cluster_equal(const struct cluster *a, const struct cluster *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->transport != b->transport ||
@@ -43,7 +63,7 @@ bool cluster_equal(const struct cluster *a, const struct cluster *b)
         memcmp(a->restored, b->restored, sizeof a->restored) != 0 ||
         strcmp(a->data_dir, b->data_dir) != 0 || a->huge_pages != b->huge_pages ||
         strcmp(a->runtime_dir, b->runtime_dir) != 0 || a->hosts != b->hosts ||
-        a->groups != b->groups || !same_identity(a, b))
+        a->groups != b->groups || !same_identity(a, b) || !same_views(a, b))
         return false;
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         if (setting_get(a, s) != setting_get(b, s))

@@ -41,6 +41,13 @@ static void group_text(const struct cluster *c, const struct cluster_group *g, c
 
 enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES };
 
+static void subgroup_text(const struct cluster_subgroup *s, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u", s->name,
+             s->shards, cluster_mode_names[s->mode], s->members_min, s->members_max, s->hosts,
+             s->senders, s->overlap, s->ring_bytes, s->message_max);
+}
+
 static uint64_t sum_of_all(const struct cluster *c)
 {
     char text[GROUP_TEXT_BYTES];
@@ -50,6 +57,10 @@ static uint64_t sum_of_all(const struct cluster *c)
         sum = hash_bytes(sum, c->host[i].name, strlen(c->host[i].name) + 1);
     for (uint32_t i = 0; i < c->groups; i++) {
         group_text(c, &c->group[i], text, sizeof text);
+        sum = hash_bytes(sum, text, strlen(text) + 1);
+    }
+    for (uint32_t i = 0; i < c->subgroups; i++) {
+        subgroup_text(&c->subgroup[i], text, sizeof text);
         sum = hash_bytes(sum, text, strlen(text) + 1);
     }
     return sum;
@@ -70,6 +81,27 @@ static uint32_t add_groups(const struct cluster *c, struct cluster_fact *out, ui
     return add(out, n, "groups", text);
 }
 
+static uint32_t add_subgroups(const struct cluster *c, struct cluster_fact *out, uint32_t n)
+{
+    char text[GROUP_TEXT_BYTES], key[CLUSTER_KEY_BYTES];
+    int used = 0;
+
+    for (uint32_t i = 0; i < c->keepers && used < CLUSTER_FACT_BYTES; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? " " : "",
+                         c->host[c->keeper[i]].name);
+    n = add(out, n, "keepers", text);
+    n = add(out, n, "view_majority", c->view_majority ? "true" : "false");
+    for (uint32_t i = 0; i < c->subgroups; i++) {
+        subgroup_text(&c->subgroup[i], text, sizeof text);
+        snprintf(key, sizeof key, "subgroup %u", i + 1);
+        if (n < CLUSTER_FACTS_MAX - 1)
+            n = add(out, n, key, text);
+    }
+    snprintf(text, sizeof text, "%u, and %016" PRIx64 " as sum of all", c->subgroups,
+             sum_of_all(c));
+    return add(out, n, "subgroups", text);
+}
+
 uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_FACTS_MAX])
 {
     char text[32];
@@ -77,6 +109,8 @@ uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_
 
     n = add(out, n, "protocol", cluster_protocol_names[c->protocol]);
     for (enum setting s = 0; s < SETTING_COUNT; s++) {
+        if (c->protocol == CLUSTER_GROUP && !setting_applies(c, s))
+            continue;
         snprintf(text, sizeof text, "%u", setting_get(c, s));
         n = add(out, n, setting_info[s].key, text);
     }
@@ -86,7 +120,7 @@ uint32_t cluster_facts(const struct cluster *c, struct cluster_fact out[CLUSTER_
     n = add(out, n, "encrypt", c->encrypt ? "true" : "false");
     n = add(out, n, "tls", c->tls_ca[0] != '\0' ? "by an authority" : "by keys");
     n = add_hosts(c, out, n);
-    return add_groups(c, out, n);
+    return c->protocol == CLUSTER_GROUP ? add_subgroups(c, out, n) : add_groups(c, out, n);
 }
 
 /* Not what a host may do otherwise from one day to the next: how long it waits, what its journal may take. */

@@ -329,7 +329,7 @@ int identity_check(struct reader *r, const struct identity_nodes *who)
         cluster_warn(c, r->d, who->key->line,
                      "`key` is for transport: verbs; under tcp each host and client has its own,"
                      " leave the line out");
-    if (c->tls_ca[0] == '\0' && c->client_keys == 0)
+    if (c->tls_ca[0] == '\0' && c->client_keys == 0 && c->protocol != CLUSTER_GROUP)
         cluster_warn(c, r->d, c->host[0].line,
                      "no client has a key, so none can connect; run `tram key new %s --client"
                      " client`",

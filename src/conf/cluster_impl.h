@@ -12,6 +12,12 @@ enum {
     REPLIES = 16,
     REPLIES_LARGE = 4,
     PORT_DEFAULT = 7101,
+    RING_BYTES_LEAST = 4 << 10, /* of a sender in a cell */
+    RING_BYTES_MOST = 256 << 20,
+    RING_BYTES_DEFAULT = 1 << 20,
+    RING_MESSAGES = 8, /* largest messages that it holds */
+    START_MS_DEFAULT = 200,
+    START_MS_MAX = 60000,
 };
 
 #define CLIENT_ANY "any" /* the name of whoever has the key in a file */
@@ -109,6 +115,25 @@ int identity_check(struct reader *, const struct identity_nodes *);
 /* Who has the key already: its name, or NULL. `*line` is where. */
 const char *cluster_key_owner(const struct cluster *, const unsigned char key[CLUSTER_PUBLIC_BYTES],
                               uint32_t *line);
+
+/* The values that protocol group has in place of groups; NULL where the file has none. */
+struct group_nodes {
+    const struct node *protocol, *durable, *groups, *subgroups, *keepers, *view_majority, *start_ms;
+    const struct node *const *settings; /* by enum setting */
+};
+
+/* After the hosts: reads them if the protocol is group, else refuses them. */
+int group_read(struct reader *, const struct node *root, const struct group_nodes *);
+
+/* Does the setting mean anything under the cluster's protocol? */
+bool setting_applies(const struct cluster *, enum setting);
+
+/* Who keeps views if the file does not say, by the number of hosts. */
+uint32_t keepers_standard(uint32_t hosts);
+
+/* A list that must be there and have something in it; `like` is how its lines look. */
+int take_list(struct reader *, const struct node *root, const struct node *, const char *key,
+              const char *like);
 
 /* Checks the parents: no cycle, and under the tree protocol one root. */
 int cluster_check_tree(const struct cluster *, const struct doc *, struct err *);

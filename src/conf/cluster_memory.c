@@ -14,9 +14,21 @@ static uint64_t rings_from_groups(const struct cluster *c, uint32_t group)
     return writers * to->replicas;
 }
 
+/* A sender's ring is one memory for all readers on shm, and has a copy at each of them over a network. */
+static uint64_t rings_of_subgroup(const struct cluster *c, const struct cluster_subgroup *s)
+{
+    uint64_t members = (uint64_t)__builtin_popcountll(s->hosts);
+    uint64_t senders = (uint64_t)__builtin_popcountll(s->hosts & s->senders);
+
+    return s->shards * senders * s->ring_bytes * (c->transport == CLUSTER_SHM ? 1 : members);
+}
+
 uint64_t cluster_memory(const struct cluster *c)
 {
     uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < c->subgroups; i++)
+        bytes += rings_of_subgroup(c, &c->subgroup[i]);
 
     for (uint32_t g = 0; g < c->groups; g++) {
         const uint64_t n = c->group[g].replicas;

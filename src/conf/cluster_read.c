@@ -23,6 +23,10 @@ enum top_key {
     TOP_HOSTS,
     TOP_CLIENT_KEYS,
     TOP_GROUPS,
+    TOP_SUBGROUPS,
+    TOP_KEEPERS,
+    TOP_VIEW_MAJORITY,
+    TOP_START_MS,
     TOP_SETTINGS,
     TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
 };
@@ -30,12 +34,17 @@ enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_KEYS };
 enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",        "transport", "protocol",
-                                       "wait",        "durable",   "id",
-                                       "restored",    "data_dir",  "huge_pages",
-                                       "runtime_dir", "key",       "encrypt",
-                                       "keys_dir",    "tls",       "hosts",
-                                       "client_keys", "groups",    SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {"name",       "transport",
+                                       "protocol",   "wait",
+                                       "durable",    "id",
+                                       "restored",   "data_dir",
+                                       "huge_pages", "runtime_dir",
+                                       "key",        "encrypt",
+                                       "keys_dir",   "tls",
+                                       "hosts",      "client_keys",
+                                       "groups",     "subgroups",
+                                       "keepers",    "view_majority",
+                                       "start_ms",   SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", "key", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
 
@@ -433,9 +442,8 @@ static int take_parent(struct reader *r, const struct node *n, struct cluster_gr
 
 /* ---- the file ---- */
 
-/* The list under `hosts` or `groups`. */
-static int check_list(struct reader *r, const struct node *root, const struct node *n,
-                      const char *key, const char *like)
+int take_list(struct reader *r, const struct node *root, const struct node *n, const char *key,
+              const char *like)
 {
     if (n == NULL)
         return doc_bad(r->d, root->line, r->e, "the file has no `%s`; add a list of %s like `- %s`",
@@ -493,6 +501,30 @@ static void warn_of_idle_hosts(struct reader *r)
                          r->c->host[h].name);
 }
 
+/* What the hosts carry: groups, or under protocol group subgroups. */
+static int take_content(struct reader *r, const struct node *root, const struct node *const *value)
+{
+    const struct group_nodes group = {
+        .protocol = value[TOP_PROTOCOL],
+        .durable = value[TOP_DURABLE],
+        .groups = value[TOP_GROUPS],
+        .subgroups = value[TOP_SUBGROUPS],
+        .keepers = value[TOP_KEEPERS],
+        .view_majority = value[TOP_VIEW_MAJORITY],
+        .start_ms = value[TOP_START_MS],
+        .settings = &value[TOP_SETTINGS],
+    };
+
+    int rc = group_read(r, root, &group);
+    if (rc < 0 || r->c->protocol == CLUSTER_GROUP)
+        return rc;
+    rc = take_list(r, root, value[TOP_GROUPS], "groups", "{name: g1, replicas: [h1, h2, h3]}");
+    rc = rc < 0 ? rc : take_groups(r, value[TOP_GROUPS]);
+    if (rc == 0)
+        warn_of_idle_hosts(r);
+    return rc;
+}
+
 static int take_file(struct reader *r, const char *file)
 {
     const struct node *value[TOP_COUNT] = {NULL};
@@ -537,16 +569,11 @@ static int take_file(struct reader *r, const char *file)
     rc = rc < 0 ? rc : take_huge_pages(r, value[TOP_HUGE_PAGES]);
     rc = rc < 0 ? rc : identity_read(r, &who);
     if (rc == 0)
-        rc = check_list(r, root, value[TOP_HOSTS], "hosts", "{name: h1, address: 127.0.0.1:7101}");
+        rc = take_list(r, root, value[TOP_HOSTS], "hosts", "{name: h1, address: 127.0.0.1:7101}");
     rc = rc < 0 ? rc : take_hosts(r, value[TOP_HOSTS]);
     rc = rc < 0 ? rc : identity_read_clients(r, &who);
     rc = rc < 0 ? rc : identity_check(r, &who);
-    if (rc == 0)
-        rc = check_list(r, root, value[TOP_GROUPS], "groups", "{name: g1, replicas: [h1, h2, h3]}");
-    rc = rc < 0 ? rc : take_groups(r, value[TOP_GROUPS]);
-    if (rc == 0)
-        warn_of_idle_hosts(r);
-    return rc;
+    return rc < 0 ? rc : take_content(r, root, value);
 }
 
 int cluster_read(struct cluster *c, const struct doc *d, const char *file, bool lax, struct err *e)

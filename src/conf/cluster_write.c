@@ -23,7 +23,7 @@ static void write_settings(FILE *f, const struct cluster *c)
         uint32_t standard = setting_standard(c, s);
         struct value_shown shown;
 
-        if (s == SETTING_disk_bytes && !c->durable)
+        if (!setting_applies(c, s))
             continue;
         if (i->kind == SETTING_NUMBER)
             snprintf(shown.s, sizeof shown.s, "%u", value);
@@ -150,7 +150,9 @@ static void write_client_keys(FILE *f, const struct cluster *c)
 
 static void write_hosts(FILE *f, const struct cluster *c)
 {
-    fputs("\n# A host is a process; its replicas share one thread.\nhosts:\n", f);
+    fprintf(f, "\n# A host is a process; %s.\nhosts:\n",
+            c->protocol == CLUSTER_GROUP ? "while it runs it is a member of the group"
+                                         : "its replicas share one thread");
     for (uint32_t i = 0; i < c->hosts; i++) {
         const struct cluster_host *h = &c->host[i];
         /* An IPv6 address has colons, and needs quotes: its brackets would be a list. */
@@ -189,6 +191,87 @@ static void write_groups(FILE *f, const struct cluster *c)
     }
 }
 
+static void write_names(FILE *f, const struct cluster *c, uint64_t set)
+{
+    const char *between = "";
+
+    fputc('[', f);
+    for (uint32_t h = 0; h < c->hosts; h++)
+        if (set >> h & 1) {
+            fprintf(f, "%s%s", between, c->host[h].name);
+            between = ", ";
+        }
+    fputc(']', f);
+}
+
+static void write_views(FILE *f, const struct cluster *c)
+{
+    char ms[16];
+
+    write_line(f, "view_majority", c->view_majority ? "true" : "false",
+               c->view_majority == (c->transport != CLUSTER_SHM),
+               "more than half of a view must go over to the next");
+    snprintf(ms, sizeof ms, "%u", c->start_ms);
+    write_line(f, "start_ms", ms, c->start_ms == START_MS_DEFAULT,
+               "the first view waits until nobody new has come for so long");
+}
+
+static bool keepers_are_standard(const struct cluster *c)
+{
+    bool same = c->keepers == keepers_standard(c->hosts);
+
+    for (uint32_t i = 0; same && i < c->keepers; i++)
+        same = c->keeper[i] == i;
+    return same;
+}
+
+static void write_keepers(FILE *f, const struct cluster *c)
+{
+    fputs("\n# They decide on views; of 2f+1 keepers f may fail.\n", f);
+    fprintf(f, "%skeepers: [", keepers_are_standard(c) ? "# " : "");
+    for (uint32_t i = 0; i < c->keepers; i++)
+        fprintf(f, "%s%s", i > 0 ? ", " : "", c->host[c->keeper[i]].name);
+    fputs("]\n", f);
+}
+
+static void write_subgroup(FILE *f, const struct cluster *c, const struct cluster_subgroup *s)
+{
+    uint64_t all = c->hosts == 64 ? UINT64_MAX : (UINT64_C(1) << c->hosts) - 1;
+
+    fprintf(f, "  - {name: %s, shards: %u, mode: %s, members_min: %u", s->name, s->shards,
+            cluster_mode_names[s->mode], s->members_min);
+    if (s->members_max != 0)
+        fprintf(f, ", members_max: %u", s->members_max);
+    if (s->hosts != all) {
+        fputs(", hosts: ", f);
+        write_names(f, c, s->hosts);
+    }
+    if (s->senders != CLUSTER_ALL) {
+        fputs(", senders: ", f);
+        write_names(f, c, s->senders);
+    }
+    if (s->overlap)
+        fputs(", overlap: true", f);
+    if (s->ring_bytes != RING_BYTES_DEFAULT)
+        fprintf(f, ", ring_bytes: %s", value_size_shown(s->ring_bytes).s);
+    if (s->message_max != s->ring_bytes / RING_MESSAGES)
+        fprintf(f, ", message_max: %s", value_size_shown(s->message_max).s);
+    fputs("}\n", f);
+}
+
+static void write_subgroups(FILE *f, const struct cluster *c)
+{
+    fputs(
+        "\n# Each shard of a subgroup is a cell: its members deliver the same messages in the same"
+        " order.\n"
+        "# Further keys: members_max, hosts, senders (all), overlap, ring_bytes (1 MiB),"
+        " message_max.\n"
+        "subgroups:\n",
+        f);
+    for (uint32_t i = 0; i < c->subgroups; i++)
+        write_subgroup(f, c, &c->subgroup[i]);
+}
+
 int cluster_write(FILE *f, const struct cluster *c, struct err *e)
 {
     fputs(
@@ -198,17 +281,26 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
     write_line(f, "transport", cluster_transport_names[c->transport], false,
                "shm: one machine; tcp: any machines; verbs: RDMA");
     write_line(f, "protocol", cluster_protocol_names[c->protocol], false,
-               "tree: along the parents below; genuine: destinations only");
+               c->protocol == CLUSTER_GROUP
+                   ? "group: members of subgroups, with views"
+                   : "tree: along the parents below; genuine: destinations only");
     fputc('\n', f);
     write_settings(f, c);
-    write_durable(f, c);
+    if (c->protocol == CLUSTER_GROUP)
+        write_views(f, c);
+    else
+        write_durable(f, c);
     write_path(f, "runtime_dir", c->runtime_dir, "/run/tram",
                "where hosts and clients meet; default $XDG_RUNTIME_DIR, or /dev/shm");
     write_key(f, c);
     write_identity(f, c);
     write_hosts(f, c);
     write_client_keys(f, c);
-    write_groups(f, c);
+    if (c->protocol == CLUSTER_GROUP) {
+        write_keepers(f, c);
+        write_subgroups(f, c);
+    } else
+        write_groups(f, c);
     if (fflush(f) != 0 || ferror(f))
         return err_sys(e, "write a cluster file");
     return 0;

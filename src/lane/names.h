@@ -12,7 +12,9 @@ enum region_class {
     REGION_GROUP = 0,          /* a replica's part of a group */
     REGION_CELL = 1 << 20,     /* a member's part of a cell */
     REGION_VIEW_LOG = 1 << 21, /* the log of the views */
-    REGION_EDGE = 1 << 30,     /* what a group tells the nodes of another, whose stream it takes */
+    REGION_MEMBER =
+        3 << 20, /* what the hosts of a group with views tell each other, whatever their view */
+    REGION_EDGE = 1 << 30, /* what a group tells the nodes of another, whose stream it takes */
 };
 
 enum lane_kind {
@@ -22,11 +24,18 @@ enum lane_kind {
     LANE_SOURCE = 4, /* owner: a replica; writer: source number `index`; ring of frames */
     LANE_ACK = 5,    /* owner: source number `index`; writer: a replica; how far it was taken */
     LANE_REPLY = 8,  /* owner: a client; writer: a replica; ring of replies */
+    LANE_SEND = 9,   /* common; writer: a sender of a cell; ring of its messages */
+    LANE_REPORT =
+        10,         /* common; owner: a keeper; writer: a host; what it has of the view that ends */
+    LANE_VIEW = 11, /* common; owner: a host; writer: a keeper; the last view */
+    LANE_STATE =
+        12, /* common; owner: a host; writer: a host; ring of a cell's state for one that has none */
 };
 
 static inline enum region_class region_class(uint32_t number)
 {
     return number >= REGION_EDGE       ? REGION_EDGE
+           : number >= REGION_MEMBER   ? REGION_MEMBER
            : number >= REGION_VIEW_LOG ? REGION_VIEW_LOG
            : number >= REGION_CELL     ? REGION_CELL
                                        : REGION_GROUP;

@@ -21,7 +21,8 @@ static int lanes_open(struct table *t, struct err *e)
                                               .writer = s->nodes[r],
                                               .region = s->region,
                                               .kind = s->lane,
-                                              .ctl_words = s->words};
+                                              .ctl_words = s->words,
+                                              .common = s->common};
         specs[count + 1] = specs[count];
         specs[count + 1].owner = s->nodes[r];
         specs[count + 1].writer = self;
@@ -64,6 +65,7 @@ int table_open(struct mem *mem, const struct table_spec *s, struct table **out, 
         return err_set(e, ERR_NOMEM, "table: no memory for %u rows", s->ranks);
     t->mem = mem;
     t->spec = *s;
+    t->to = TABLE_ALL;
     int rc = buffers_open(t, s, e);
     if (rc == 0)
         rc = lanes_open(t, e);
@@ -122,10 +124,28 @@ static void write_dirty(struct table *t, uint32_t rank)
     }
 }
 
+static bool is_among(const struct table *t, uint64_t ranks, uint32_t rank)
+{
+    return rank < t->spec.ranks && (ranks == TABLE_ALL || (rank < 64 && ranks >> rank & 1));
+}
+
+/* What was set goes into the copy that all others' rows are made of, or are. */
+static void store_dirty(struct table *t)
+{
+    const struct mem_lane *copy = t->spec.ranks > 1 ? t->peer[t->spec.me == 0].out : NULL;
+    for (uint64_t rest = copy ? t->dirty : 0; rest; rest &= rest - 1) {
+        uint32_t word = (uint32_t)__builtin_ctzll(rest);
+        mem_store(copy, word, t->row[word]);
+    }
+}
+
 static void push(struct table *t, bool all)
 {
-    for (uint32_t r = 0; r < t->spec.ranks; r++) {
-        if (r == t->spec.me)
+    if (t->spec.common)
+        store_dirty(t);
+    bool sends = !(t->spec.common && t->mem->shared);
+    for (uint32_t r = 0; sends && r < t->spec.ranks; r++) {
+        if (r == t->spec.me || !is_among(t, t->to, r))
             continue;
         reopen_if_lost(t, r);
         if (all || t->peer[r].whole)
@@ -134,6 +154,18 @@ static void push(struct table *t, bool all)
             write_dirty(t, r);
     }
     t->dirty = 0;
+}
+
+void table_send_to(struct table *t, uint64_t ranks)
+{
+    for (uint32_t r = 0; r < t->spec.ranks; r++)
+        t->peer[r].whole |= is_among(t, ranks, r) && !is_among(t, t->to, r);
+    t->to = ranks;
+}
+
+bool table_next(struct table *t, uint32_t rank)
+{
+    return rank != t->spec.me && mem_lane_next(t->mem, t->in[rank]);
 }
 
 void table_push(struct table *t)
@@ -153,6 +185,8 @@ void table_tell(struct table *t, uint32_t rank, uint32_t word)
 
 void table_tell_words(struct table *t, uint32_t rank, uint32_t first, uint32_t count)
 {
+    if (t->spec.common)
+        store_dirty(t);
     reopen_if_lost(t, rank);
     write_words(t, rank, first, count);
 }
@@ -164,11 +198,6 @@ void table_mark(struct table *t)
 }
 
 /* ---- reducers ---- */
-
-static bool is_among(const struct table *t, uint64_t ranks, uint32_t rank)
-{
-    return rank < t->spec.ranks && (ranks == TABLE_ALL || (rank < 64 && ranks >> rank & 1));
-}
 
 uint64_t table_min(const struct table *t, uint32_t word, uint64_t ranks)
 {

@@ -29,6 +29,9 @@ struct table_spec {
     uint32_t me;     /* which rank this is */
     uint32_t region; /* at every node */
     uint32_t lane;   /* kind of the lanes that carry the rows */
+    /* Rows are common lanes: blank in each life of their rank, and one memory for all where the memory is shared. What a
+     * life has left is read until table_next. */
+    bool common;
 };
 
 enum { TABLE_WORDS_MAX = 64, TABLE_PREDICATES_MAX = 16 };
@@ -67,6 +70,7 @@ struct table {
     uint64_t dirty;         /* mask of words that were set since the last push */
     struct table_peer *peer;
     uint64_t marks;
+    uint64_t to; /* mask of ranks that pushes go to; TABLE_ALL */
     struct table_predicate predicate[TABLE_PREDICATES_MAX];
     uint32_t predicates;
     uint64_t row[TABLE_WORDS_MAX]; /* our own */
@@ -92,6 +96,12 @@ static inline void table_set(struct table *t, uint32_t word, uint64_t value)
     t->row[word] = value;
     t->dirty |= UINT64_C(1) << word;
 }
+
+/* Who gets the pushes from now on: a mask of ranks. One that was not among them gets the whole row first. */
+void table_send_to(struct table *, uint64_t ranks);
+
+/* Has a common table show what the newest life of the rank has there. False: it does already. */
+bool table_next(struct table *, uint32_t rank);
 
 /* Writes what was set since the last push to all others, one write for each stretch of words. */
 void table_push(struct table *);

@@ -176,6 +176,8 @@ struct mem {
     /* Writes to others are messages, which cost both sides and land while the other polls: fewer are better than
      * sooner. */
     bool remote;
+    /* What is stored in the own copy of a common lane is in its owners' memory at once: sending it is nothing. */
+    bool shared;
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in

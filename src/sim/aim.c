@@ -15,13 +15,16 @@ static const char *const step_names[AIM_STEPS] = {
     [AIM_RECOVER] = "recover", [AIM_CONTINUE] = "continue", [AIM_RENEW] = "renew",
     [AIM_WRITE] = "write",     [AIM_COMMIT] = "commit",     [AIM_OFFER] = "offer",
     [AIM_SEND] = "send",       [AIM_TAKE] = "take",         [AIM_JOIN] = "join",
+    [AIM_PUBLISH] = "publish", [AIM_BEGIN] = "begin",       [AIM_REPORT] = "report",
+    [AIM_TELL] = "tell",       [AIM_STATE] = "state",
 };
 
 /* How often of a thousand times a step of the kind is made a target: what is frequent is taken rarely. */
 static const uint32_t per_thousand[AIM_STEPS] = {
-    [AIM_RECOVER] = 150, [AIM_CONTINUE] = 700, [AIM_RENEW] = 300,
-    [AIM_WRITE] = 2,     [AIM_COMMIT] = 2,     [AIM_OFFER] = 300,
-    [AIM_SEND] = 20,     [AIM_TAKE] = 100,     [AIM_JOIN] = 500,
+    [AIM_RECOVER] = 150, [AIM_CONTINUE] = 700, [AIM_RENEW] = 300, [AIM_WRITE] = 2,
+    [AIM_COMMIT] = 2,    [AIM_OFFER] = 300,    [AIM_SEND] = 20,   [AIM_TAKE] = 100,
+    [AIM_JOIN] = 500,    [AIM_PUBLISH] = 5,    [AIM_BEGIN] = 100, [AIM_REPORT] = 150,
+    [AIM_TELL] = 100,    [AIM_STATE] = 50,
 };
 
 const char *aim_step_name(enum aim_step s)
@@ -63,6 +66,13 @@ static enum aim_step step_of_snap(const struct sim_call *c)
                                                                               : AIM_STEPS;
 }
 
+static enum aim_step step_of_send(const struct sim_call *c)
+{
+    if (c->kind == SIM_CALL_PUT)
+        return AIM_PUBLISH;
+    return c->kind == SIM_CALL_SET && c->word < 2 ? AIM_BEGIN : AIM_STEPS;
+}
+
 /* The step that begins with this operation; AIM_STEPS: none. */
 static enum aim_step step_begun(const struct sim_call *c)
 {
@@ -82,6 +92,14 @@ static enum aim_step step_begun(const struct sim_call *c)
                        c->values[ROW_SNAP_ID] != 0 && c->values[ROW_FLAGS] != 0
                    ? AIM_TAKE
                    : AIM_STEPS;
+    case LANE_SEND:
+        return step_of_send(c);
+    case LANE_REPORT:
+        return AIM_REPORT;
+    case LANE_VIEW:
+        return AIM_TELL;
+    case LANE_STATE:
+        return AIM_STATE;
     default:
         return AIM_STEPS;
     }

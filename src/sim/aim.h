@@ -25,6 +25,11 @@ enum aim_step {
     AIM_SEND,     /* bytes of a snapshot, then its guard */
     AIM_TAKE,     /* the row of the replica that takes one */
     AIM_JOIN,     /* a replica that lost its memory promises again */
+    AIM_PUBLISH,  /* of a member: messages, then END, then GUARD */
+    AIM_BEGIN,    /* START, END and GUARD of a sender in a new view */
+    AIM_REPORT,   /* the words of a report on a view, and its guard */
+    AIM_TELL,     /* a keeper tells of a view */
+    AIM_STATE,    /* a piece of a cell's state */
     AIM_STEPS,
 };
 

@@ -368,6 +368,16 @@ static void called(void *ctx, uint32_t node, const struct sim_call *call)
         fiber_stop(&n->fiber);
 }
 
+void fleet_linger(struct fleet_node *n, uint64_t ns)
+{
+    struct fleet *f = n->fleet;
+    if (!f->aim.on || f->stepping != n)
+        return;
+    f->aim.verdict = AIM_STOP;
+    f->aim.stop_ns = ns;
+    fiber_stop(&n->fiber);
+}
+
 static void begin_round(struct fleet_node *n, uint64_t now)
 {
     n->round_ns = now;
@@ -457,6 +467,8 @@ bool fleet_spare(void *fleet, uint32_t host)
 {
     const struct fleet *f = fleet;
     const struct fleet_node *n = &f->node[host];
+    if (f->calls->spare)
+        return f->calls->spare(n);
     for (uint32_t i = 0; i < n->members; i++)
         if (to_lose(f, n->member[i].group) < 0)
             return false;
@@ -524,6 +536,8 @@ static bool may_crash(void *ctx, uint32_t host, bool keep_memory)
 {
     const struct fleet *f = ctx;
     const struct fleet_node *n = &f->node[host];
+    if (f->calls->may_crash)
+        return f->calls->may_crash(n, keep_memory);
     if (f->durable && !f->returns)
         return true; /* its disk has all that counts */
     if (keep_memory && f->aim.on && !f->chaos.links)

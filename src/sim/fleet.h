@@ -73,6 +73,11 @@ struct fleet_calls {
      * else meanwhile. May be NULL. */
     uint64_t (*spent_ns)(struct fleet_member *);
 
+    /* May the host crash now, with or without its memory; may it, being down, stay so for good? NULL: as many as replicated logs
+     * are built to lose. */
+    bool (*may_crash)(const struct fleet_node *, bool keep_memory);
+    bool (*spare)(const struct fleet_node *);
+
     /* A client begins a life, makes a step, ends. A step returns when there has to be another one
      * though nothing happens; UINT64_MAX: never. */
     int (*client_open)(struct fleet_node *, struct err *);
@@ -153,6 +158,10 @@ uint64_t fleet_disk_next_ns(const struct fleet_node *);
 
 /* The faults have stopped: whoever stands in the middle of a round goes on. */
 void fleet_calm(struct fleet *);
+
+/* Called from within a round of a host: it stands still there for so long, as if stopped. With aimed faults only; else it goes on at
+ * once. */
+void fleet_linger(struct fleet_node *, uint64_t ns);
 
 /* Steps the node soon. */
 void fleet_wake(struct fleet_node *);

@@ -179,6 +179,8 @@ static void liveness(struct fleet *f, struct run_result *r, const struct run_cal
     }
     if (r->property == NULL && !delivered)
         c->stuck(c->ctx);
+    else if (r->property == NULL && c->settled)
+        c->settled(c->ctx);
 }
 
 static void phases(struct fleet *f, struct run_result *r, const struct run_calls *c)

@@ -31,6 +31,20 @@ struct run_options {
 
 enum { RUN_TEXT_BYTES = 256 };
 
+/* Of a group with views. */
+struct group_figures {
+    uint64_t views, joins, leaves;
+    uint64_t put_out;   /* alive */
+    uint64_t trimmed;   /* messages that a trim cut off, where they had come already */
+    uint64_t restamped; /* that went on to the next view */
+    uint64_t returned;
+    uint64_t vacant; /* times that a cell became so */
+    uint64_t states; /* sent */
+    uint64_t nulls, deliveries;
+    uint64_t skipped; /* runs of which liveness cannot be asked */
+    uint64_t shared;  /* runs with common lanes that are one memory */
+};
+
 struct run_result {
     const char *property;      /* NULL: nothing was violated */
     char text[RUN_TEXT_BYTES]; /* what was seen, where */
@@ -46,6 +60,7 @@ struct run_result {
     uint32_t replicas;
     enum run_memory memory;
     struct aim_figures aimed;
+    struct group_figures group;
 };
 
 /* What the runs have in common. */
@@ -91,6 +106,8 @@ struct run_calls {
     void (*calm)(void *ctx); /* the faults have stopped; may be NULL */
     bool (*all_delivered)(const void *ctx);
     void (*stuck)(void *ctx); /* to note a violation of liveness */
+    /* All was delivered within the time; may be NULL, and may step on. */
+    void (*settled)(void *ctx);
     const struct hang_calls
         *hang; /* of a phase in which hosts hang (hang.h); NULL: there is none */
     void *ctx;
@@ -108,5 +125,8 @@ void run_tree(const struct run_options *, struct run_result *);
 
 /* The same without the tree: destinations order messages among themselves. */
 void run_genuine(const struct run_options *, struct run_result *);
+
+/* Hosts that form views, with cells in which they multicast. */
+void run_group(const struct run_options *, struct run_result *);
 
 #endif

@@ -541,12 +541,15 @@ int tram_sim_open(const struct tram_cluster *cluster, const struct tram_sim_opti
                   struct tram_sim **out, struct tram_error *error)
 {
     struct err e = {""};
+    int rc = api_refuse_group(cluster, "simulation of its members yet", &e);
+    if (rc != 0)
+        return api_error(error, rc, &e);
     struct tram_sim *s = calloc(1, sizeof(*s));
     if (s == NULL)
         return api_error(error, ERR_NOMEM, NULL);
     s->cluster = *cluster;
     s->opt = *o;
-    int rc = open_all(s, &e);
+    rc = open_all(s, &e);
     if (rc != 0) {
         tram_sim_close(s);
         return api_error(error, rc, &e);

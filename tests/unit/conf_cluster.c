@@ -373,7 +373,7 @@ static void cluster__refuses_an_unknown_key(void **state)
     refused("transport: shm\nprotocl: tree\n" HOSTS GROUPS, 2, "no key 'protocl'",
             "did you mean protocol?", NULL);
     refused(HOSTS GROUPS "colour: red\n", 8, "no key 'colour'", "the keys are name, transport",
-            "groups, clients", "detach_ms", NULL);
+            "groups, subgroups", "detach_ms", NULL);
     refused("hosts:\n- {name: h1, adress: a:1}\n" GROUPS, 2, "a host has no key 'adress'",
             "did you mean address?", NULL);
     refused(HOSTS "groups:\n- name: g1\n  replica: [h1]\n", 7, "a group has no key 'replica'",

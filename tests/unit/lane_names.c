@@ -7,14 +7,14 @@
 #include <cmocka.h>
 
 static const enum region_class classes[] = {REGION_GROUP, REGION_CELL, REGION_VIEW_LOG,
-                                            REGION_EDGE};
+                                            REGION_MEMBER, REGION_EDGE};
 
 /* The first and the last number of each class are of that class, and no other's. */
 static void names__a_number_tells_its_class_and_index(void **state)
 {
     (void)state;
-    for (int c = 0; c < 4; c++) {
-        uint32_t last = (c < 3 ? (uint32_t)classes[c + 1] - 1 : UINT32_MAX) - (uint32_t)classes[c];
+    for (int c = 0; c < 5; c++) {
+        uint32_t last = (c < 4 ? (uint32_t)classes[c + 1] - 1 : UINT32_MAX) - (uint32_t)classes[c];
         uint32_t some[] = {0, 1, 1023, last - 1, last};
         for (int i = 0; i < 5; i++) {
             uint32_t n = region_number(classes[c], some[i]);
@@ -36,12 +36,12 @@ static void names__the_numbers_are_what_they_were(void **state)
 
 static void names__a_lane_tells_its_kind_and_index(void **state)
 {
-    const enum lane_kind kinds[] = {LANE_LOG,    LANE_ROW, LANE_SNAP,
-                                    LANE_SOURCE, LANE_ACK, LANE_REPLY};
+    const enum lane_kind kinds[] = {LANE_LOG,   LANE_ROW,  LANE_SNAP,   LANE_SOURCE, LANE_ACK,
+                                    LANE_REPLY, LANE_SEND, LANE_REPORT, LANE_VIEW,   LANE_STATE};
     const uint32_t some[] = {0, 1, 255, 256, 4095, (1 << 24) - 1};
 
     (void)state;
-    for (int n = 0; n < 6; n++)
+    for (int n = 0; n < 10; n++)
         for (int i = 0; i < 6; i++) {
             struct mem_lane_spec s = lane_spec(3, 1, 2, kinds[n], some[i]);
             assert_int_equal(lane_kind(&s), kinds[n]);

@@ -34,6 +34,7 @@ enum backend {
     SIM_TOLD,
     SIM_READ_BACK,
     SIM_JUDGED,
+    SIM_SHARED,
     SHM,
     OFI_TOLD,
     OFI_READ_BACK,
@@ -63,7 +64,7 @@ static struct {
 
 static bool simulated(void)
 {
-    return rig.backend <= SIM_JUDGED;
+    return rig.backend <= SIM_SHARED;
 }
 
 static struct mem_lane_spec spec(uint32_t owner, uint32_t writer, uint32_t region)
@@ -180,7 +181,8 @@ static void rig_begin(enum backend b)
         .delay_ns_max = 2000,
         .tear_per_million = 300000,
         .lost_after_ns = 100000,
-        .owner_answers = true,
+        .owner_answers = b != SIM_SHARED,
+        .shared = b == SIM_SHARED,
         .links = {.on = b == SIM_TOLD || b == SIM_READ_BACK || b == SIM_JUDGED,
                   .passive = b == SIM_READ_BACK,
                   .judged = b == SIM_JUDGED,
@@ -1078,7 +1080,7 @@ static void kept_bytes_land_as_others_do(void)
 /* A node that was given up is there again, as after any break; where there are no connections nothing happens. */
 static void a_dropped_node_is_connected_again(void)
 {
-    bool links = rig.backend != SIM && rig.backend != SHM;
+    bool links = rig.backend != SIM && rig.backend != SIM_SHARED && rig.backend != SHM;
     struct mem_flow f;
 
     rig_open(2);
@@ -1465,6 +1467,7 @@ static void a_client_does_not_choose_its_life(void)
     RUN_ON(sim_told, name)                                                                         \
     RUN_ON(sim_read_back, name)                                                                    \
     RUN_ON(sim_judged, name)                                                                       \
+    RUN_ON(sim_shared, name)                                                                       \
     RUN_ON(shm, name)                                                                              \
     RUN_ON(ofi_told, name)                                                                         \
     RUN_ON(ofi_read_back, name)                                                                    \
@@ -1483,6 +1486,7 @@ BACKEND(sim, SIM)
 BACKEND(sim_told, SIM_TOLD)
 BACKEND(sim_read_back, SIM_READ_BACK)
 BACKEND(sim_judged, SIM_JUDGED)
+BACKEND(sim_shared, SIM_SHARED)
 BACKEND(shm, SHM)
 BACKEND(ofi_told, OFI_TOLD)
 BACKEND(ofi_read_back, OFI_READ_BACK)
@@ -1505,6 +1509,7 @@ int main(void)
     ROW(sim_told, name)                                                                            \
     ROW(sim_read_back, name)                                                                       \
     ROW(sim_judged, name)                                                                          \
+    ROW(sim_shared, name)                                                                          \
     ROW(shm, name)                                                                                 \
     ROW(ofi_told, name)                                                                            \
     ROW(ofi_read_back, name)                                                                       \

@@ -116,6 +116,7 @@ static struct shm *shm_new(const struct shm_options *o)
     if (!s)
         return NULL;
     s->mem.ops = &shm_ops;
+    s->mem.shared = true;
     s->mem.self = o->self.node;
     s->say = o->say;
     s->forget = o->forget;

@@ -85,7 +85,8 @@ void sim_region_lose(struct sim *w, struct sim_region *r)
     for (uint32_t i = 0; r->told && i < w->opt.nodes_max; i++)
         r->told[i].until_ns = 0;
     for (struct sim_lane *l = r->lanes; l; l = l->next)
-        lane_blank(w, l);
+        if (!(w->opt.shared && l->own.spec.common)) /* who sees it has it mapped */
+            lane_blank(w, l);
 }
 
 static bool is_client(const struct sim *w, uint32_t node)
@@ -274,6 +275,17 @@ static int lane_make(struct sim *w, const struct mem_lane_spec *s, struct sim_la
     return 0;
 }
 
+/* What the owner of a lane sees, for its handle. Where common lanes are shared that is the writer's copy, once there is one. */
+static void show_owner(const struct sim *w, const struct sim_lane *l, struct mem_lane *handle)
+{
+    bool shared = w->opt.shared && l->own.spec.common && l->own.spec.owner != l->own.spec.writer;
+    const struct sim_lane *seen = shared ? l->copy : l;
+
+    handle->ctl = seen ? seen->own.ctl : NULL;
+    handle->ring = seen ? seen->own.ring : NULL;
+    handle->life = l->own.life;
+}
+
 static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t node)
 {
     struct sim_handle *h = handle_of(l, node);
@@ -290,9 +302,7 @@ static struct mem_lane *lane_handle(struct sim *w, struct sim_lane *l, uint32_t 
     h->ended = false;
     l->writer_has |= node == l->own.spec.writer;
     if (node == l->own.spec.owner) {
-        h->lane.ctl = l->own.ctl;
-        h->lane.ring = l->own.ring;
-        h->lane.life = l->own.life;
+        show_owner(w, l, &h->lane);
         if (l->opened_ns == UINT64_MAX)
             l->opened_ns = w->now_ns + w->opt.delay_ns_max;
     }
@@ -425,15 +435,20 @@ static int copy_get(struct sim *w, const struct mem_lane_spec *s, struct sim_lan
     return rc;
 }
 
-/* What the writer sees of a common lane. */
-static void show_copy(struct sim_lane *l, struct sim_lane *copy)
+/* What the writer sees of a common lane, and its owner where it is shared. */
+static void show_copy(struct sim *w, struct sim_lane *l, struct sim_lane *copy)
 {
     struct sim_handle *h = handle_of(l, l->own.spec.writer);
+    struct mem_lane *view = owners_view(l);
 
     copy->shown += l->copy != copy;
     l->copy = copy;
     h->lane.ctl = copy->own.ctl;
     h->lane.ring = copy->own.ring;
+    if (w->opt.shared && view && is_open(w, l, l->own.spec.owner) && l != copy) {
+        show_owner(w, l, view);
+        w->nodes[l->own.spec.owner].mem.lanes_moved++;
+    }
 }
 
 /* A lane that its owner still reads, though there is a newer one of its name. */
@@ -545,7 +560,7 @@ static int written_common(struct sim *w, const struct mem_lane_spec *s, struct m
     if (rc)
         return rc;
     *out = lane_handle(w, l, s->writer);
-    show_copy(l, copy);
+    show_copy(w, l, copy);
     return 0;
 }
 
@@ -699,7 +714,7 @@ static bool issue(struct mem *m, struct mem_flow *f, const struct sim_write *wr)
     f->status = sim_flow_ready(w, wr->flow, wr->lane);
     if (f->status != MEM_DONE)
         return false;
-    if (wr->words && !(s->common && s->owner == m->self))
+    if (wr->words && !(s->common && (w->opt.shared || s->owner == m->self)))
         sim_chan_issue(w, sim_chan_at(w, m->self, f->owner), wr);
     return true;
 }

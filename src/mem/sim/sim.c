@@ -55,6 +55,10 @@ static int check_options(const struct sim_options *o, struct err *e)
         return err_set(e, ERR_INVALID, "open a simulated memory: spikes and tears have no costs");
     if (o->costs.on && o->links.on)
         return err_set(e, ERR_INVALID, "open a simulated memory: connections have no costs");
+    if (o->shared && (o->links.on || o->owner_answers))
+        return err_set(e, ERR_INVALID,
+                       "open a simulated memory: what is shared needs neither connections nor its "
+                       "owner");
     if (o->links.judged && (!o->links.on || o->links.passive || o->links.frame_bytes % 8))
         return err_set(e, ERR_INVALID,
                        "open a simulated memory: judged by owners that run, over connections, in "
@@ -93,7 +97,10 @@ struct sim *sim_open(const struct sim_options *o, struct err *e)
     for (uint32_t i = 0; i < n; i++) {
         struct sim_node *node = &w->nodes[i];
         node->world = w;
-        node->mem = (struct mem){.ops = &sim_mem_ops, .self = i, .remote = w->opt.owner_answers};
+        node->mem = (struct mem){.ops = &sim_mem_ops,
+                                 .self = i,
+                                 .remote = w->opt.owner_answers,
+                                 .shared = w->opt.shared};
         node->regions_end = &node->regions;
         node->flows = node->inbox = node->inbox_end = SIM_NONE;
         node->place = i;

@@ -95,6 +95,8 @@ struct sim_options {
     bool owner_answers;         /* raises and reads need the owner alive and running (ofi); else
                                  * its memory answers by itself (shm) */
     bool check_at_issue;        /* planted bug: permission judged when a write is issued */
+    bool shared; /* owners of a common lane see the writer's copy itself (shm): there is
+                                 * nothing on its way. Else each has one of its own. Not with links */
     struct sim_costs costs;
     struct sim_links links;
 };

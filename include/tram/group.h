@@ -1,0 +1,257 @@
+/* Tramway's groups: members that send to each other, in views.
+ *
+ * A cluster file with `protocol: group` has hosts and subgroups of them; each shard of a subgroup is a *cell*. A process
+ * that opens a host of it is a member while it runs. Members send messages to the cells that they are in, and all members
+ * of a cell deliver the same messages in the same order. Members come, leave, die and are put out; each time there is a
+ * new *view* of who is there, and those who go from one view to the next have delivered the same in the one that ended.
+ * What anybody delivered, also one who then died, everybody delivers who goes on.
+ *
+ *     tram_cluster_load("cluster.yaml", &cluster, ...)
+ *     tram_group_open(cluster, &(struct tram_group_options){.host = "h1", .machine = ...}, &group, ...)
+ *     int cell = tram_group_cell(group, "map", 0)
+ *     while (running) { tram_group_step(group, ...); ... tram_group_send(group, cell, data, bytes, ...) }
+ *     tram_group_close(group)
+ *
+ * Errors are as in tram.h. A group's handle is used by one thread at a time, which calls tram_group_step (or _poll) all
+ * the time: a member that does not for suspect_ms of the cluster file is put out by the others. All callbacks come from
+ * within these two and tram_group_close; they may send, set columns and look, and must not step, poll or close. */
+#ifndef TRAM_GROUP_H
+#define TRAM_GROUP_H
+
+#include "tram.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    TRAM_MEMBERS_MAX = 64, /* a set of hosts is a word: bit i is host i of the cluster file */
+    TRAM_COLUMNS = 16,     /* of a cell */
+    TRAM_WHEN_MAX = 64,    /* predicates of a group */
+};
+
+/* ---- views ---- */
+
+enum tram_cell_state {
+    TRAM_CELL_UNBORN, /* it never had members_min members */
+    TRAM_CELL_LIVES,
+    TRAM_CELL_VACANT, /* nobody who is left has its state: it waits for `tram view --reset` */
+};
+
+/* A cell in a view. */
+struct tram_view_cell {
+    const char *subgroup; /* in the cluster file */
+    uint32_t shard;       /* from 0 */
+    enum tram_cell_state state;
+    uint64_t members;
+    uint64_t senders;      /* those of the members that may send */
+    uint64_t stateful;     /* those that had its state when the view began; the others get it */
+    uint64_t members_last; /* vacant: who was in it last */
+    uint64_t born;         /* number of the view in which its state was new */
+    uint32_t lacks;        /* members that it lacks to members_min */
+};
+
+/* Everybody who is in a view sees the same one under its number. */
+struct tram_view {
+    uint64_t number;  /* from 1; the next view has the next number */
+    bool adequate;    /* false: a cell has fewer members than members_min, and nobody sends */
+    uint64_t members; /* of the view */
+    uint64_t left;    /* of the view before, who left in order: they have delivered all of it */
+    uint32_t hosts;   /* of the cluster file */
+    uint32_t cells;
+    const char *const *host_name; /* by host */
+    const uint64_t *
+        life; /* by host: which life of it is the member; 0: it is none. No two are equal of one host */
+    const struct tram_view_cell *cell; /* by number */
+};
+
+/* ---- what a member does ---- */
+
+/* A message as it is delivered, good during the call. */
+struct tram_item {
+    const void *data;
+    uint32_t bytes;
+    uint32_t sender; /* host */
+    uint64_t
+        number; /* place in the order of its view and cell, which has gaps; in a raw cell, in the sender's order */
+};
+
+/* The state machine of all cells. In a cell whose members are to stay equal it does the same with the same deliveries: no
+ * clock, no chance. Each call may be NULL. */
+struct tram_group_machine {
+    /* Messages of one cell, in order, all of the view of that number. */
+    void (*deliver)(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *,
+                    uint32_t count);
+
+    /* A new view begins, after all of the last one was delivered. `before` is NULL for who comes in. `now` is NULL if this
+     * member was put out or has left: what it has of the state of cells is void. One that was put out is let in again by
+     * itself, and gets the state anew. Both are good until the next call. */
+    void (*view)(void *ctx, const struct tram_view *before, const struct tram_view *now);
+
+    /* An own message will not be delivered, since this member does not send in the cell any more, or leaves. In the order of
+     * sending. Who is put out is not told: what it had under way was delivered or not. */
+    void (*returned)(void *ctx, uint32_t cell, const void *data, uint32_t bytes);
+
+    /* The cell is new, and its state is to be as a new one is. */
+    void (*born)(void *ctx, uint32_t cell);
+
+    /* The state of a cell, for members that come: as in struct tram_machine of tram.h, with cells for groups. Either the
+     * pair for small states, or all six for others, or none of them: cells have no state, and who comes needs none. A
+     * state that is loaded replaces what is there. Raw cells have none in any case. */
+    int (*save)(void *ctx, uint32_t cell, void **data, size_t *bytes);
+    int (*load)(void *ctx, uint32_t cell, const void *data, size_t bytes);
+    void *(*save_open)(void *ctx, uint32_t cell, uint64_t *bytes);
+    int (*save_next)(void *ctx, uint32_t cell, void *save, void *out, uint32_t room);
+    void (*save_close)(void *ctx, uint32_t cell, void *save);
+    int (*load_open)(void *ctx, uint32_t cell, uint64_t bytes);
+    int (*load_next)(void *ctx, uint32_t cell, const void *data, uint32_t bytes);
+    int (*load_close)(void *ctx, uint32_t cell, bool whole);
+};
+
+/* Who goes into which cell of the next view, to be filled by a layout callback. */
+struct tram_layout_cell {
+    enum tram_cell_state state; /* given */
+    uint64_t stateful; /* given: who goes on and has its state; at least one of them stays */
+    uint64_t members, senders; /* to be set; empty at first */
+};
+
+struct tram_layout {
+    uint64_t members; /* given: who is in the next view */
+    uint32_t cells;
+    struct tram_layout_cell *cell;
+};
+
+enum tram_wait {
+    TRAM_WAIT_FILE, /* as the cluster file says */
+    TRAM_WAIT_AUTO, /* spin, then sleep */
+    TRAM_WAIT_SPIN,
+    TRAM_WAIT_SLEEP,
+};
+
+/* All zero but `host`: a member that does nothing. */
+struct tram_group_options {
+    const char *host; /* in the cluster file */
+    struct tram_group_machine machine;
+    void *ctx; /* of its calls */
+
+    /* Who goes into which cell, instead of what the cluster file says; only the member that leads the keepers is asked, so
+     * members need not agree on it. What it does against the cluster file (hosts, members_max) is put right. NULL:
+     * who is there stays, and the rest is filled by the order of hosts. */
+    void (*layout)(void *ctx, const struct tram_view *before, struct tram_layout *next);
+    void *layout_ctx;
+
+    enum tram_wait wait;
+    uint32_t leave_ms;   /* how long tram_group_close waits until it has left; 0: 2000 */
+    struct tram_log log; /* zeroed: the cluster's */
+};
+
+struct tram_group;
+
+/* Becomes the host, and a member as soon as the others let it in, which the view callback tells. TRAM_EXISTS: another
+ * process is this host. TRAM_INVALID: the cluster's protocol is not group. */
+TRAM_API int tram_group_open(const struct tram_cluster *, const struct tram_group_options *,
+                             struct tram_group **, struct tram_error *);
+
+/* Leaves, so that the others need not wait for it: delivers to the end of the view, bounded by leave_ms. Then it closes. NULL
+ * is allowed. */
+TRAM_API void tram_group_close(struct tram_group *);
+
+/* Leaves, and goes on: the view callback comes with NULL for `now`, and tram_group_has_left is true from then on. */
+TRAM_API void tram_group_leave(struct tram_group *);
+TRAM_API bool tram_group_has_left(const struct tram_group *);
+
+/* As tram_host_step, _poll, _fd and _wake of tram.h. */
+TRAM_API int tram_group_step(struct tram_group *, struct tram_error *);
+TRAM_API int tram_group_poll(struct tram_group *, struct tram_error *);
+TRAM_API int tram_group_fd(struct tram_group *, struct tram_error *);
+TRAM_API void tram_group_wake(struct tram_group *);
+
+/* ---- sending ---- */
+
+/* The number of a cell, or TRAM_NOTFOUND. */
+TRAM_API int tram_group_cell(const struct tram_group *, const char *subgroup, uint32_t shard);
+
+/* Sends a copy. 0: it will be delivered in the cell, or come back by `returned`, or this member is put out.
+ *   TRAM_AGAIN    not now: the own ring is full, or no view allows to send (none yet, it ends, or it is not adequate). Step,
+ *                 then try again
+ *   TRAM_REFUSED  this member is no sender of the cell in the present view
+ *   TRAM_TOOBIG   more than message_max of the subgroup */
+TRAM_API int tram_group_send(struct tram_group *, uint32_t cell, const void *data, uint32_t bytes,
+                             struct tram_error *);
+
+/* The same without a copy: room for a message of up to so many bytes, to be written in place and committed with as many
+ * bytes of it as are used, or released unsent. NULL where tram_group_send would fail. Several may be open; one that is
+ * not committed holds up the later ones of this sender in the cell, and nobody else. All are void when the view callback
+ * comes with NULL for `now`, and when `returned` comes for the cell. */
+TRAM_API void *tram_reserve(struct tram_group *, uint32_t cell, uint32_t bytes);
+TRAM_API void tram_commit(struct tram_group *, uint32_t cell, void *room, uint32_t bytes);
+TRAM_API void tram_release(struct tram_group *, uint32_t cell, void *room);
+
+/* The largest message of a cell. */
+TRAM_API uint32_t tram_group_message_max(const struct tram_group *, uint32_t cell);
+
+/* ---- looking ---- */
+
+/* The present view; NULL: this host is in none. Good until the next step. */
+TRAM_API const struct tram_view *tram_group_view(const struct tram_group *);
+
+/* Does this member have the cell's state, and deliver? */
+TRAM_API bool tram_group_has_state(const struct tram_group *, uint32_t cell);
+
+/* NULL, or for what the next view or sending waits, as a sentence for people. Good until the next step. */
+TRAM_API const char *tram_group_waits(const struct tram_group *);
+
+/* Asks for a new view, with the layout computed anew. */
+TRAM_API void tram_group_relayout(struct tram_group *);
+
+/* A vacant cell begins anew in the next view, empty. TRAM_AGAIN: only the host that leads the keepers can, and this is
+ * another one, or it is busy. TRAM_INVALID: the cell is not vacant. */
+TRAM_API int tram_group_reset_cell(struct tram_group *, uint32_t cell, struct tram_error *);
+
+struct tram_group_counts {
+    uint64_t views;   /* begun */
+    uint64_t put_out; /* times that this process was, alive */
+    uint64_t sent, delivered, delivered_bytes;
+    uint64_t nulls;     /* places in the order that had no message */
+    uint64_t trimmed;   /* messages beyond the end of a view */
+    uint64_t restamped; /* own messages that went on to the next view */
+    uint64_t returned;
+    uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
+    uint64_t states_sent, states_loaded;
+};
+TRAM_API void tram_group_counts(const struct tram_group *, struct tram_group_counts *);
+
+/* ---- columns ---- */
+
+/* A cell has a table: a row of TRAM_COLUMNS words for each member, which its member writes and all read. In a member's life
+ * they only rise (a lower value is ignored); a row is seen by the others soon, in no order with messages. */
+TRAM_API void tram_column_set(struct tram_group *, uint32_t cell, uint32_t column, uint64_t value);
+/* 0 of who is not in the cell. */
+TRAM_API uint64_t tram_column_get(const struct tram_group *, uint32_t cell, uint32_t column,
+                                  uint32_t host);
+/* The least of all members of the cell. */
+TRAM_API uint64_t tram_column_min(const struct tram_group *, uint32_t cell, uint32_t column);
+
+enum tram_when_kind {
+    TRAM_ONCE, /* when the test is first true; then the predicate is over */
+    TRAM_EACH, /* in every round in which it is true */
+    TRAM_EDGE, /* when it turns true */
+};
+
+/* Tested in every round, by looking at columns, the view or whatever the caller has. */
+struct tram_predicate {
+    enum tram_when_kind kind;
+    bool (*test)(const struct tram_group *, void *ctx);
+    void (*act)(struct tram_group *, void *ctx);
+    void *ctx;
+};
+
+/* Adds it; returns its number, or TRAM_NOMEM if there are TRAM_WHEN_MAX. */
+TRAM_API int tram_when(struct tram_group *, const struct tram_predicate *, struct tram_error *);
+/* Removes it, also from within its own act. */
+TRAM_API void tram_when_end(struct tram_group *, int number);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

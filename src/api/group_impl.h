@@ -1,0 +1,91 @@
+/* What the files of a group's member share (include/tram/group.h). */
+#ifndef API_GROUP_IMPL_H
+#define API_GROUP_IMPL_H
+
+#include "api/group_page.h"
+#include "api/loop.h"
+#include "api/machine.h"
+#include "group/member.h"
+#include "tram/group.h"
+
+/* A view as users see it. */
+struct plain_view {
+    struct tram_view view;
+    struct tram_view_cell *cell;
+    uint64_t life[GROUP_HOSTS_MAX];
+};
+
+/* A cell at this host. */
+struct group_cell {
+    struct api_machine machine; /* first: the ctx of the calls that save and load */
+    uint64_t delivered, bytes;
+    uint64_t state_count, state_hash; /* what a program says of its state, for `tram view` */
+};
+
+struct group_predicate {
+    struct tram_predicate is;
+    bool on, was;
+};
+
+struct tram_group {
+    const struct tram_cluster *cluster;
+    uint32_t index; /* of the host */
+    struct tram_group_machine machine;
+    void *ctx;
+    void (*layout)(void *ctx, const struct tram_view *, struct tram_layout *);
+    void *layout_ctx;
+    uint32_t leave_ms;
+    struct tram_log log;
+    struct say say;
+
+    struct api_loop run;
+    struct member *member;
+    bool added; /* it is a unit of the loop */
+    uint32_t cells;
+    struct cell_options *options; /* by cell */
+    uint32_t keeper[GROUP_KEEPERS_MAX];
+    struct group_cell *cell;
+
+    const char *host_name[GROUP_HOSTS_MAX];
+    struct plain_view seen[2]; /* the present view, and the one before */
+    uint32_t at;               /* which is the present, or was the last */
+    bool in_view;              /* it is in it */
+    bool leaving;
+    struct plain_view proposed; /* for the layout callback: the view before */
+    struct tram_layout_cell *layout_cell;
+    uint64_t since_vid[GROUP_HOSTS_MAX], since_ns[GROUP_HOSTS_MAX]; /* of the lives in the view */
+    uint64_t since_life[GROUP_HOSTS_MAX];
+    uint64_t view_ns;
+    uint64_t put_out;  /* what was said of it */
+    uint64_t waits_ns; /* since when it waits for something; 0: it does not */
+    bool waits_said;
+
+    struct group_predicate predicate[TRAM_WHEN_MAX];
+    uint32_t predicates; /* none is on from here */
+
+    struct group_page *page;
+    struct group_page_record *record;
+    uint64_t page_ns, reset_ns;
+    bool page_old;
+    int reset_cell; /* that somebody wants reset; CLUSTER_NONE */
+};
+
+/* Memory for views; false: there is none. */
+bool group_views_open(struct tram_group *);
+void group_views_close(struct tram_group *);
+
+void group_plain_view(const struct tram_group *, const struct view *, struct plain_view *out);
+
+/* The view has changed: notes it, says it, and gives the two for the user's callback. */
+void group_view_changed(struct tram_group *, const struct view *before, const struct view *now);
+
+/* Now and then: says what is waited for. */
+void group_watch(struct tram_group *, uint64_t now_ns);
+
+/* Fills the page. */
+void group_show(struct tram_group *, uint64_t now_ns);
+
+/* For `tram host`: what the machine says of the cell's state. */
+void api_group_state(struct tram_group *, uint32_t cell, uint64_t count, uint64_t hash);
+
+#endif

@@ -1,0 +1,597 @@
+#include "group/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+uint64_t cell_word(const struct cell *c, uint32_t host, enum cell_word word)
+{
+    if (c->row == NULL)
+        return c->own_row[word];
+    return in_set(c->unready, host) ? 0 : table_get(c->row, c->rank[host], word);
+}
+
+uint64_t cell_count(const struct cell *c, uint32_t host, enum cell_word word)
+{
+    uint64_t value = cell_word(c, host, word);
+    return stamp_vid(value) == c->of->view->vid ? stamp_count(value) : 0;
+}
+
+void cell_set(struct cell *c, enum cell_word word, uint64_t value)
+{
+    if (c->row)
+        table_set(c->row, word, value);
+    else
+        c->own_row[word] = value;
+    c->push = true;
+}
+
+/* Wakes the members that sleep. Where writes are messages they wake by themselves. */
+static void ring(const struct cell *c)
+{
+    struct mem *mem = c->of->mem;
+    if (mem->remote)
+        return;
+    for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest; rest = set_rest(rest))
+        mem_bell_later(mem, set_first(rest));
+}
+
+void cell_push(struct cell *c, bool whole)
+{
+    if (c->row == NULL) {
+        c->push = false;
+        return;
+    }
+    if (whole)
+        table_push_row(c->row);
+    else if (c->push)
+        table_push(c->row);
+    if (c->taken && (whole || c->taken->dirty))
+        (whole ? table_push_row : table_push)(c->taken);
+    if (c->push) {
+        c->of->count.row_pushes++;
+        ring(c);
+    }
+    c->push = false;
+}
+
+/* Rows of lives that have come with this view are seen from now on. */
+static void ready_rows(struct cell *c)
+{
+    for (uint64_t rest = c->unready; rest; rest = set_rest(rest)) {
+        uint32_t host = set_first(rest);
+        const struct mem_lane *lane = c->row->in[c->rank[host]];
+        uint32_t life = life_process(c->of->view->life[host]);
+        if (lane->life != life)
+            table_next(c->row, c->rank[host]);
+        bool there = lane->ctl && lane->life == life;
+        if (c->taken) {
+            lane = c->taken->in[c->rank[host]];
+            if (lane->life != life)
+                table_next(c->taken, c->rank[host]);
+            there &= lane->ctl && lane->life == life;
+        }
+        if (there)
+            c->unready &= ~set_of(host);
+    }
+}
+
+/* ---- receiving ---- */
+
+/* Where the sender's records of this view begin. START is of this view if the guard, read after it, is of this one or the next: the one
+ * after that has its place. */
+static bool find_start(struct source_stream *s, const struct mem_lane *lane, uint64_t vid)
+{
+    uint64_t start = mem_word(lane, SEND_START + (uint32_t)(vid & 1));
+    uint64_t behind = stamp_vid(mem_word(lane, SEND_GUARD));
+    if (behind != vid && behind != vid + 1)
+        return false;
+    s->pos = s->end = start & ~UINT64_C(15);
+    s->ring = start & 1;
+    s->started = true;
+    return true;
+}
+
+/* Is the lane that of the life which is in the view? A later life's is not looked at before a view has it. */
+static bool is_there(const struct cell *c, struct source_stream *s)
+{
+    for (uint32_t r = 0; r < (c->of->mem->shared ? SEND_RINGS : 1); r++) {
+        struct mem_lane *lane = c->from[r][s->host];
+        uint32_t life = life_process(c->of->view->life[s->host]);
+        if (lane->life != life)
+            mem_lane_next(c->of->mem, lane);
+        if (lane->ctl == NULL || lane->life != life)
+            return false;
+    }
+    return s->there = true;
+}
+
+/* Takes note of what the sender has published. The guard first, then END: records below END are there. */
+static void look(struct cell *c, struct source_stream *s)
+{
+    const struct member *m = c->of;
+    uint64_t vid = m->view->vid;
+    if (s->host == m->opt.me) {
+        s->count = c->own.issued;
+        s->end = c->own.end;
+        s->ring = c->own.at;
+        return;
+    }
+    if (!s->there && !is_there(c, s))
+        return;
+    const struct mem_lane *lane = c->from[0][s->host];
+    if (lane->ctl == NULL)
+        return;
+    uint64_t guard = mem_word(lane, SEND_GUARD);
+    if (stamp_vid(guard) != vid || stamp_count(guard) <= s->count)
+        return;
+    if (!s->started && !find_start(s, lane, vid))
+        return;
+    s->count = m->opt.unbatched & BATCH_RECEIVE ? s->count + 1 : stamp_count(guard);
+    s->end = mem_word(lane, SEND_END);
+}
+
+static int receive(struct cell *c)
+{
+    uint64_t all = UINT64_MAX, vid = c->of->view->vid;
+    for (uint32_t i = 0; i < c->senders; i++) {
+        look(c, &c->source[i]);
+        all = min_u64(all, c->source[i].count * c->senders + i);
+    }
+    if (c->senders == 0 || all <= c->received)
+        return 0;
+    while (c->of->opt.unbatched & BATCH_ACK && c->received + 1 < all) {
+        cell_set(c, CELL_RECEIVED, stamp(vid, ++c->received));
+        cell_push(c, false);
+    }
+    c->received = all;
+    cell_set(c, CELL_RECEIVED, stamp(vid, all));
+    return 1;
+}
+
+/* ---- delivering ---- */
+
+static void find_stable(struct cell *c)
+{
+    uint64_t least = c->received;
+    for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest && least > c->stable;
+         rest = set_rest(rest))
+        least = min_u64(least, cell_count(c, set_first(rest), CELL_RECEIVED));
+    c->stable = max_u64(c->stable, least);
+}
+
+static const unsigned char *ring_of(const struct cell *c, const struct source_stream *s)
+{
+    return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
+}
+
+/* The record of that stamp, if it is the next in the ring. */
+static inline const struct record *record_in(const unsigned char *bytes, uint64_t mask,
+                                             struct source_stream *s, uint64_t want)
+{
+    while (s->pos < s->end || PLANTED(group_record_looks)) {
+        const struct record *r = (const void *)(bytes + (s->pos & mask));
+        if (!(r->flags & RECORD_SKIP))
+            return r->stamp == want ? r : NULL;
+        s->pos += r->bytes;
+    }
+    return NULL;
+}
+
+const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
+{
+    if (s->pos >= s->end && !PLANTED(group_record_looks))
+        return NULL;
+    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, s, stamp(c->of->view->vid, index));
+}
+
+static void next_number(struct cell *c)
+{
+    c->number_at++;
+    if (++c->turn_at == c->senders) {
+        c->turn_at = 0;
+        c->round_at++;
+    }
+}
+
+/* The next number: a message, a null, or what the trim cuts off. */
+static void take_number(struct cell *c, struct batch *b, bool finishing)
+{
+    struct source_stream *s = &c->source[c->turn_at];
+    bool cut = finishing && c->round_at >= c->of->next->cell[c->number].trim[c->turn_at];
+    const struct record *r = cell_record(c, s, c->round_at);
+    if (r && !cut) {
+        s->pos += record_size(r->bytes);
+        if (c->has_state && c->number_at >= c->skip_to)
+            cell_item(b, r, s->host, c->number_at);
+    }
+    c->of->count.trimmed += r && cut;
+    next_number(c);
+}
+
+/* The numbers below the limit, while the batch has room: take_number for the common case, with everything at hand. A sender without a
+ * record here costs a comparison. */
+static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32_t most,
+                         uint64_t bytes_max)
+{
+    const uint32_t senders = c->senders;
+    const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
+    const unsigned char *ring_at[GROUP_HOSTS_MAX];
+    for (uint32_t i = 0; i < senders; i++)
+        ring_at[i] = c->source[i].pos < c->source[i].end ? ring_of(c, &c->source[i]) : NULL;
+    uint64_t number = c->number_at, round = c->round_at;
+    uint32_t turn = c->turn_at;
+    while (number < limit && b->count < most && b->bytes < bytes_max) {
+        struct source_stream *s = &c->source[turn];
+        if (s->pos < s->end) {
+            const struct record *r = record_in(ring_at[turn], mask, s, stamp(vid, round));
+            if (r) {
+                s->pos += record_size(r->bytes);
+                if (number >= skip_to)
+                    cell_item(b, r, s->host, number);
+            }
+        }
+        number++;
+        if (++turn == senders) {
+            turn = 0;
+            round++;
+        }
+    }
+    c->number_at = number;
+    c->round_at = round;
+    c->turn_at = turn;
+}
+
+void cell_upcall(struct cell *c, const struct batch *b)
+{
+    struct member *m = c->of;
+    if (b->count == 0)
+        return;
+    m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
+    m->count.upcalls++;
+    m->count.delivered += b->count;
+    m->count.delivered_bytes += b->bytes;
+}
+
+static void tell_delivered(struct cell *);
+
+/* Delivers numbers below the limit, a batch of them. */
+static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_t *bytes)
+{
+    struct batch b;
+    b.count = 0;
+    b.bytes = 0;
+    uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
+    if (!finishing && c->has_state && !PLANTED(group_record_looks))
+        take_numbers(c, &b, limit, most, c->opt.deliver_bytes - *bytes);
+    else
+        while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
+            take_number(c, &b, finishing);
+    if (PLANTED(group_delivered_early)) {
+        tell_delivered(c);
+        cell_push(c, false);
+    }
+    cell_upcall(c, &b);
+    *bytes += b.bytes;
+    return c->number_at < limit && most > 1 && *bytes < c->opt.deliver_bytes;
+}
+
+/* What was delivered may be written over by its senders, once they know. It stands still while the view ends: what a trim leaves out was
+ * not delivered. */
+static void tell_delivered(struct cell *c)
+{
+    bool open = c->of->phase == MEMBER_OPEN || PLANTED(group_delivered_over_trim);
+    if (c->has_state && c->number_at >= c->skip_to && open)
+        cell_set(c, CELL_DELIVERED, stamp(c->of->view->vid, c->number_at));
+}
+
+static int deliver(struct cell *c)
+{
+    uint64_t bytes = 0, from = c->number_at;
+    find_stable(c);
+    if (!c->has_state || c->number_at >= c->stable)
+        return 0;
+    while (deliver_some(c, c->stable, false, &bytes))
+        ;
+    tell_delivered(c);
+    return c->number_at > from;
+}
+
+/* ---- a round ---- */
+
+int cell_settle(struct cell *c)
+{
+    if (PLANTED(group_received_after_wedge) && c->in && c->of->phase == MEMBER_WEDGED)
+        return receive(c);
+    if (!c->in || c->of->phase != MEMBER_OPEN)
+        return 0;
+    if (c->unready)
+        ready_rows(c);
+    int work = receive(c);
+    if (own_publish(c)) {
+        work++;
+        ring(c);
+        work += receive(c);
+    }
+    /* Where a push is a few stores the others hear of it before the upcalls. */
+    if (c->push && c->of->mem->shared)
+        cell_push(c, false);
+    work += c->taken ? raw_deliver(c) : deliver(c);
+    if (c->push && c->of->mem->shared)
+        cell_push(c, false);
+    return work;
+}
+
+int cell_post(struct cell *c)
+{
+    if (!c->in)
+        return 0;
+    int work = 0;
+    if (c->of->phase == MEMBER_OPEN && own_publish(c)) {
+        work = 1;
+        ring(c);
+    }
+    own_resend(c);
+    cell_push(c, false);
+    return work;
+}
+
+/* ---- the end of a view ---- */
+
+void cell_wedge(struct cell *c)
+{
+    struct cell_report *r = &c->of->report[c->number];
+    *r = (struct cell_report){.has_state = false};
+    if (!c->in)
+        return;
+    r->has_state = c->has_state && c->number_at >= c->skip_to;
+    r->senders = c->senders;
+    for (uint32_t i = 0; i < c->senders; i++) {
+        look(c, &c->source[i]);
+        r->held[i] = c->source[i].count;
+    }
+}
+
+bool cell_finish(struct cell *c)
+{
+    uint64_t bytes = 0, limit = 0;
+    if (!c->in)
+        return true;
+    if (c->taken)
+        return raw_finish(c);
+    const struct view_cell *next = &c->of->next->cell[c->number];
+    CHECK(next->trims == c->senders);
+    if (PLANTED(group_end_at_finish))
+        planted_end_at_finish(c);
+    if (PLANTED(group_next_life_early))
+        planted_next_life_early(c);
+    for (uint32_t i = 0; i < c->senders; i++)
+        if (next->trim[i] > 0)
+            limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
+    while (deliver_some(c, limit, true, &bytes))
+        ;
+    if (PLANTED(group_delivered_over_trim))
+        tell_delivered(c);
+    return c->number_at >= limit;
+}
+
+/* Counts what the trim cut off here, of records that this host holds. */
+static void count_cut(struct cell *c)
+{
+    const struct view_cell *next = &c->of->next->cell[c->number];
+    for (uint32_t i = 0; c->in && i < c->senders; i++)
+        c->of->count.trimmed += c->source[i].count > next->trim[i];
+}
+
+/* ---- the begin of a view ---- */
+
+static void begin_sources(struct cell *c, const struct view_cell *vc)
+{
+    c->senders = 0;
+    for (uint64_t rest = vc->senders; rest; rest = set_rest(rest))
+        c->source[c->senders++] = (struct source_stream){.host = set_first(rest)};
+    c->index =
+        in_set(vc->senders, c->of->opt.me) ? set_rank(vc->senders, c->of->opt.me) : c->senders;
+    if (c->index < c->senders) {
+        struct source_stream *s = &c->source[c->index];
+        s->pos = c->own.start;
+        s->started = s->there = true;
+    }
+}
+
+static uint64_t ranks_of(const struct cell *c, uint64_t hosts)
+{
+    uint64_t ranks = 0;
+    for (uint64_t rest = hosts & c->hosts; rest; rest = set_rest(rest))
+        ranks |= set_of(c->rank[set_first(rest)]);
+    return ranks;
+}
+
+static void begin_row(struct cell *c, uint64_t vid)
+{
+    if (c->row)
+        table_send_to(c->row, ranks_of(c, c->members));
+    if (c->taken)
+        table_send_to(c->taken, ranks_of(c, c->members));
+    cell_set(c, CELL_RECEIVED, stamp(vid, 0));
+    cell_set(c, CELL_DELIVERED, stamp(vid, 0));
+    cell_set(c, CELL_TAKEN, stamp(vid, 0));
+    cell_set(c, CELL_STATE, stamp(vid, c->has_state ? HAS_STATE : WANTS_STATE));
+}
+
+/* Who was in the cell and does not go on there, in the same life. */
+static uint64_t who_left(const struct cell *c, const struct view *before, const struct view *now)
+{
+    uint64_t gone = before->cell[c->number].members;
+    for (uint64_t rest = gone & now->cell[c->number].members; rest; rest = set_rest(rest))
+        if (before->life[set_first(rest)] == now->life[set_first(rest)])
+            gone &= ~set_of(set_first(rest));
+    return gone;
+}
+
+void cell_begin(struct cell *c, const struct view *before, const struct view *now)
+{
+    const struct view_cell *vc = &now->cell[c->number];
+    const struct member_machine *machine = c->of->opt.machine;
+    if (!c->mine)
+        return;
+    bool had = c->in && c->has_state && c->number_at >= c->skip_to;
+    uint64_t ahead[GROUP_HOSTS_MAX] = {0};
+    if (c->in && c->taken)
+        raw_ahead(c, before, now, ahead);
+    if (c->in) {
+        count_cut(c);
+        own_readers(c, who_left(c, before, now));
+    }
+    own_begin(c, now, c->in && c->index < c->senders, c->index);
+    c->in = in_set(vc->members, c->of->opt.me);
+    c->members = vc->members;
+    c->unready = c->row ? vc->members & ~set_of(c->of->opt.me) : 0;
+    c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
+    c->turn_at = 0;
+    c->loading = false;
+    c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
+    begin_sources(c, vc);
+    if (c->in && vc->born == now->vid && machine->born)
+        machine->born(c->of->opt.ctx, c->number);
+    if (c->in)
+        begin_row(c, now->vid);
+    if (c->in && c->taken)
+        raw_begin(c, now->vid, ahead);
+}
+
+void cell_reset(struct cell *c)
+{
+    if (!c->mine)
+        return;
+    own_reset(c);
+    c->in = c->has_state = c->loading = false;
+    c->members = c->unready = 0;
+    c->senders = c->index = 0;
+}
+
+/* ---- opening ---- */
+
+static int rings_open(struct cell *c, struct err *e)
+{
+    struct own_stream *o = &c->own;
+    uint32_t others = set_count(c->hosts) - 1;
+    if (others > 0)
+        return 0;
+    o->ring[0] = calloc(1, c->opt.ring_bytes);
+    o->ring[1] = calloc(1, c->opt.ring_bytes);
+    o->ctl = calloc(SEND_WORDS, sizeof(uint64_t));
+    c->alone = true;
+    return o->ring[0] && o->ring[1] && o->ctl
+               ? 0
+               : err_set(e, ERR_NOMEM, "group: no memory for the ring of cell %u", c->number);
+}
+
+static struct mem_lane_spec send_spec(const struct cell *c, uint32_t owner, uint32_t writer,
+                                      uint32_t ring_number)
+{
+    struct mem_lane_spec s = lane_spec(c->region, owner, writer, LANE_SEND, ring_number);
+    s.ctl_words = ring_number == 0 ? SEND_WORDS : 1;
+    s.ring_bytes = c->opt.ring_bytes;
+    s.common = 1;
+    return s;
+}
+
+static int lanes_open(struct cell *c, struct err *e)
+{
+    uint32_t me = c->of->opt.me, rings = c->of->mem->shared ? SEND_RINGS : 1, count = 0;
+    struct mem_lane_spec spec[2 * SEND_RINGS * GROUP_HOSTS_MAX];
+    struct mem_lane *lane[2 * SEND_RINGS * GROUP_HOSTS_MAX];
+    for (uint64_t rest = c->hosts & ~set_of(me); rest; rest = set_rest(rest))
+        for (uint32_t r = 0; r < rings; r++) {
+            spec[count++] = send_spec(c, me, set_first(rest), r);
+            spec[count++] = send_spec(c, set_first(rest), me, r);
+        }
+    int rc = mem_lanes_open(c->of->mem, spec, count, lane, e);
+    if (rc)
+        return rc;
+    count = 0;
+    for (uint64_t rest = c->hosts & ~set_of(me); rest; rest = set_rest(rest))
+        for (uint32_t r = 0; r < rings; r++) {
+            c->from[r][set_first(rest)] = lane[count++];
+            struct mem_lane *out = lane[count++];
+            c->own.ring[r] = out->ring;
+            if (r == 0) {
+                c->out[set_first(rest)] = out;
+                c->own.ctl = out->ctl;
+            }
+        }
+    return 0;
+}
+
+static int rows_open(struct cell *c, struct err *e)
+{
+    uint32_t nodes[GROUP_HOSTS_MAX], ranks = 0;
+    enum table_kind kind[TABLE_WORDS_MAX];
+    for (uint32_t i = 0; i < TABLE_WORDS_MAX; i++)
+        kind[i] = TABLE_RISES;
+    for (uint64_t rest = c->hosts; rest; rest = set_rest(rest)) {
+        c->rank[set_first(rest)] = (uint8_t)ranks;
+        nodes[ranks++] = set_first(rest);
+    }
+    struct table_spec spec = {.kind = kind,
+                              .nodes = nodes,
+                              .words = CELL_WORDS,
+                              .ranks = ranks,
+                              .me = c->rank[c->of->opt.me],
+                              .region = c->region,
+                              .lane = lane_spec(0, 0, 0, LANE_ROW, 0).kind,
+                              .common = true};
+    int rc = table_open(c->of->mem, &spec, &c->row, e);
+    if (rc || c->opt.mode != CELL_RAW)
+        return rc;
+    spec.words = ranks;
+    spec.lane = lane_spec(0, 0, 0, LANE_ROW, 1).kind;
+    return table_open(c->of->mem, &spec, &c->taken, e);
+}
+
+int cell_open(struct member *m, uint32_t number, struct err *e)
+{
+    struct cell *c = &m->cell[number];
+    enum mem_birth birth;
+    uint64_t all = m->opt.hosts == 64 ? UINT64_MAX : set_of(m->opt.hosts) - 1;
+    *c = (struct cell){.of = m, .opt = m->opt.cell[number], .number = number};
+    c->hosts = (c->opt.layout.hosts ? c->opt.layout.hosts : all) & all;
+    c->region = region_number(REGION_CELL, number);
+    c->mine = in_set(c->hosts, m->opt.me);
+    c->own.fresh = true;
+    if (!c->mine)
+        return 0;
+    int rc = rings_open(c, e);
+    if (rc || c->alone)
+        return rc;
+    c->from[0] = calloc(m->opt.hosts, sizeof(*c->from[0]));
+    c->from[1] = calloc(m->opt.hosts, sizeof(*c->from[1]));
+    c->out = calloc(m->opt.hosts, sizeof(struct mem_lane *));
+    c->flow = calloc(m->opt.hosts, sizeof(*c->flow));
+    if (!c->from[0] || !c->from[1] || !c->out || !c->flow)
+        return err_set(e, ERR_NOMEM, "group: no memory for the lanes of cell %u", number);
+    rc = mem_region_open(m->mem, c->region, &birth, e);
+    if (rc == 0)
+        rc = lanes_open(c, e);
+    for (uint64_t rest = rc == 0 && !m->mem->shared ? c->hosts & ~set_of(m->opt.me) : 0; rest;
+         rest = set_rest(rest))
+        mem_flow_open(m->mem, &c->flow[set_first(rest)], set_first(rest), c->region, 0);
+    return rc ? rc : rows_open(c, e);
+}
+
+void cell_close(struct cell *c)
+{
+    table_close(c->row);
+    table_close(c->taken);
+    free(c->from[0]);
+    free(c->from[1]);
+    free(c->out);
+    free(c->flow);
+    if (c->alone) {
+        free(c->own.ring[0]);
+        free(c->own.ring[1]);
+        free(c->own.ctl);
+    }
+}

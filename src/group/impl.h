@@ -1,0 +1,326 @@
+/* The inside of a member: its cells, their streams, and where its view is. See member.h for what it promises and docs/design.md, "Groups with
+ * views", for why.
+ *
+ * Whose word is whose. All lanes are common ones: each host stores in copies of its own, which all others read, or are sent.
+ *
+ *   top row   (region REGION_MEMBER)   enum top_word       every host, to all hosts
+ *   cell row  (region of the cell)     enum cell_word      every host that may be in the cell, to its members
+ *   SEND      (region of the cell)     enum send_word      the same, with a ring of records; on shared memory a second ring
+ *   STATE     (region REGION_MEMBER)   enum state_word     every host, to one joiner at a time
+ *
+ * What a word says of a view is a stamp of it: a reader in v takes an older view's as 0, and a newer one's as none of its business. */
+#ifndef GROUP_IMPL_H
+#define GROUP_IMPL_H
+
+#include "base/minmax.h"
+#include "base/planted.h"
+#include "group/member.h"
+#include "lane/names.h"
+#include "mem/wrap.h"
+
+#include <string.h>
+
+enum cell_word {
+    CELL_RECEIVED,  /* stamp: all numbers below are here */
+    CELL_DELIVERED, /* stamp: all numbers below were delivered, and the upcalls are over */
+    CELL_STATE,     /* stamp of WANTS_STATE or HAS_STATE */
+    CELL_TAKEN,     /* stamp: bytes of the state that it took so far */
+    CELL_USER,
+    CELL_WORDS = CELL_USER + MEMBER_COLUMNS,
+};
+
+enum { WANTS_STATE = 1, HAS_STATE = 2 };
+
+/* END and GUARD are on different cache lines, and are two writes: GUARD never lands before END. */
+enum send_word {
+    SEND_START, /* by parity of the vid: where the records of that view begin; the lowest bit says in which ring */
+    SEND_END = 2,   /* records up to here are there */
+    SEND_GUARD = 8, /* stamp: every index below is a record before END, or a null */
+    SEND_WORDS,
+};
+
+enum { SEND_RINGS = 2 };
+
+/* A record in a ring. It begins at a multiple of its size, so the end of a ring always has room for the head of one. */
+struct record {
+    uint64_t stamp; /* vid and index; given when it is published */
+    uint32_t bytes; /* of payload; of a SKIP: from its begin to the next record */
+    uint32_t flags;
+};
+
+enum { RECORD_OPEN = 1, RECORD_SKIP = 2 };
+
+_Static_assert(sizeof(struct record) == 16, "records are aligned to their head");
+
+static inline uint64_t record_size(uint32_t bytes)
+{
+    return sizeof(struct record) + (((uint64_t)bytes + 15) & ~UINT64_C(15));
+}
+
+/* One publish: when all indices below `issued` are delivered everywhere the ring is free up to `end`. */
+struct published {
+    uint64_t end, issued;
+};
+
+enum { PUBLISHED_MAX = 256 };
+
+/* The own stream of a cell.
+ *
+ *      tail          start            end            head
+ *   ----|--- older ----|--- of v -------|--- ready -----|      positions, which never fall
+ */
+struct own_stream {
+    unsigned char *ring[SEND_RINGS]; /* of the own copy; the second on shared memory only */
+    _Atomic uint64_t *ctl;           /* of the own copy */
+    uint32_t at;                     /* which ring is in use */
+    uint64_t tail;                   /* what is before may be written over */
+    uint64_t start;                  /* where the records of this view begin */
+    uint64_t end;                    /* published up to here */
+    uint64_t head;                   /* reserved up to here */
+    uint64_t issued;                 /* indices given in this view */
+    /* New to this view, or back: nothing may be written before all members have begun the view. */
+    bool fresh;
+    struct published batch[PUBLISHED_MAX];
+    uint32_t batch_first, batches;
+    /* Shared memory: hosts that may still read that ring though it is not in use for them any more, being out of the cell or in an older
+     * view; and the lives and views in which they do. */
+    uint64_t readers[SEND_RINGS];
+    uint64_t reader_life[SEND_RINGS][GROUP_HOSTS_MAX], reader_vid[SEND_RINGS][GROUP_HOSTS_MAX];
+};
+
+/* What is known of one sender of the cell, in this view. */
+struct source_stream {
+    uint32_t host;
+    bool started;   /* pos is known */
+    bool there;     /* the lane shows the life that is in the view */
+    uint32_t ring;  /* which of its rings it uses */
+    uint64_t count; /* its index: all below are here */
+    uint64_t pos;   /* of its next record */
+    uint64_t end;   /* records up to here are there; read after the count */
+    /* Raw cells: indices below were delivered; and of these so many in the view before. */
+    uint64_t taken, skip;
+};
+
+struct cell {
+    struct member *of;
+    struct cell_options opt;
+    uint32_t number, region;
+    bool mine;                     /* this host may be in it; else nothing below is there */
+    bool alone;                    /* nobody else may: the own stream is in private memory */
+    uint64_t hosts;                /* that may be in it */
+    struct table *row;             /* rank: order in `hosts`; NULL if alone */
+    uint8_t rank[GROUP_HOSTS_MAX]; /* by host */
+    struct table *
+        taken; /* raw cells: words by rank, stamps: how many messages of it the row's host has delivered; else NULL */
+    uint64_t own_row[CELL_WORDS];       /* if alone */
+    struct mem_lane **from[SEND_RINGS]; /* by host: their streams */
+    struct mem_lane **out;              /* by host: ours there */
+    struct mem_flow *flow;              /* by host */
+    uint64_t lost;                      /* hosts whose flow was lost: they get everything again */
+
+    /* In this view. */
+    bool in;          /* member of it */
+    bool has_state;   /* as of `number`, or of skip_to if that is higher */
+    uint64_t members; /* of the view */
+    uint64_t unready; /* members whose row is not yet that of the life in the view */
+    uint32_t senders;
+    uint32_t index;     /* of this host among them; senders: it is none */
+    uint64_t number_at; /* next number to deliver, and the same as */
+    uint64_t round_at;  /* k * senders + */
+    uint32_t turn_at;   /* i */
+    uint64_t skip_to;   /* numbers below are in the state that was loaded */
+    uint64_t received;  /* numbers below are here */
+    uint64_t stable;    /* numbers below are everywhere */
+    struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
+    struct own_stream own;
+    bool push;     /* the row has something new that others wait for */
+    uint32_t idle; /* rounds without work */
+
+    /* A state that comes. */
+    bool loading;
+    uint64_t load_taken; /* bytes of the stream */
+    uint64_t load_number;
+
+    void *early_save; /* of a planted bug */
+    uint64_t early_bytes;
+};
+
+enum member_phase {
+    MEMBER_OUT,    /* in no view */
+    MEMBER_OPEN,   /* in one */
+    MEMBER_WEDGED, /* in one that ends; has reported */
+    MEMBER_FINISH, /* delivers the rest of it */
+    MEMBER_LEFT,   /* out, and does not want to be let in */
+};
+
+/* Words of a STATE lane. */
+enum state_word {
+    STATE_ID, /* whose transfer: vid, cell and joiner (state_id); 0: none. Set behind BASE, cleared before the ring is used again */
+    STATE_BASE,  /* position at which it begins */
+    STATE_GUARD, /* bytes up to this position are there */
+    STATE_WORDS,
+};
+
+/* The state that is being sent: one at a time. */
+struct sending {
+    bool active, saved; /* saved: all of it is in the ring */
+    uint32_t cell, joiner;
+    uint64_t vid, base, end; /* positions in the ring */
+    void *save;
+    struct mem_flow flow;
+};
+
+struct member {
+    struct member_options opt;
+    struct mem *mem;
+    struct keeper *keeper;
+    struct table *top;
+    struct cell *cell;
+    struct cell_options *cell_options; /* of all cells; the keeper's */
+    struct cell_layout *layout;
+    struct log_budget own_budget, *budget;
+    const char *broken;
+
+    enum member_phase phase;
+    uint64_t life;     /* TOP_LIFE */
+    struct view *view; /* the one that was begun; vid 0 if none */
+    struct view *next; /* while that one is finished: what follows */
+    bool leaving;
+    struct cell_report *report; /* by cell */
+
+    /* Signs of life, by host. */
+    uint64_t beat[GROUP_HOSTS_MAX], heard_ns[GROUP_HOSTS_MAX], reached_ns[GROUP_HOSTS_MAX];
+    uint64_t settled_ns;     /* time of the last settle */
+    uint64_t beat_ns;        /* when the own one is due */
+    uint64_t look_ns;        /* when the others' are looked at next */
+    uint64_t member_look_ns; /* when it is looked whether members of the view have died, besides */
+    uint32_t dead_hosts;     /* as the memory counted them */
+    uint32_t rounds;
+    bool worked; /* some cell had something to do in the last round */
+    bool ring;   /* something has changed that wakes all hosts */
+
+    /* States in transit. */
+    struct mem_lane *state_in[GROUP_HOSTS_MAX], *state_out[GROUP_HOSTS_MAX];
+    unsigned char *piece; /* for one, with its head */
+    uint32_t piece_bytes;
+    uint32_t snap_bytes;
+    struct sending sending;
+
+    struct member_counts count;
+};
+
+/* ---- stream.c: the own stream ---- */
+
+/* As member_reserve and the others. */
+void *own_reserve(struct cell *, uint32_t bytes);
+void own_commit(struct cell *, void *room, uint32_t bytes);
+void own_release(struct cell *, void *room);
+
+/* Puts ready records and nulls into the order of the view, and tells all members; 1 if there were any. */
+int own_publish(struct cell *);
+/* What all members have delivered may be written over. */
+void own_free(struct cell *);
+/* Sends everything that is not free to who lost a connection. */
+void own_resend(struct cell *);
+
+/* On shared memory, before the view changes: these hosts do not go on in the cell, and may be reading the own stream as of now. */
+void own_readers(struct cell *, uint64_t hosts);
+/* Makes the stream one of the view `now`; `was`: this host was a sender of the cell before, with that index. The cell is still
+ * what it was. */
+void own_begin(struct cell *, const struct view *now, bool was, uint32_t index);
+/* Tells all members of the new view, when the cell is what it is now. */
+void own_tell_begin(struct cell *);
+/* Nobody will deliver what is beyond the trim: gives it back. */
+void own_return(struct cell *, uint64_t trim);
+/* This host is in no view any more: everything that was not delivered is given up. */
+void own_reset(struct cell *);
+
+/* ---- cell.c: a cell's rounds ---- */
+
+int cell_open(struct member *, uint32_t number, struct err *);
+void cell_close(struct cell *);
+int cell_post(struct cell *);
+int cell_settle(struct cell *);
+/* Notes what every sender has given, for the last time in this view. */
+void cell_wedge(struct cell *);
+/* Delivers what is left of the view up to the trims; true: all of it. */
+bool cell_finish(struct cell *);
+void cell_begin(struct cell *, const struct view *before, const struct view *now);
+void cell_reset(struct cell *);
+/* A word of a host's row, as the life has it that is in the view; else 0. */
+uint64_t cell_word(const struct cell *, uint32_t host, enum cell_word);
+/* The same, if it is of this view: its count; else 0. */
+uint64_t cell_count(const struct cell *, uint32_t host, enum cell_word);
+void cell_set(struct cell *, enum cell_word, uint64_t value);
+/* Tells others what was set. */
+void cell_push(struct cell *, bool whole);
+const char *cell_check(const struct cell *);
+
+/* Adds the record to a batch that is delivered by cell_upcall. */
+struct batch {
+    struct member_item item[MEMBER_ITEMS_MAX];
+    uint32_t count;
+    uint64_t bytes;
+};
+/* The sender's record of that index; NULL: it is a null. */
+const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
+static inline void cell_item(struct batch *b, const struct record *r, uint32_t sender,
+                             uint64_t number)
+{
+    b->item[b->count++] =
+        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
+    b->bytes += record_size(r->bytes);
+}
+void cell_upcall(struct cell *, const struct batch *);
+
+/* ---- raw.c: cells without a common order ---- */
+
+int raw_deliver(struct cell *);
+bool raw_finish(struct cell *);
+/* How many messages of this host all members have delivered in this view; false: somebody has not begun it. */
+bool raw_all_delivered(const struct cell *, uint64_t *below);
+/* What goes on from a view to the next, by host: how many messages beyond the trim were delivered already. */
+void raw_ahead(const struct cell *, const struct view *before, const struct view *now,
+               uint64_t ahead[GROUP_HOSTS_MAX]);
+/* The row of the new view. */
+void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX]);
+
+/* ---- wedge.c: from view to view ---- */
+
+int wedge_settle(struct member *, uint64_t now_ns);
+/* What is common to all ways out of a view. */
+void member_stop(struct member *, const char *why);
+
+/* ---- transfer.c: states for those who have none ---- */
+
+int transfer_open(struct member *, struct err *);
+void transfer_close(struct member *);
+int transfer_post(struct member *);
+int transfer_settle(struct member *);
+/* The view ends: what is under way is void. */
+void transfer_end(struct member *);
+
+/* ---- planted.c: mistakes of more than a line ---- */
+
+bool planted_majority_delivered(const struct cell *, uint64_t *below);
+void planted_new_first(struct cell *);
+void planted_end_at_finish(struct cell *);
+void planted_next_life_early(struct cell *);
+void planted_report_early(struct member *);
+void planted_copy_early(struct member *);
+void *planted_copy(struct member *, uint32_t cell, uint64_t *bytes);
+
+/* ---- */
+
+static inline bool is_in_view(const struct member *m)
+{
+    return m->phase == MEMBER_OPEN || m->phase == MEMBER_WEDGED || m->phase == MEMBER_FINISH;
+}
+
+/* The process's life in the memory, of a life. */
+static inline uint32_t life_process(uint64_t life)
+{
+    return (uint32_t)(life >> 16) - 1;
+}
+
+#endif

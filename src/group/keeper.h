@@ -1,0 +1,99 @@
+/* Keepers: the hosts that decide on views, with a replicated log whose entries are views.
+ *
+ * Every host has a struct keeper: one that is a keeper carries a replica of the view log, closes views and decides on the next; all others
+ * only read what keepers tell, and write to them. It uses three kinds of lanes, all common, in the region REGION_MEMBER, which its owner
+ * (group/member.h) has opened:
+ *
+ *   LANE_REPORT   writer: every host   owner: keepers     its report on the view that it wedged
+ *   LANE_VIEW     writer: keepers      owner: every host  the last view that the log has decided
+ *
+ * and reads the top rows of all hosts (enum top_word), in a table that its owner opened, of which it sets TOP_CLOSE.
+ *
+ * What follows from what:
+ *   - A view is closed by the leader of the log, for a claim, join, leave, layout request, death, or anybody's report: TOP_CLOSE = vid.
+ *   - The next one is decided when all members of v have reported, or suspect_ns after the close by those who have. It is a note in the log, and
+ *     counts if its vid is the applied one plus 1, whoever proposed it; so there is one view of a vid, and one trim.
+ *   - It is told by all keepers when it is applied.
+ *
+ * Belongs to the thread that polls its host's memory. Nothing is allocated after keeper_open. */
+#ifndef GROUP_KEEPER_H
+#define GROUP_KEEPER_H
+
+#include "agree/log.h"
+#include "group/layout.h"
+#include "group/view.h"
+#include "lane/table.h"
+
+/* Words of a top row, which every host writes and all hosts read. All but CLAIMS and BUSY only rise within a process's life. */
+enum top_word {
+    TOP_LIFE, /* the life it is in; set and pushed before all else */
+    TOP_BEAT, /* rises while it is polled */
+    TOP_VIEW, /* the vid that it has begun; of another life than TOP_LIFE says it counts for nothing */
+    TOP_CLAIMS, /* members of its view that it does not hear: a set */
+    TOP_CLOSE,  /* of keepers: views up to this one are closed */
+    TOP_LEAVES, /* the life that wants to leave, or, of who has left, not to be let in: LIFE above `seen` asks for that unless LEAVES is it */
+    TOP_WANTS,  /* rises with each request for another layout */
+    TOP_WORDS,
+};
+
+/* What a member says of a view that it has wedged. Written once in a view. */
+struct cell_report {
+    bool has_state;
+    uint32_t senders; /* that the cell had in that view */
+    uint64_t
+        held[GROUP_HOSTS_MAX]; /* by sender: what it holds, messages and nulls below this count */
+};
+
+struct report {
+    uint64_t vid, life;
+    const struct cell_report *cell; /* by cell; one that it is not in has no senders */
+};
+
+struct keeper_options {
+    struct mem *mem;
+    uint32_t hosts, me;
+    const uint32_t *keepers; /* hosts; distinct */
+    uint32_t keepers_count;  /* 1 to GROUP_KEEPERS_MAX */
+    struct layout_options layout;
+    /* More than half of a view must end it in order: go over to the next, or leave. */
+    bool view_majority;
+    uint32_t cells;
+    struct table *top;                                        /* rows of all hosts, rank = host */
+    uint64_t heartbeat_ns, suspect_ns, stagger_ns, detach_ns; /* as in log_options */
+    uint64_t start_ns; /* view 1 waits until nobody new has come for so long; 0: 200 ms */
+    uint64_t seed;
+    struct log_budget *budget; /* of the host */
+};
+
+struct keeper;
+
+int keeper_open(const struct keeper_options *, struct keeper **, struct err *);
+void keeper_close(struct keeper *);
+
+/* As of a unit, of which this is a part. They do not push the table: who owns it does, after keeper_post. */
+int keeper_post(struct keeper *, uint64_t now_ns);
+int keeper_settle(struct keeper *, uint64_t now_ns);
+uint64_t keeper_next_ns(const struct keeper *);
+
+/* The newest view that any keeper has told of, or that the own log has decided; its vid is 0 if there is none. It stays as it is until the next
+ * settle. */
+const struct view *keeper_view(const struct keeper *);
+
+/* Tells all keepers, and tells those again who were out of reach, until the next report. */
+void keeper_report(struct keeper *, const struct report *);
+
+/* A reset of a vacant cell: it is unborn in the next view. False: not now (no leader here, or not vacant). Only where the log leads. */
+bool keeper_reset_cell(struct keeper *, uint32_t cell);
+
+/* What people are told, and tests. NULL where this host is no keeper. */
+struct log *keeper_log(const struct keeper *);
+
+/* NULL, or why the keeper has stopped for good (its log is broken, or lost with a majority of keepers). */
+const char *keeper_broken(const struct keeper *);
+/* NULL, or for what the next view waits, as a sentence: a majority, keepers, members of a cell. */
+const char *keeper_waits(const struct keeper *);
+
+/* NULL, or which rule is broken. */
+const char *keeper_check(const struct keeper *);
+
+#endif

@@ -1,0 +1,88 @@
+/* The inside of a keeper. Files: keeper_open.c opens and closes it; keeper.c steps it, takes reports and views, applies what the log
+ * decides; keeper_lead.c closes views and decides on the next; report.c has reports as bytes. */
+#ifndef GROUP_KEEPER_IMPL_H
+#define GROUP_KEEPER_IMPL_H
+
+#include "group/decide.h"
+#include "group/keeper.h"
+#include "group/notice.h"
+
+enum { WAITS_TEXT_BYTES = 160 };
+
+/* What a keeper knows of a host. */
+struct keeper_host {
+    struct notice_reader reader; /* its reports; no lane for this host */
+    struct report report;        /* the last; its vid is 0 if there is none */
+    uint64_t beat;               /* of its row, as it was seen last, */
+    uint64_t beat_life;          /* in that life, */
+    uint64_t beat_ns;            /* and when it moved; 0: never */
+    uint64_t wants;              /* of its row, as of when the applied view was laid out, */
+    uint64_t wants_next;         /* and as of when the one was that is proposed */
+};
+
+/* The machine of the view log; its state is the view that it has decided last. First, so that a ctx is both. */
+struct view_machine {
+    struct keeper *keeper;
+    struct view *applied;
+    struct view *coming; /* what was read is decoded here first */
+    unsigned char *save, *load;
+    uint32_t bytes_max;
+    uint32_t save_bytes, save_at, load_at;
+};
+
+struct keeper {
+    struct keeper_options opt;
+    uint32_t *keepers; /* a copy */
+    uint64_t now_ns;
+
+    /* Every host. */
+    struct view *view;                               /* the newest */
+    struct view *told;                               /* what was read is decoded here first */
+    struct notice_reader view_in[GROUP_KEEPERS_MAX]; /* by keeper; no lane for this host */
+    struct notice_writer report_out;
+    unsigned char *bytes; /* for what is read: a view or a report */
+    uint32_t view_bytes_max, report_bytes_max;
+    uint64_t next_ns; /* when lanes are looked at for new lives */
+
+    /* Keepers. */
+    struct log *log; /* NULL: this host is none */
+    struct view_machine machine;
+    struct notice_writer view_out;
+    uint64_t view_told; /* vid */
+    struct keeper_host *host;
+    struct cell_report *cell_report; /* of all hosts */
+
+    /* The leader. */
+    struct decide_input in;
+    struct view *next;
+    uint64_t look_ns;   /* when rows are looked at again */
+    bool looked;        /* in the last settle */
+    uint64_t epoch;     /* of the log in which it leads; 0: it does not */
+    uint64_t closed_ns; /* when it began to wait for reports on the applied view; 0: that is open */
+    uint64_t there;     /* hosts that might join, */
+    uint64_t there_ns;  /* and when there was last a new one among them */
+    uint64_t proposed;  /* vid that was proposed in this epoch */
+    char waits[WAITS_TEXT_BYTES]; /* what for; empty: nothing */
+};
+
+/* ---- report.c ---- */
+
+uint32_t report_bytes_max(uint32_t hosts, uint32_t cells);
+uint32_t report_encode(const struct report *, uint32_t cells, unsigned char *out);
+/* False: it is none. `cell` is where its cells go. */
+bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint32_t cells,
+                   struct report *out, struct cell_report *cell);
+
+/* ---- keeper.c ---- */
+
+extern const struct log_machine view_machine;
+
+/* ---- keeper_lead.c ---- */
+
+/* As leader, or not; returns work done. */
+int keeper_lead(struct keeper *);
+uint64_t keeper_lead_next_ns(const struct keeper *);
+/* A view was applied: what is wanted of the next one is counted from here. */
+void keeper_lead_applied(struct keeper *);
+
+#endif

@@ -1,0 +1,231 @@
+/* Opening and closing a keeper: its options and their limits, its lanes, its log. */
+#include "group/keeper_impl.h"
+
+#include "lane/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOG_BYTES_MIN = 64 << 10, LOG_PAYLOADS = 16 };
+#define START_NS_DEFAULT (200 * UINT64_C(1000000))
+
+/* ---- options ---- */
+
+static int options_check(const struct keeper_options *o, struct err *e)
+{
+    if (o->hosts == 0 || o->hosts > GROUP_HOSTS_MAX || o->me >= o->hosts)
+        return err_set(e, ERR_INVALID, "group: host %u of %u; there are 1 to %d", o->me, o->hosts,
+                       GROUP_HOSTS_MAX);
+    if (o->cells == 0 || o->cells > GROUP_CELLS_MAX || o->layout.cells != o->cells)
+        return err_set(e, ERR_INVALID, "group: %u cells; there are 1 to %d", o->cells,
+                       GROUP_CELLS_MAX);
+    if (o->keepers_count == 0 || o->keepers_count > GROUP_KEEPERS_MAX)
+        return err_set(e, ERR_INVALID, "group: %u keepers; there are 1 to %d", o->keepers_count,
+                       GROUP_KEEPERS_MAX);
+    uint64_t keepers = 0;
+    for (uint32_t i = 0; i < o->keepers_count; i++) {
+        if (o->keepers[i] >= o->hosts || in_set(keepers, o->keepers[i]))
+            return err_set(e, ERR_INVALID,
+                           "group: keeper %u is host %u; keepers are distinct hosts", i,
+                           o->keepers[i]);
+        keepers |= set_of(o->keepers[i]);
+    }
+    return 0;
+}
+
+static void options_settle(struct keeper *k, const struct keeper_options *o)
+{
+    k->opt = *o;
+    k->opt.start_ns = o->start_ns ? o->start_ns : START_NS_DEFAULT;
+    k->opt.heartbeat_ns = o->heartbeat_ns ? o->heartbeat_ns : 15 * UINT64_C(1000000);
+    k->opt.suspect_ns = o->suspect_ns ? o->suspect_ns : 60 * UINT64_C(1000000);
+    k->view_bytes_max = view_bytes_max(o->hosts, o->cells);
+    k->report_bytes_max = report_bytes_max(o->hosts, o->cells);
+}
+
+static bool is_keeper(const struct keeper *k, uint32_t *rank)
+{
+    for (*rank = 0; *rank < k->opt.keepers_count; ++*rank)
+        if (k->keepers[*rank] == k->opt.me)
+            return true;
+    return false;
+}
+
+/* ---- lanes ---- */
+
+struct lanes {
+    struct mem_lane_spec spec[2 * (GROUP_HOSTS_MAX + GROUP_KEEPERS_MAX)];
+    struct mem_lane *lane[2 * (GROUP_HOSTS_MAX + GROUP_KEEPERS_MAX)];
+    uint32_t count;
+};
+
+static void lane_add(struct lanes *l, uint32_t owner, uint32_t writer, enum lane_kind kind,
+                     uint32_t bytes_max)
+{
+    struct mem_lane_spec *s = &l->spec[l->count++];
+    *s = lane_spec(region_number(REGION_MEMBER, 0), owner, writer, kind, 0);
+    s->ctl_words = NOTICE_WORDS;
+    s->ring_bytes = notice_ring_bytes(bytes_max);
+    s->common = 1;
+}
+
+/* In the order in which notices_open takes them: reports out, views in; of keepers reports in, views out. */
+static void lanes_list(const struct keeper *k, struct lanes *l)
+{
+    const uint32_t me = k->opt.me;
+    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
+        if (k->keepers[i] != me) {
+            lane_add(l, k->keepers[i], me, LANE_REPORT, k->report_bytes_max);
+            lane_add(l, me, k->keepers[i], LANE_VIEW, k->view_bytes_max);
+        }
+    for (uint32_t h = 0; k->host && h < k->opt.hosts; h++)
+        if (h != me) {
+            lane_add(l, me, h, LANE_REPORT, k->report_bytes_max);
+            lane_add(l, h, me, LANE_VIEW, k->view_bytes_max);
+        }
+}
+
+static int notices_open(struct keeper *k, struct lanes *l, struct err *e)
+{
+    struct mem_lane *report_out[GROUP_KEEPERS_MAX], *view_out[GROUP_HOSTS_MAX];
+    uint32_t at = 0, reports = 0, views = 0;
+    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
+        if (k->keepers[i] != k->opt.me) {
+            report_out[reports++] = l->lane[at++];
+            k->view_in[i] = (struct notice_reader){.mem = k->opt.mem, .lane = l->lane[at++]};
+        }
+    for (uint32_t h = 0; k->host && h < k->opt.hosts; h++)
+        if (h != k->opt.me) {
+            k->host[h].reader = (struct notice_reader){.mem = k->opt.mem, .lane = l->lane[at++]};
+            view_out[views++] = l->lane[at++];
+        }
+    int rc =
+        notice_writer_open(&k->report_out, k->opt.mem, report_out, reports, k->report_bytes_max, e);
+    if (rc == 0 && k->host)
+        rc = notice_writer_open(&k->view_out, k->opt.mem, view_out, views, k->view_bytes_max, e);
+    return rc;
+}
+
+static int lanes_open(struct keeper *k, struct err *e)
+{
+    struct lanes *l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        return err_set(e, ERR_NOMEM, "group: no memory for its lanes");
+    lanes_list(k, l);
+    int rc = mem_lanes_open(k->opt.mem, l->spec, l->count, l->lane, e);
+    if (rc == 0)
+        rc = notices_open(k, l, e);
+    free(l);
+    return rc;
+}
+
+/* ---- memory, the log ---- */
+
+static int buffers_open(struct keeper *k, struct err *e)
+{
+    const struct keeper_options *o = &k->opt;
+    uint32_t most =
+        k->view_bytes_max > k->report_bytes_max ? k->view_bytes_max : k->report_bytes_max;
+    k->keepers = calloc(o->keepers_count, sizeof(*k->keepers));
+    k->bytes = malloc(most);
+    if (!k->keepers || !k->bytes)
+        return err_set(e, ERR_NOMEM, "group: no memory for %u bytes of a view", most);
+    memcpy(k->keepers, o->keepers, o->keepers_count * sizeof(*k->keepers));
+    k->opt.keepers = k->keepers;
+    int rc = view_open(o->hosts, o->cells, &k->view, e);
+    return rc == 0 ? view_open(o->hosts, o->cells, &k->told, e) : rc;
+}
+
+/* What only keepers need. */
+static int more_buffers_open(struct keeper *k, struct err *e)
+{
+    const struct keeper_options *o = &k->opt;
+    struct view_machine *m = &k->machine;
+    k->host = calloc(o->hosts, sizeof(*k->host));
+    k->cell_report = calloc((size_t)o->hosts * o->cells, sizeof(*k->cell_report));
+    m->save = malloc(k->view_bytes_max);
+    m->load = malloc(k->view_bytes_max);
+    m->bytes_max = k->view_bytes_max;
+    m->keeper = k;
+    if (!k->host || !k->cell_report || !m->save || !m->load)
+        return err_set(e, ERR_NOMEM, "group: no memory for reports of %u hosts", o->hosts);
+    int rc = view_open(o->hosts, o->cells, &m->applied, e);
+    if (rc == 0)
+        rc = view_open(o->hosts, o->cells, &m->coming, e);
+    return rc == 0 ? view_open(o->hosts, o->cells, &k->next, e) : rc;
+}
+
+static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
+{
+    uint32_t log_bytes = LOG_BYTES_MIN;
+    while (log_bytes < LOG_PAYLOADS * k->view_bytes_max)
+        log_bytes *= 2;
+    struct log_options o = {
+        .mem = k->opt.mem,
+        .region = region_number(REGION_VIEW_LOG, 0),
+        .nodes = k->keepers,
+        .replicas = k->opt.keepers_count,
+        .rank = rank,
+        .source_bytes = log_bytes,
+        .log_bytes = log_bytes,
+        .payload_max = k->view_bytes_max,
+        .budget = k->opt.budget,
+        .heartbeat_ns = k->opt.heartbeat_ns,
+        .suspect_ns = k->opt.suspect_ns,
+        .stagger_ns = k->opt.stagger_ns,
+        .detach_ns = k->opt.detach_ns,
+        .seed = k->opt.seed,
+        .machine = &view_machine,
+        .ctx = &k->machine,
+    };
+    return log_open(&o, &k->log, e);
+}
+
+int keeper_open(const struct keeper_options *o, struct keeper **out, struct err *e)
+{
+    uint32_t rank;
+    int rc = options_check(o, e);
+    if (rc != 0)
+        return rc;
+    struct keeper *k = calloc(1, sizeof(*k));
+    if (k == NULL)
+        return err_set(e, ERR_NOMEM, "group: no memory for a keeper");
+    options_settle(k, o);
+    rc = buffers_open(k, e);
+    bool keeps = rc == 0 && is_keeper(k, &rank);
+    if (keeps)
+        rc = more_buffers_open(k, e);
+    if (rc == 0)
+        rc = lanes_open(k, e);
+    if (rc == 0 && keeps)
+        rc = view_log_open(k, rank, e);
+    if (rc != 0) {
+        keeper_close(k);
+        return rc;
+    }
+    k->in = (struct decide_input){
+        .now = k->machine.applied, .layout = &k->opt.layout, .view_majority = o->view_majority};
+    *out = k;
+    return 0;
+}
+
+void keeper_close(struct keeper *k)
+{
+    if (k == NULL)
+        return;
+    log_close(k->log);
+    notice_writer_close(&k->report_out);
+    notice_writer_close(&k->view_out);
+    view_close(k->machine.applied);
+    view_close(k->machine.coming);
+    view_close(k->next);
+    view_close(k->view);
+    view_close(k->told);
+    free(k->machine.save);
+    free(k->machine.load);
+    free(k->host);
+    free(k->cell_report);
+    free(k->keepers);
+    free(k->bytes);
+    free(k);
+}

@@ -1,0 +1,493 @@
+#include "group/impl.h"
+
+#include <stdlib.h>
+
+/* ---- signs of life ---- */
+
+static void look_at(struct member *m, uint32_t host, uint64_t now_ns)
+{
+    table_next(m->top, host);
+    uint64_t beat = table_get(m->top, host, TOP_BEAT);
+    if (beat != m->beat[host]) {
+        m->beat[host] = beat;
+        m->heard_ns[host] = now_ns;
+    }
+    if (m->mem->shared || table_reaches(m->top, host))
+        m->reached_ns[host] = now_ns;
+}
+
+static bool is_silent(const struct member *m, uint32_t host, uint64_t now_ns)
+{
+    uint64_t last = min_u64(m->heard_ns[host], m->reached_ns[host]);
+    return mem_dead(m->mem, host) || now_ns - last > m->opt.suspect_ns;
+}
+
+/* What this thread did not see while it was away is nobody's silence. */
+static void excuse(struct member *m, uint64_t now_ns)
+{
+    uint64_t away = now_ns - m->settled_ns;
+    m->settled_ns = now_ns;
+    for (uint32_t h = 0; away > m->opt.suspect_ns / 2 && h < m->opt.hosts; h++) {
+        m->heard_ns[h] += away;
+        m->reached_ns[h] += away;
+    }
+}
+
+static int watch(struct member *m, uint64_t now_ns)
+{
+    excuse(m, now_ns);
+    if (now_ns < m->look_ns)
+        return 0;
+    m->look_ns = now_ns + m->opt.heartbeat_ns / 4;
+    uint64_t claims = 0;
+    for (uint32_t h = 0; h < m->opt.hosts; h++) {
+        if (h == m->opt.me)
+            continue;
+        look_at(m, h, now_ns);
+        if (is_in_view(m) && in_set(m->view->members, h) && is_silent(m, h, now_ns))
+            claims |= set_of(h);
+    }
+    if (claims == table_get(m->top, m->opt.me, TOP_CLAIMS))
+        return 0;
+    table_set(m->top, TOP_CLAIMS, claims);
+    m->ring = true;
+    return 1;
+}
+
+/* ---- rounds ---- */
+
+static void beat(struct member *m, uint64_t now_ns)
+{
+    if (now_ns < m->beat_ns)
+        return;
+    m->beat_ns = now_ns + m->opt.heartbeat_ns;
+    table_set(m->top, TOP_BEAT, table_get(m->top, m->opt.me, TOP_BEAT) + 1);
+    if (m->mem->shared)
+        return;
+    table_push_row(m->top);
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        if (m->cell[c].in && m->cell[c].row)
+            cell_push(&m->cell[c], true);
+}
+
+static void ring_all(struct member *m)
+{
+    for (uint32_t h = 0; h < m->opt.hosts; h++)
+        if (h != m->opt.me)
+            mem_bell_later(m->mem, h);
+    m->ring = false;
+}
+
+/* While messages flow, what is not about them is looked at in one round of so many: it would cost as much as they do. */
+enum { ROUNDS_A_LOOK = 16 };
+
+static bool looks_around(const struct member *m)
+{
+    return !m->worked || m->phase != MEMBER_OPEN || m->rounds % ROUNDS_A_LOOK == 0;
+}
+
+static int post_views(struct member *m, uint64_t now_ns)
+{
+    int work = keeper_post(m->keeper, now_ns);
+    m->ring |= m->top->dirty >> TOP_CLOSE & 1; /* a view was closed, in the last settle */
+    work += transfer_post(m);
+    beat(m, now_ns);
+    if (m->top->dirty)
+        table_push(m->top);
+    if (m->ring)
+        ring_all(m);
+    return work;
+}
+
+static int post(struct unit *u, uint64_t now_ns)
+{
+    struct member *m = u->of;
+    int work = 0;
+    if (m->broken)
+        return 0;
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        work += cell_post(&m->cell[c]);
+    return work + (looks_around(m) ? post_views(m, now_ns) : 0);
+}
+
+/* While there is work elsewhere, cells with none are looked at now and then only. */
+static bool may_rest(struct member *m, const struct cell *c)
+{
+    return m->worked && c->idle > 64 && (m->rounds + c->number) % 8;
+}
+
+static int settle_cells(struct member *m)
+{
+    int work = 0;
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
+        struct cell *c = &m->cell[i];
+        if (!c->in || may_rest(m, c))
+            continue;
+        int done = cell_settle(c);
+        c->idle = done ? 0 : c->idle + 1;
+        work += done;
+    }
+    return work;
+}
+
+static int settle_views(struct member *m, uint64_t now_ns)
+{
+    int work = watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
+    work += wedge_settle(m, now_ns) + transfer_settle(m);
+    if (keeper_broken(m->keeper))
+        member_stop(m, keeper_broken(m->keeper));
+    return work;
+}
+
+static int settle(struct unit *u, uint64_t now_ns)
+{
+    struct member *m = u->of;
+    if (m->broken)
+        return 0;
+    m->rounds++;
+    m->own_budget.pieces = 4;
+    int work = looks_around(m) ? settle_views(m, now_ns) : 0;
+    int cells = settle_cells(m);
+    m->worked = cells > 0;
+    work += cells;
+    u->leads = true; /* it has something to do in every round */
+    u->broken = m->broken;
+    return work;
+}
+
+static uint64_t next_ns(const struct unit *u)
+{
+    const struct member *m = u->of;
+    if (m->broken)
+        return UINT64_MAX;
+    uint64_t next = min_u64(m->beat_ns, keeper_next_ns(m->keeper));
+    return m->sending.active ? min_u64(next, m->settled_ns + m->opt.heartbeat_ns / 16) : next;
+}
+
+static void status(const struct unit *u, struct unit_status *s)
+{
+    const struct member *m = u->of;
+    struct log *log = keeper_log(m->keeper);
+    *s = (struct unit_status){.leader = UINT32_MAX};
+    if (log)
+        log_status(log, s);
+    else
+        s->role = UNIT_FOLLOWER;
+    s->delivered = m->count.delivered;
+    s->broken = m->broken;
+}
+
+static const char *check(const struct unit *u)
+{
+    return member_check(u->of);
+}
+
+static void close_unit(struct unit *u)
+{
+    member_close(u->of);
+}
+
+struct unit member_unit(struct member *m)
+{
+    static const struct unit_ops ops = {.post = post,
+                                        .settle = settle,
+                                        .next_ns = next_ns,
+                                        .status = status,
+                                        .check = check,
+                                        .close = close_unit};
+    return (struct unit){.ops = &ops, .of = m, .leads = true};
+}
+
+/* ---- sending ---- */
+
+void *member_reserve(struct member *m, uint32_t cell, uint32_t bytes)
+{
+    CHECK(cell < m->opt.cells);
+    return m->broken ? NULL : own_reserve(&m->cell[cell], bytes);
+}
+
+void member_commit(struct member *m, uint32_t cell, void *room, uint32_t bytes)
+{
+    CHECK(cell < m->opt.cells);
+    own_commit(&m->cell[cell], room, bytes);
+}
+
+void member_release(struct member *m, uint32_t cell, void *room)
+{
+    CHECK(cell < m->opt.cells);
+    own_release(&m->cell[cell], room);
+}
+
+int member_send(struct member *m, uint32_t cell, const void *data, uint32_t bytes)
+{
+    CHECK(cell < m->opt.cells);
+    if (bytes > m->cell[cell].opt.message_max)
+        return ERR_TOOBIG;
+    void *room = member_reserve(m, cell, bytes);
+    if (room == NULL)
+        return ERR_AGAIN;
+    memcpy(room, data, bytes);
+    member_commit(m, cell, room, bytes);
+    return 0;
+}
+
+void member_leave(struct member *m)
+{
+    if (m->leaving)
+        return;
+    m->leaving = true;
+    m->ring = true;
+    if (m->phase == MEMBER_OUT)
+        m->phase = MEMBER_LEFT;
+    table_set(m->top, TOP_LEAVES, m->life);
+}
+
+bool member_left(const struct member *m)
+{
+    return m->phase == MEMBER_LEFT;
+}
+
+void member_relayout(struct member *m)
+{
+    table_set(m->top, TOP_WANTS, table_get(m->top, m->opt.me, TOP_WANTS) + 1);
+    m->ring = true;
+}
+
+/* ---- looking ---- */
+
+const struct view *member_view(const struct member *m)
+{
+    return is_in_view(m) ? m->view : NULL;
+}
+
+bool member_wedged(const struct member *m)
+{
+    return m->phase == MEMBER_WEDGED || m->phase == MEMBER_FINISH;
+}
+
+bool member_has_state(const struct member *m, uint32_t cell)
+{
+    const struct cell *c = &m->cell[cell];
+    return c->in && c->has_state && c->number_at >= c->skip_to;
+}
+
+void member_column_set(struct member *m, uint32_t cell, uint32_t column, uint64_t value)
+{
+    struct cell *c = &m->cell[cell];
+    CHECK(column < MEMBER_COLUMNS);
+    if (c->mine && value > cell_word(c, m->opt.me, CELL_USER + column))
+        cell_set(c, CELL_USER + column, value);
+}
+
+uint64_t member_column(const struct member *m, uint32_t cell, uint32_t column, uint32_t host)
+{
+    const struct cell *c = &m->cell[cell];
+    CHECK(column < MEMBER_COLUMNS);
+    return c->in && in_set(c->members, host) ? cell_word(c, host, CELL_USER + column) : 0;
+}
+
+uint64_t member_column_min(const struct member *m, uint32_t cell, uint32_t column)
+{
+    uint64_t least = UINT64_MAX;
+    const struct cell *c = &m->cell[cell];
+    for (uint64_t rest = c->in ? c->members : 0; rest; rest = set_rest(rest))
+        least = min_u64(least, member_column(m, cell, column, set_first(rest)));
+    return c->in ? least : 0;
+}
+
+void member_counts(const struct member *m, struct member_counts *out)
+{
+    *out = m->count;
+}
+
+const char *member_broken(const struct member *m)
+{
+    return m->broken;
+}
+
+struct keeper *member_keeper(const struct member *m)
+{
+    return m->keeper;
+}
+
+/* ---- opening ---- */
+
+static const char *wrong_cell(const struct cell_options *c)
+{
+    if (c->ring_bytes < MEM_PAGE_BYTES || (c->ring_bytes & (c->ring_bytes - 1)))
+        return "its ring is to be a power of two, of at least 4 KiB";
+    if (c->message_max > c->ring_bytes / 8)
+        return "its largest message is to fit eight times into its ring";
+    return NULL;
+}
+
+static int take_cells(struct member *m, struct err *e)
+{
+    struct cell_options *copy = calloc(m->opt.cells, sizeof(*copy));
+    m->cell_options = copy;
+    if (copy == NULL)
+        return err_set(e, ERR_NOMEM, "group: no memory for %u cells", m->opt.cells);
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
+        copy[i] = m->opt.cell[i];
+        copy[i].ring_bytes = copy[i].ring_bytes ? copy[i].ring_bytes : 1 << 20;
+        copy[i].message_max = copy[i].message_max ? copy[i].message_max : copy[i].ring_bytes / 8;
+        copy[i].deliver_bytes =
+            copy[i].deliver_bytes ? copy[i].deliver_bytes : copy[i].ring_bytes / 4;
+        const char *wrong = wrong_cell(&copy[i]);
+        if (wrong)
+            return err_set(e, ERR_INVALID, "group: cell %u: %s", i, wrong);
+    }
+    m->opt.cell = copy;
+    return 0;
+}
+
+static int check_options(const struct member_options *o, struct err *e)
+{
+    if (o->hosts == 0 || o->hosts > GROUP_HOSTS_MAX || o->me >= o->hosts)
+        return err_set(e, ERR_INVALID, "group: host %u of %u; there may be 1 to %d hosts", o->me,
+                       o->hosts, GROUP_HOSTS_MAX);
+    if (o->cells == 0 || o->cells > GROUP_CELLS_MAX)
+        return err_set(e, ERR_INVALID, "group: %u cells; there may be 1 to %d", o->cells,
+                       GROUP_CELLS_MAX);
+    if (o->keepers_count == 0 || o->keepers_count > GROUP_KEEPERS_MAX ||
+        o->keepers_count > o->hosts)
+        return err_set(e, ERR_INVALID, "group: %u keepers; 1 to %d of the hosts are to be",
+                       o->keepers_count, GROUP_KEEPERS_MAX);
+    return 0;
+}
+
+static uint64_t or_ms(uint64_t ns, uint64_t ms)
+{
+    return ns ? ns : ms * 1000000;
+}
+
+static void take_times(struct member_options *o)
+{
+    o->heartbeat_ns = or_ms(o->heartbeat_ns, 15);
+    o->suspect_ns = or_ms(o->suspect_ns, 60);
+    o->stagger_ns = o->stagger_ns ? o->stagger_ns : 200000;
+    o->detach_ns = or_ms(o->detach_ns, 50);
+    o->start_ns = or_ms(o->start_ns, 200);
+}
+
+static int top_open(struct member *m, struct err *e)
+{
+    uint32_t nodes[GROUP_HOSTS_MAX];
+    enum table_kind kind[TOP_WORDS];
+    enum mem_birth birth;
+    for (uint32_t i = 0; i < TOP_WORDS; i++)
+        kind[i] = i == TOP_CLAIMS ? TABLE_FREE : TABLE_RISES;
+    for (uint32_t h = 0; h < m->opt.hosts; h++)
+        nodes[h] = h;
+    int rc = mem_region_open(m->mem, region_number(REGION_MEMBER, 0), &birth, e);
+    if (rc == 0)
+        rc = table_open(m->mem,
+                        &(struct table_spec){.kind = kind,
+                                             .nodes = nodes,
+                                             .words = TOP_WORDS,
+                                             .ranks = m->opt.hosts,
+                                             .me = m->opt.me,
+                                             .region = region_number(REGION_MEMBER, 0),
+                                             .lane = LANE_ROW,
+                                             .common = true},
+                        &m->top, e);
+    if (rc)
+        return rc;
+    m->life = ((uint64_t)m->mem->life + 1) << 16;
+    table_set(m->top, TOP_LIFE, m->life);
+    table_push(m->top);
+    return 0;
+}
+
+static int own_keeper_open(struct member *m, struct err *e)
+{
+    const struct member_options *o = &m->opt;
+    struct cell_layout *layout = calloc(o->cells, sizeof(*layout));
+    m->layout = layout;
+    if (layout == NULL)
+        return err_set(e, ERR_NOMEM, "group: no memory for %u layouts", o->cells);
+    for (uint32_t i = 0; i < o->cells; i++) {
+        layout[i] = o->cell[i].layout;
+        layout[i].hosts = m->cell[i].hosts;
+        layout[i].members_min = layout[i].members_min ? layout[i].members_min : 1;
+        layout[i].senders = layout[i].senders ? layout[i].senders : UINT64_MAX;
+    }
+    return keeper_open(
+        &(struct keeper_options){
+            .mem = m->mem,
+            .hosts = o->hosts,
+            .me = o->me,
+            .keepers = o->keepers,
+            .keepers_count = o->keepers_count,
+            .layout = {.cell = layout, .cells = o->cells, .fill = o->layout, .ctx = o->layout_ctx},
+            .view_majority = o->view_majority,
+            .cells = o->cells,
+            .top = m->top,
+            .heartbeat_ns = o->heartbeat_ns,
+            .suspect_ns = o->suspect_ns,
+            .stagger_ns = o->stagger_ns,
+            .detach_ns = o->detach_ns,
+            .start_ns = o->start_ns,
+            .seed = o->seed,
+            .budget = m->budget},
+        &m->keeper, e);
+}
+
+static int open_parts(struct member *m, struct err *e)
+{
+    int rc = take_cells(m, e);
+    m->cell = rc ? NULL : calloc(m->opt.cells, sizeof(*m->cell));
+    m->report = rc ? NULL : calloc(m->opt.cells, sizeof(*m->report));
+    if (rc == 0 && (!m->cell || !m->report))
+        rc = err_set(e, ERR_NOMEM, "group: no memory for %u cells", m->opt.cells);
+    if (rc == 0)
+        rc = view_open(m->opt.hosts, m->opt.cells, &m->view, e);
+    if (rc == 0)
+        rc = view_open(m->opt.hosts, m->opt.cells, &m->next, e);
+    if (rc == 0)
+        rc = top_open(m, e);
+    for (uint32_t i = 0; rc == 0 && i < m->opt.cells; i++)
+        rc = cell_open(m, i, e);
+    if (rc == 0)
+        rc = transfer_open(m, e);
+    return rc ? rc : own_keeper_open(m, e);
+}
+
+int member_open(const struct member_options *o, struct member **out, struct err *e)
+{
+    int rc = check_options(o, e);
+    if (rc)
+        return rc;
+    struct member *m = calloc(1, sizeof(*m));
+    if (m == NULL)
+        return err_set(e, ERR_NOMEM, "group: no memory for a member");
+    m->opt = *o;
+    m->mem = o->mem;
+    take_times(&m->opt);
+    m->budget = o->budget ? o->budget : &m->own_budget;
+    rc = open_parts(m, e);
+    if (rc) {
+        member_close(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void member_close(struct member *m)
+{
+    if (m == NULL)
+        return;
+    keeper_close(m->keeper);
+    for (uint32_t i = 0; m->cell && i < m->opt.cells; i++)
+        cell_close(&m->cell[i]);
+    transfer_close(m);
+    table_close(m->top);
+    view_close(m->view);
+    view_close(m->next);
+    free(m->cell_options);
+    free(m->layout);
+    free(m->cell);
+    free(m->report);
+    free(m);
+}

@@ -1,0 +1,160 @@
+/* A member of a group with views: a host's part of everything that its group does.
+ *
+ * Members send messages to the cells that they are in; all members of a cell deliver the same ones in the same order, in the same view.
+ * Members come, leave, die and are put out; each time there is a new view, and those who go from one view to the next have delivered the same
+ * in the one that ended: virtual synchrony. What anybody delivered, also one who then died or was put out, everybody delivers who goes on
+ * to the next view (uniform). Who was put out has delivered a prefix of that.
+ *
+ * A struct member is a unit of its host (member_unit) and belongs to the thread that polls its memory. It never blocks, reads no clock, and
+ * takes no memory after member_open. All callbacks come from within settle, in that thread; sends from within them are allowed. */
+#ifndef GROUP_MEMBER_H
+#define GROUP_MEMBER_H
+
+#include "group/keeper.h"
+#include "unit/state.h"
+#include "unit/unit.h"
+
+enum cell_mode {
+    CELL_MEMORY, /* delivered when all members have received it: uniform total order */
+    CELL_RAW,    /* delivered as it comes: in the order of each sender, and no more */
+};
+
+/* Stages whose batching may be turned off, to see what it does. */
+enum {
+    BATCH_SEND = 1,    /* publish one message a round */
+    BATCH_RECEIVE = 2, /* take note of one message of each sender a round */
+    BATCH_DELIVER = 4, /* one message an upcall, and one upcall a round */
+    BATCH_ACK = 8,     /* push the row after each message */
+};
+
+struct cell_options {
+    enum cell_mode mode;
+    uint32_t ring_bytes;  /* of a sender; a power of two, at least 4 KiB; 0: 1 MiB */
+    uint32_t message_max; /* bytes; 0: ring_bytes / 8, which is the most */
+    uint32_t
+        deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
+    struct cell_layout layout;
+};
+
+/* A message as it is delivered: in place, good during the call. */
+struct member_item {
+    const void *data;
+    uint32_t bytes;
+    uint32_t sender; /* host */
+    uint64_t
+        number; /* of the message in the order of its view and cell, nulls counted: k * senders + i; raw: the sender's index */
+};
+
+enum { MEMBER_ITEMS_MAX = 64 }; /* of one call */
+
+struct member_machine {
+    /* Messages of one cell, in order, of the view of that vid. */
+    void (*deliver)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
+                    uint32_t count);
+
+    /* A new view begins here, after all of the last one was delivered. NULL for `now`: this host was put out or has left: what it has of
+     * the state of cells is void, and it may be let in again. `before` is NULL for who comes in. */
+    void (*view)(void *ctx, const struct view *before, const struct view *now);
+
+    /* The own message will not be delivered: this host is no sender of the cell any more, or leaves. In the order of sending. May be NULL. */
+    void (*returned)(void *ctx, uint32_t cell, const void *data, uint32_t bytes);
+
+    /* The cell is new, and its state is to be what a new one is. May be NULL. A state that is loaded replaces what is there. */
+    void (*born)(void *ctx, uint32_t cell);
+
+    /* The state of a cell; ctx of its calls is what `state_ctx` gives. NULL: cells have none, and joiners need none. */
+    const struct state_ops *state;
+    void *(*state_ctx)(void *ctx, uint32_t cell);
+};
+
+struct member_options {
+    struct mem *mem;
+    uint32_t hosts; /* nodes 0 .. hosts-1 of the memory */
+    uint32_t me;
+    const uint32_t *keepers; /* hosts */
+    uint32_t keepers_count;
+    const struct cell_options *cell;
+    uint32_t cells;
+    layout_fn layout; /* NULL: as the cells' options say */
+    void *layout_ctx;
+    bool view_majority;
+    bool no_nulls;      /* for measuring: who has nothing to send holds up the others */
+    uint32_t unbatched; /* BATCH_* that are off */
+
+    uint32_t snap_bytes;                      /* ring for states; 0: 64 KiB */
+    uint64_t heartbeat_ns;                    /* 0: 15 ms */
+    uint64_t suspect_ns;                      /* 0: 60 ms */
+    uint64_t stagger_ns, detach_ns, start_ns; /* as in keeper_options; 0: the same */
+    uint64_t seed;
+    struct log_budget *budget; /* of the host; NULL: one of its own */
+
+    const struct member_machine *machine;
+    void *ctx;
+};
+
+struct member;
+
+/* ERR_INVALID says which option is wrong and what would be right. */
+int member_open(const struct member_options *, struct member **, struct err *);
+void member_close(struct member *);
+
+/* It closes the member. */
+struct unit member_unit(struct member *);
+
+/* ---- sending ---- */
+
+/* Room for a message of up to so many bytes in the own ring of the cell, in place. NULL: none now (the ring is full, this host is no
+ * sender there now, or not allowed yet to write), or more than message_max. Several may be open; one that is not committed delays the later ones of this sender, and nobody
+ * else. All open ones are void when view() says so with NULL, and when returned() comes for the cell. */
+void *member_reserve(struct member *, uint32_t cell, uint32_t bytes);
+
+/* The message is ready, with as many bytes of what was reserved; it gets its place in the order when it is published. */
+void member_commit(struct member *, uint32_t cell, void *room, uint32_t bytes);
+/* It will not be sent. */
+void member_release(struct member *, uint32_t cell, void *room);
+
+/* ERR_AGAIN: not now; ERR_TOOBIG. Copies. */
+int member_send(struct member *, uint32_t cell, const void *data, uint32_t bytes);
+
+/* This host wants to leave: it delivers to the end of its view. view(NULL) comes when it has; it does not come in again by itself. */
+void member_leave(struct member *);
+bool member_left(const struct member *);
+
+/* Asks for a view with a layout computed anew. */
+void member_relayout(struct member *);
+
+/* ---- looking ---- */
+
+/* The view that this host has begun and not left; NULL: none. */
+const struct view *member_view(const struct member *);
+bool member_wedged(const struct member *); /* the view is ending */
+/* Does this host have the cell's state in its view? */
+bool member_has_state(const struct member *, uint32_t cell);
+
+/* Columns of users: words of the own row of the cell, which all members see. They only rise. 0 of who is not in the view. */
+enum { MEMBER_COLUMNS = 16 };
+void member_column_set(struct member *, uint32_t cell, uint32_t column, uint64_t value);
+uint64_t member_column(const struct member *, uint32_t cell, uint32_t column, uint32_t host);
+uint64_t member_column_min(const struct member *, uint32_t cell,
+                           uint32_t column); /* of all members */
+
+struct member_counts {
+    uint64_t views;   /* begun */
+    uint64_t put_out; /* times that this process was, alive */
+    uint64_t sent, delivered, delivered_bytes, nulls;
+    uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
+    uint64_t restamped; /* own messages that went on to the next view */
+    uint64_t returned;
+    uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
+    uint64_t states_sent, states_loaded;
+};
+void member_counts(const struct member *, struct member_counts *);
+
+/* Like log_broken. */
+const char *member_broken(const struct member *);
+struct keeper *member_keeper(const struct member *);
+
+/* NULL, or which rule is broken. */
+const char *member_check(const struct member *);
+
+#endif

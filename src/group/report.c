@@ -1,0 +1,58 @@
+/* Reports as bytes, in words of 8:
+ *
+ *      | vid | life | cells: | has_state 1, senders << 8 | held of each sender ... | ... | */
+#include "group/keeper_impl.h"
+
+#include <string.h>
+
+enum { HEAD_WORDS = 2, SENDERS_SHIFT = 8 };
+
+uint32_t report_bytes_max(uint32_t hosts, uint32_t cells)
+{
+    return 8 * (HEAD_WORDS + cells * (1 + hosts));
+}
+
+static unsigned char *word_put(unsigned char *at, uint64_t word)
+{
+    memcpy(at, &word, 8);
+    return at + 8;
+}
+
+uint32_t report_encode(const struct report *r, uint32_t cells, unsigned char *out)
+{
+    unsigned char *at = word_put(word_put(out, r->vid), r->life);
+    for (uint32_t c = 0; c < cells; c++) {
+        const struct cell_report *cell = &r->cell[c];
+        CHECK(cell->senders <= GROUP_HOSTS_MAX);
+        at = word_put(at, cell->has_state | (uint64_t)cell->senders << SENDERS_SHIFT);
+        for (uint32_t i = 0; i < cell->senders; i++)
+            at = word_put(at, cell->held[i]);
+    }
+    return (uint32_t)(at - out);
+}
+
+bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint32_t cells,
+                   struct report *out, struct cell_report *cell)
+{
+    const uint32_t words = bytes / 8;
+    uint32_t at = HEAD_WORDS;
+    if (bytes % 8 != 0 || words < HEAD_WORDS)
+        return false;
+    memcpy(&out->vid, in, 8);
+    memcpy(&out->life, in + 8, 8);
+    out->cell = cell;
+    for (uint32_t c = 0; c < cells; c++) {
+        uint64_t head;
+        if (at == words)
+            return false;
+        memcpy(&head, in + 8 * (size_t)at++, 8);
+        uint64_t senders = head >> SENDERS_SHIFT;
+        if ((head & 0xff) > 1 || senders > hosts || senders > words - at)
+            return false;
+        cell[c].has_state = head & 1;
+        cell[c].senders = (uint32_t)senders;
+        memcpy(cell[c].held, in + 8 * (size_t)at, 8 * senders);
+        at += (uint32_t)senders;
+    }
+    return at == words;
+}

@@ -1,0 +1,97 @@
+/* The inside of a simulated group with views, shared by group_run.c (hosts, what they are told, the verdict), group_load.c (what they
+ * do) and group_limits.c (what may befall them). Nothing else includes it. */
+#ifndef SIM_GROUP_IMPL_H
+#define SIM_GROUP_IMPL_H
+
+#include "sim/fleet.h"
+#include "sim/group_check.h"
+
+enum {
+    GROUP_LEASES_MAX = 4, /* open ones of a host */
+    GROUP_KEEPERS = 5,
+};
+
+struct group_run;
+
+struct group_cell {
+    struct counter_machine counter; /* first: the machine's ctx */
+    struct group_node *node;
+    uint32_t cell;
+};
+
+/* Room that is reserved. */
+struct group_room {
+    struct group_lease lease;
+    void *room;
+    uint32_t cell, bytes;
+    uint64_t due; /* the step in which it is committed or released */
+};
+
+/* A host. */
+struct group_node {
+    struct group_run *run;
+    uint32_t host;
+    struct member *member; /* NULL while it is down */
+    struct group_cell cell[GROUP_CHECK_CELLS_MAX];
+    struct group_room room[GROUP_LEASES_MAX];
+    uint32_t rooms;
+    uint64_t steps;
+    uint64_t quota;              /* messages that it may still send */
+    uint64_t send_ppm;           /* chance in a step that it sends */
+    bool returns;                /* it has left, and its next process is planned */
+    struct member_counts counts; /* of this life */
+};
+
+struct group_run {
+    const struct run_options *opt;
+    struct group_check check;
+    struct fleet fleet;
+    struct mcast_group group;
+    struct group_node node[GROUP_CHECK_HOSTS_MAX];
+    uint32_t keepers[GROUP_KEEPERS];
+    struct cell_options cell[GROUP_CHECK_CELLS_MAX];
+    struct member_options member_opt;
+    struct run_state state;
+    struct rng rng; /* of layouts */
+    uint64_t pad;   /* bytes of a cell's state, beside the real ones */
+    uint64_t safety_end_ns;
+    /* One in so many steps of a host; 0: never. */
+    uint64_t leave_in, layout_in, column_in, linger_in, nested_in;
+    uint32_t burst;
+};
+
+static inline bool group_is_up(const struct group_run *r, uint32_t host)
+{
+    return r->fleet.node[host].mem != NULL;
+}
+
+/* ---- group_load.c ---- */
+
+/* After a round. */
+void group_load_step(struct group_node *);
+/* Within a delivery: it may send. */
+void group_load_delivered(struct group_node *, uint32_t cell);
+/* Its open rooms of the cell are void. */
+void group_load_void(struct group_node *, uint32_t cell);
+/* The faults have stopped: it sends a last message or two. */
+void group_load_calm(struct group_node *);
+/* It has sent what it wanted. */
+bool group_load_done(const struct group_node *);
+
+/* ---- group_limits.c ---- */
+
+/* The newest view that anybody who is up has heard of; NULL: none. */
+const struct view *group_newest(const struct group_run *);
+/* As in struct fleet_calls. */
+bool group_may_crash(const struct fleet_node *, bool keep_memory);
+bool group_spare(const struct fleet_node *);
+/* May the host leave, so that somebody has the state of its cells and the views go on? */
+bool group_may_leave(const struct group_node *);
+/* More is gone than a group is built to lose: there will be no view any more. */
+bool group_is_hopeless(const struct group_run *);
+/* The host is a keeper. */
+bool group_keeps(const struct group_run *, uint32_t host);
+/* A keeper that cannot carry the views on: down without its memory, or not yet taken back. */
+bool group_keeper_lost(const struct group_run *, uint32_t host);
+
+#endif
