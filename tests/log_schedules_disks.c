@@ -479,3 +479,84 @@ const char *full_disks_of_all(void)
     group_fill_disk(g, c.rival, false);
     return heals(g, 0, 8);
 }
+
+/* ---- a state that is not on disk yet ---- */
+
+/* The third has a snapshot, falls behind, and takes a state of which its disk has no room for another one. It applies what is decided
+ * and keeps nothing: with the leader alone it decides nothing. When there is room, it does. */
+const char *state_not_on_disk(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    traffic(g, 0, FILLS, BYTES);
+    GROUP_SETUP(g, disk_snap(g->disk[c.third].disk, 0) > 0);
+    group_fill_disk(g, c.third, true);
+    group_hold(g, c.third, true);
+    traffic(g, 0, STANDS, GROUP_PAYLOAD_MAX);
+    group_run(g, 2 * GROUP_DETACH_NS);
+    group_hold(g, c.third, false);
+    GROUP_WAIT(g, group_even(g), 4 * GROUP_ELECT_NS);
+    group_run(g, 10 * US);
+    GROUP_SETUP(g, group_leader(g) == c.leader);
+    traffic(g, 0, 4, BYTES);
+    group_power_cut(g, c.rival);
+    uint32_t decided_before = g->history_count;
+    group_send(g, 0, BYTES);
+    group_run(g, 40 * US);
+    GROUP_MUST(g, "kept over a gap", g->history_count == decided_before);
+    group_fill_disk(g, c.third, false);
+    GROUP_WAIT(g, g->history_count > decided_before, 6 * GROUP_ELECT_NS);
+    /* What it has now is all there after a loss of power. */
+    for (uint32_t q = 0; q < g->n; q++)
+        if (g->replica[q].log)
+            group_power_cut(g, q);
+    group_start(g, c.third);
+    group_start(g, c.rival);
+    GROUP_WAIT(g, group_leader(g) < g->n && group_even(g), 8 * GROUP_ELECT_NS);
+    group_start(g, c.leader);
+    return heals(g, 0, 6);
+}
+
+/* 1 has a chain of which only the first entry was decided; the others have decided another one, longer than a ring, and send it a state.
+ * It is raised before it has all of that, and pledges. Its disk says no more of its chain than before. */
+const char *raised_while_it_loads(void)
+{
+    enum { ALL = 4 * ENTRIES_MAX, OURS = 40 };
+    struct group *g = with_disks(1);
+    char ours[OURS + 1], theirs[ENTRIES_MAX + 1];
+    memset(ours, 'b', OURS);
+    memset(theirs, 'c', ENTRIES_MAX);
+    ours[0] = theirs[0] = 'a';
+    ours[OURS] = theirs[ENTRIES_MAX] = 0;
+    struct disk_says all = {.commit = ALL * SIZE, .commit_ballot = 5, .applied = ALL * SIZE};
+    for (uint32_t at = 0; at < ALL; at += ENTRIES_MAX) {
+        bool last = at + ENTRIES_MAX == ALL;
+        theirs[0] = at == 0 ? 'a' : 'c';
+        decided(g, at, theirs);
+        accepted(g, 0, 5, at, theirs, last ? all : (struct disk_says){0});
+        accepted(g, 2, 5, at, theirs, last ? all : (struct disk_says){0});
+    }
+    accepted(g, 1, 3, 0, ours,
+             (struct disk_says){.commit = SIZE, .commit_ballot = 3, .applied = SIZE});
+    group_start(g, 0);
+    group_start(g, 2);
+    GROUP_WAIT(g, group_leader(g) < g->n, 2 * GROUP_ELECT_NS);
+    uint32_t leader = group_leader(g) % g->n, rival = 2 - leader;
+    group_start(g, 1);
+    for (int i = 0; i < 10000 && group_stats(g, 1).applied <= OURS * SIZE && !group_failed(g); i++)
+        group_tick(g);
+    GROUP_SETUP(g, group_stats(g, 1).behind && group_stats(g, 1).applied >= ALL * SIZE);
+    group_hold(g, 1, true);
+    group_crash(g, leader, true);
+    uint64_t promised = group_stats(g, 1).promised;
+    GROUP_WAIT(g, group_stats(g, 1).promised > promised, 4 * GROUP_ELECT_NS);
+    group_hold(g, rival, true);
+    group_settle(g, 1);
+    group_flush_disk(g, 1);
+    group_power_cut(g, 1);
+    group_start(g, 1);
+    group_hold(g, rival, false);
+    GROUP_MUST(g, "restored", group_stats(g, 1).applied == SIZE);
+    group_start(g, leader);
+    return heals(g, 0, 8);
+}

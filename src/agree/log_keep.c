@@ -205,8 +205,9 @@ static struct disk_says says(struct log *l, uint64_t commit, uint64_t commit_bal
     s->pledge = k->pledge;
     s->end = k->end;
     s->ballot = k->run;
-    if (k->gap != 0)
-        return *s; /* what the chain has is not what was applied */
+    /* What the chain has is not what was applied, or was loaded by now. */
+    if (k->gap != 0 || (l->behind && !PLANTED(says_what_is_loaded)))
+        return *s;
     uint64_t written = PLANTED(commit_said_ahead) ? k->end : k->copied;
     if (min_u64(commit, written) > s->commit) {
         s->commit = min_u64(commit, written);

@@ -86,6 +86,7 @@
     X(run_of_the_rest, stepped, "a restored lane is of the highest stamp that is left in it")      \
     X(below_forgets, stepped, "damage below the commit takes the commit with it")                  \
     X(commit_said_ahead, stepped, "the commit is said of what a chain has of older runs")          \
+    X(says_what_is_loaded, stepped, "while a state is taken, what it has is said of the disk")     \
     X(peek_for_flow, stepped, "a promise stands if the word is right, whose memory it is in")      \
     X(replay_gives_up, durable, "what had no room is given up when it comes from the disk")        \
     X(forward_early, tree, "a leader applies and forwards before the entry is committed")          \

@@ -165,6 +165,12 @@ uint32_t segment_spare(const struct disk *d)
     return SEGMENTS_SPARE + (uint32_t)copy_segments(d, d->batch_bytes);
 }
 
+/* The one that is written to has nothing but pledges: when another one is begun it is free again. */
+static bool now_is_bare(const struct disk *d)
+{
+    return d->now_segment != UINT32_MAX && d->segments[d->now_segment].needs == 0;
+}
+
 /* So many batches, each as long as one may be, and none goes over the end of a segment. */
 bool segment_has_room(const struct disk *d, uint32_t batches, bool copy, uint32_t bytes)
 {
@@ -173,7 +179,7 @@ bool segment_has_room(const struct disk *d, uint32_t batches, bool copy, uint32_
         d->now_segment == UINT32_MAX ? 0 : (d->segment_bytes - d->now_at) / d->batch_bytes;
     uint64_t more = batches > here ? (batches - here + each - 1) / each : 0;
 
-    return segment_count(d, SEGMENT_FREE) >=
+    return segment_count(d, SEGMENT_FREE) + (copy && now_is_bare(d)) >=
            more + SEGMENTS_SPARE + (copy ? 0 : copy_segments(d, bytes));
 }
 

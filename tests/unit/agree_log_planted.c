@@ -303,6 +303,18 @@ static void log__finds_peek_for_flow(void **state)
     FINDS(peek_for_flow, restored_under_its_ballot(), "liveness|" DIFFERS);
 }
 
+static void log__finds_kept_over_reset(void **state)
+{
+    (void)state;
+    FINDS(kept_over_reset, state_not_on_disk(), "kept over a gap");
+}
+
+static void log__finds_says_what_is_loaded(void **state)
+{
+    (void)state;
+    FINDS(says_what_is_loaded, raised_while_it_loads(), "restored|" DIFFERS);
+}
+
 static void log__finds_below_forgets(void **state)
 {
     (void)state;
@@ -358,6 +370,8 @@ int main(void)
         cmocka_unit_test(log__finds_run_of_the_rest),
         cmocka_unit_test(log__finds_below_forgets),
         cmocka_unit_test(log__finds_peek_for_flow),
+        cmocka_unit_test(log__finds_kept_over_reset),
+        cmocka_unit_test(log__finds_says_what_is_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
