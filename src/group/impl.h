@@ -264,7 +264,13 @@ struct batch {
 };
 /* The sender's record of that index; NULL: it is a null. */
 const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
-void cell_item(struct batch *, const struct record *, uint32_t sender, uint64_t number);
+static inline void cell_item(struct batch *b, const struct record *r, uint32_t sender,
+                             uint64_t number)
+{
+    b->item[b->count++] =
+        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
+    b->bytes += record_size(r->bytes);
+}
 void cell_upcall(struct cell *, const struct batch *);
 
 /* ---- raw.c: cells without a common order ---- */

@@ -142,12 +142,24 @@ static uint64_t indices_needed(const struct cell *c)
     return need;
 }
 
+/* Is there a message that could be published? What was released is none. */
+static bool has_ready(const struct cell *c)
+{
+    for (uint64_t pos = c->own.end; pos < c->own.head;) {
+        const struct record *r = record_at(c, pos);
+        if (!(r->flags & RECORD_SKIP))
+            return !(r->flags & RECORD_OPEN);
+        pos = record_next(r, pos);
+    }
+    return false;
+}
+
 static uint64_t add_nulls(struct cell *c)
 {
     struct own_stream *o = &c->own;
     if (c->of->opt.no_nulls || c->opt.mode == CELL_RAW)
         return 0;
-    bool ready = o->end < o->head && !(record_at(c, o->end)->flags & RECORD_OPEN);
+    bool ready = has_ready(c);
     uint64_t need = indices_needed(c), from = o->issued;
     if (PLANTED(group_index_at_reserve) && o->end < o->head)
         return 0;
