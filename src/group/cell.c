@@ -169,9 +169,8 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
 const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
 {
     uint64_t mask = c->opt.ring_bytes - 1, want = stamp(c->of->view->vid, index);
-    const unsigned char *bytes =
-        s->pos < s->end || PLANTED(group_record_looks) ? ring_of(c, s) : NULL;
-    while (s->pos < s->end || PLANTED(group_record_looks)) {
+    const unsigned char *bytes = s->pos < s->end ? ring_of(c, s) : NULL;
+    while (s->pos < s->end) {
         const struct record *r = (const void *)(bytes + (s->pos & mask));
         if (r->flags & RECORD_SKIP)
             s->pos += r->bytes;
@@ -180,7 +179,8 @@ const struct record *cell_record(const struct cell *c, struct source_stream *s, 
         else
             return NULL;
     }
-    return NULL;
+    return PLANTED(group_record_looks) ? planted_record_looks(c, ring_of(c, s), s->pos, want)
+                                       : NULL;
 }
 
 static void next_number(struct cell *c)
@@ -330,8 +330,6 @@ bool cell_finish(struct cell *c)
         return raw_finish(c);
     const struct view_cell *next = &c->of->next->cell[c->number];
     CHECK(next->trims == c->senders);
-    if (PLANTED(group_end_at_finish))
-        planted_end_at_finish(c);
     if (PLANTED(group_next_life_early))
         planted_next_life_early(c);
     for (uint32_t i = 0; i < c->senders; i++)

@@ -165,7 +165,9 @@ static uint64_t add_nulls(struct cell *c)
         return 0;
     if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
         return 0;
-    o->issued = PLANTED(group_one_null) ? from + 1 : need;
+    if (PLANTED(group_one_null))
+        return planted_one_null(c, need);
+    o->issued = need;
     return o->issued - from;
 }
 
