@@ -162,7 +162,8 @@ int compare_report_dir(const char *dir, struct err *);
 /* Writes index.html and compare.json into the directory. */
 int compare_report(const struct compare *, const char *dir, struct err *);
 
-/* Its parts: text escaped, good within an attribute too; one plot. */
+/* Its parts: the page up to its heading; text escaped, good within an attribute too; one plot. */
+void compare_page_begin(FILE *, const char *title);
 void compare_html(FILE *, const char *text);
 void compare_plot(FILE *, const struct compare *, const struct compare_figure *,
                   enum compare_metric);

@@ -35,7 +35,7 @@ static const char page_head[] =
     "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
     "<meta charset=\"utf-8\"/>\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-    "<title>Tree and genuine multicast compared</title>\n<style>\n"
+    "<title>%s</title>\n<style>\n"
     ":root{color-scheme:light dark;--back:#fff;--text:#1c1c1c;--faint:#666;--grid:#ddd;"
     "--c0:#0067a8;--c1:#c04f00;--c2:#007a58;--c3:#8a3a9c}\n"
     "@media (prefers-color-scheme:dark){:root{--back:#161719;--text:#e8e8e8;--faint:#a0a0a0;"
@@ -47,7 +47,7 @@ static const char page_head[] =
     "figure{margin:0;flex:1 1 26rem;max-width:44rem;min-width:0;overflow-x:auto}\n"
     ".wide figure{flex-basis:34rem}\n"
     "figcaption{font-weight:600;margin-bottom:.4rem}\n"
-    "svg{width:100%;max-width:36rem;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}\n"
+    "svg{width:100%%;max-width:36rem;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}\n"
     ".grid{stroke:var(--grid)}.axis{stroke:var(--faint);fill:none}\n"
     ".one{stroke:var(--faint);stroke-dasharray:2 3}\n"
     ".end{text-anchor:end}.mid{text-anchor:middle}\n"
@@ -62,7 +62,12 @@ static const char page_head[] =
     ".facts th,.facts td{text-align:left;white-space:normal;vertical-align:top}\n"
     "details{overflow-x:auto}summary{cursor:pointer}\n"
     "code{font-family:ui-monospace,monospace}.paper{color:var(--faint)}\n"
-    "</style>\n</head>\n<body>\n<h1>Tree and genuine multicast compared</h1>\n";
+    "</style>\n</head>\n<body>\n<h1>%s</h1>\n";
+
+void compare_page_begin(FILE *out, const char *title)
+{
+    fprintf(out, page_head, title, title);
+}
 
 static void page_row(FILE *out, const char *name, const char *value, const char *tag)
 {
@@ -211,7 +216,7 @@ static void page_errors(FILE *out, const struct compare *c)
 
 static void page(const struct compare *c, FILE *out)
 {
-    fputs(page_head, out);
+    compare_page_begin(out, "Tree and genuine multicast compared");
     fputs("<p>The figures 5 to 8 of the TRAM paper (section 8). The paper measured on eight-core "
           "machines with RDMA cards of 50 Gbit/s and 1.31 \u00b5s a write; compare shapes, "
           "not numbers.</p>\n",

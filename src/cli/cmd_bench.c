@@ -5,10 +5,12 @@
 #include "agree/entry.h"
 #include "agree/log.h"
 #include "bench/durable.h"
+#include "bench/group.h"
 #include "bench/model_bench.h"
 #include "bench/wire.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "conf/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,13 @@ struct options {
     bool durable;
     const char *dir;        /* where it keeps its data; NULL: it chooses */
     const char *serve_file; /* we are a host of the cluster in this file; or NULL */
+    bool is_group;
+    struct group_args group;
+    const char *sizes;         /* of messages, or NULL */
+    const char *stage_item[4]; /* without batches */
+    struct args_list stages;
+    unsigned senders, active, mode;
+    bool of_group; /* an option was given that goes with it alone */
 };
 
 static const char *const layout_names[] = {
@@ -45,7 +54,14 @@ const char *const bench_transport_names[] = {
 
 static const char *const preset_names[] = {"fdr", "cx4", "shm", NULL};
 
-static const char *const protocol_names[] = {"log", "tree", "genuine", NULL};
+static const char *const protocol_names[] = {"log", "tree", "genuine", "group", NULL};
+
+enum { PROTOCOL_GROUP = 3 };
+
+static const char *const sender_names[] = {"all", "half", "one", NULL};
+static const char *const active_names[] = {"1", "all", NULL};
+static const char *const mode_names[] = {"memory", "raw", NULL};
+static const char *const stage_names[] = {"send", "receive", "deliver", "ack", NULL};
 
 static bool simulated(const struct options *o)
 {
@@ -220,6 +236,72 @@ static int check_transport(struct options *o)
     o->compare |= !one && !o->check_model;
     a->mcast = true;
     return CMD_DONE;
+}
+
+/* "64,1k,10k": sizes as in a cluster file. */
+static int read_sizes(struct options *o)
+{
+    struct group_args *g = &o->group;
+    char text[128], *rest = text;
+
+    g->size[0] = o->bench.payload;
+    g->sizes = 1;
+    if (o->sizes == NULL)
+        return CMD_DONE;
+    snprintf(text, sizeof text, "%s", o->sizes);
+    g->sizes = 0;
+    for (char *word; (word = strsep(&rest, ",")) != NULL; g->sizes++) {
+        uint64_t size;
+        if (g->sizes == GROUP_SIZES_MAX || !value_size(word, &size) || size < 1 ||
+            size > GROUP_SIZE_MAX)
+            return args_bad("bench", "--size",
+                            "it needs 1 to 8 sizes from 1 to 16M with commas between them, like"
+                            " 64,1k,10k");
+        g->size[g->sizes] = (uint32_t)size;
+    }
+    return CMD_DONE;
+}
+
+static int read_stages(struct options *o)
+{
+    for (int i = 0; i < o->stages.count; i++) {
+        unsigned at = 0;
+        while (stage_names[at] && strcmp(stage_names[at], o->stages.item[i]) != 0)
+            at++;
+        if (stage_names[at] == NULL)
+            return args_bad("bench", "--no-batch", "the stages are send, receive, deliver, ack");
+        o->group.unbatched |= 1u << at; /* as BATCH_SEND, BATCH_RECEIVE, ... */
+    }
+    return CMD_DONE;
+}
+
+static int check_group(struct options *o)
+{
+    const struct bench_args *a = &o->bench;
+    struct group_args *g = &o->group;
+
+    if (!o->is_group)
+        return o->of_group
+                   ? args_bad("bench", "--protocol",
+                              "--members, --senders, --size, --subgroups, --active, --mode,"
+                              " --delay-us, --touch, --no-batch, --no-nulls and --bare go with"
+                              " --protocol group")
+                   : CMD_DONE;
+    if (o->compare || o->durable || o->groups_given || a->transport == BENCH_SIM ||
+        a->layout == BENCH_SINGLE)
+        return args_bad("bench", "--protocol",
+                        "group has no use for --compare, --durable, --groups, --transport sim and"
+                        " --layout single");
+    g->transport = a->transport;
+    g->address = a->address;
+    g->clear = a->clear;
+    g->procs = o->layout_given ? a->layout == BENCH_PROCS : a->transport != BENCH_SHM;
+    g->senders = (enum group_senders)o->senders;
+    g->active_all = o->active == 1;
+    g->mode = o->mode == 1 ? CELL_RAW : CELL_MEMORY;
+    g->seconds = a->seconds ? a->seconds : SECONDS;
+    int rc = read_sizes(o);
+    return rc == CMD_DONE ? read_stages(o) : rc;
 }
 
 static int check_durable(const struct options *o)
@@ -400,6 +482,29 @@ static int measure_one(const struct options *o)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+static int measure_group(const struct options *o, int argc, char **argv)
+{
+    struct group_point point[GROUP_SIZES_MAX] = {{0}};
+    struct compare c = {.figures = 0};
+    struct err e = {""};
+    int rc = o->report ? compare_report_dir(o->report, &e) : 0;
+
+    if (rc == 0)
+        rc = bench_group(&o->group, point, o->bench.json ? NULL : stderr, &e);
+    if (rc == 0 && o->bench.json)
+        bench_group_json(&o->group, point, stdout);
+    else if (rc == 0)
+        bench_group_print(&o->group, point, stdout);
+    write_command(&c, argc, argv);
+    if (rc == 0 && o->report)
+        rc = bench_group_report(&o->group, point, c.command, o->report, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (o->report)
+        fprintf(stderr, "wrote %s/index.html and %s/group.json\n", o->report, o->report);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
 static int measure_durable(const struct options *o)
 {
     const struct bench_args *a = &o->bench;
@@ -479,17 +584,20 @@ int cmd_bench(int argc, char **argv)
 {
     struct options o = {
         .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .address = "127.0.0.1"},
-        .model.seed = 1};
+        .model.seed = 1,
+        .group = {.members = 3, .subgroups = 1}};
     struct bench_args *a = &o.bench;
     unsigned protocol = 0, shape = OVERLAY_breadth, layout = BENCH_THREADS;
     unsigned transport = 0, preset = 0;
     const char *costs = NULL;
+    o.stages = (struct args_list){.item = o.stage_item, .max = 4};
     bool tree_given = false, preset_given = false, seed_given = false, address_given = false;
     bool log_given = false, seconds_given = false;
     const struct args_option options[] = {
         {"--protocol", "NAME",
          "log: one replicated log; tree: multicast to groups in a tree; genuine: multicast among "
-         "the destinations alone (default log, and tree if --groups is given)",
+         "the destinations alone; group: members that send to each other (default log, and tree if "
+         "--groups is given)",
          .choice = &protocol, .choices = protocol_names, .needs = "the protocols are",
          .given = &o.protocol_given},
         {"--replicas", "R", "of a group, 1 to 9 (default 3)", .number32 = &a->replicas, .min = 1,
@@ -547,6 +655,31 @@ int cmd_bench(int argc, char **argv)
         {"--address", "A", "of this machine, for tcp and verbs (default 127.0.0.1)",
          .text = &a->address, .needs = "an address", .given = &address_given},
         {"--clear", NULL, "tcp: not encrypted; else as clusters are", .flag = &a->clear},
+        {.help = "Members of a group (--protocol group), beside a bare ring with as many readers, "
+                 "a copy "
+                 "that is read as often, and the log; medians of five turns:"},
+        {"--members", "N", "1 to 16 (default 3)", .number32 = &o.group.members, .min = 1,
+         .max = GROUP_MEMBERS_MAX, .given = &o.of_group},
+        {"--senders", "WHO", "all (default), half or one of them send", .choice = &o.senders,
+         .choices = sender_names, .needs = "it needs one of", .given = &o.of_group},
+        {"--size", "LIST",
+         "bytes of messages, up to 8 sizes like 1,128,1k,10k (default: --payload)",
+         .text = &o.sizes, .needs = "sizes", .given = &o.of_group},
+        {"--subgroups", "K", "of all members, 1 to 64 (default 1)", .number32 = &o.group.subgroups,
+         .min = 1, .max = 64, .given = &o.of_group},
+        {"--active", "N", "1 (default) or all of them are sent to", .choice = &o.active,
+         .choices = active_names, .needs = "it needs one of", .given = &o.of_group},
+        {"--mode", "M", "memory (default) or raw", .choice = &o.mode, .choices = mode_names,
+         .needs = "it needs one of", .given = &o.of_group},
+        {"--delay-us", "D", "one sender waits so long after each message", .min = 1, .max = 1000000,
+         .number32 = &o.group.delay_us, .given = &o.of_group},
+        {"--touch", NULL, "senders write every byte, and members read it", .flag = &o.group.touch,
+         .given = &o.of_group},
+        {"--no-batch", "STAGE", "no batches in send, receive, deliver or ack; may be given again",
+         .list = &o.stages, .needs = "a stage", .given = &o.of_group},
+        {"--no-nulls", NULL, "who has nothing to send holds up the others",
+         .flag = &o.group.no_nulls, .given = &o.of_group},
+        {"--bare", NULL, "nothing beside it", .flag = &o.group.bare, .given = &o.of_group},
         {.help = "In virtual time, on a cluster that is not there:"},
         {"--preset", "NAME",
          "the network: fdr (TRAM's cluster), cx4 (RamCast's), shm (two cores of this machine); "
@@ -592,7 +725,8 @@ int cmd_bench(int argc, char **argv)
     int code = args_read(&command, argc, argv);
     if (code != ARGS_GO)
         return code;
-    a->mcast = o.protocol_given ? protocol > 0 : o.groups_given;
+    o.is_group = o.protocol_given && protocol == PROTOCOL_GROUP;
+    a->mcast = o.protocol_given ? protocol > 0 && !o.is_group : o.groups_given;
     a->protocol = protocol == 2 ? MCAST_GENUINE : MCAST_TREE;
     a->shape = (enum overlay_shape)shape;
     a->layout = (enum bench_layout)layout;
@@ -617,9 +751,13 @@ int cmd_bench(int argc, char **argv)
     struct err e = {""};
     if (costs && bench_model_costs(&o.model, costs, &e) != 0)
         return args_bad("bench", "--cost", e.text);
-    code = check(&o);
+    code = check_group(&o);
+    if (code == CMD_DONE && !o.is_group)
+        code = check(&o);
     if (code != CMD_DONE)
         return code;
+    if (o.is_group)
+        return measure_group(&o, argc, argv);
     if (a->serve || a->serve_wire || o.serve_file)
         return serve(&o);
     if (o.durable)

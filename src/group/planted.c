@@ -64,11 +64,11 @@ uint64_t planted_one_null(struct cell *c, uint64_t need)
 
 /* ---- group_record_looks, group_next_life_early: cell.c ---- */
 
-const struct record *planted_record_looks(const struct cell *c, const unsigned char *ring,
-                                          uint64_t pos, uint64_t want)
+const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
+                                          uint64_t want)
 {
-    const struct record *r = ring ? (const void *)(ring + (pos & (c->opt.ring_bytes - 1))) : NULL;
-    return r && r->stamp == want && r->bytes <= c->opt.message_max ? r : NULL;
+    const struct record *r = ring ? (const void *)(ring + (pos & mask)) : NULL;
+    return r && r->stamp == want && record_size(r->bytes) <= mask / 4 ? r : NULL;
 }
 
 void planted_next_life_early(struct cell *c)
