@@ -155,7 +155,6 @@
     X(group_copy_before_trim, group, "V19: a joiner's copy is of before the trim")                 \
     X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
-    X(group_end_at_finish, group, "V30: END is read while the view is finished")                   \
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \
     X(group_out_forgets_readers, group, "V33: who is put out forgets who reads its ring")          \
