@@ -170,13 +170,13 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
 static inline const struct record *record_in(const unsigned char *bytes, uint64_t mask,
                                              struct source_stream *s, uint64_t want)
 {
-    while (s->pos < s->end || PLANTED(group_record_looks)) {
+    while (s->pos < s->end) {
         const struct record *r = (const void *)(bytes + (s->pos & mask));
         if (!(r->flags & RECORD_SKIP))
             return r->stamp == want ? r : NULL;
         s->pos += r->bytes;
     }
-    return NULL;
+    return PLANTED(group_record_looks) ? planted_record_looks(bytes, mask, s->pos, want) : NULL;
 }
 
 const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
@@ -362,8 +362,6 @@ bool cell_finish(struct cell *c)
         return raw_finish(c);
     const struct view_cell *next = &c->of->next->cell[c->number];
     CHECK(next->trims == c->senders);
-    if (PLANTED(group_end_at_finish))
-        planted_end_at_finish(c);
     if (PLANTED(group_next_life_early))
         planted_next_life_early(c);
     for (uint32_t i = 0; i < c->senders; i++)

@@ -141,8 +141,9 @@ struct cell {
     uint64_t load_taken; /* bytes of the stream */
     uint64_t load_number;
 
-    void *early_save; /* of a planted bug */
-    uint64_t early_bytes;
+    /* Of planted bugs. */
+    void *early_save;
+    uint64_t early_bytes, null_need;
 };
 
 enum member_phase {
@@ -304,7 +305,9 @@ void transfer_end(struct member *);
 
 bool planted_majority_delivered(const struct cell *, uint64_t *below);
 void planted_new_first(struct cell *);
-void planted_end_at_finish(struct cell *);
+uint64_t planted_one_null(struct cell *, uint64_t need);
+const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
+                                          uint64_t want);
 void planted_next_life_early(struct cell *);
 void planted_report_early(struct member *);
 void planted_copy_early(struct member *);

@@ -165,7 +165,9 @@ static uint64_t add_nulls(struct cell *c)
         return 0;
     if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
         return 0;
-    o->issued = PLANTED(group_one_null) ? from + 1 : need;
+    if (PLANTED(group_one_null))
+        return planted_one_null(c, need);
+    o->issued = need;
     return o->issued - from;
 }
 
@@ -201,6 +203,8 @@ static bool may_read(const struct cell *c, uint32_t ring, uint32_t host)
 
 static bool has_readers(struct cell *c, uint32_t ring)
 {
+    if (PLANTED(group_reuse_under_reader))
+        return false;
     uint64_t *readers = &c->own.readers[ring];
     for (uint64_t rest = *readers; rest; rest = set_rest(rest))
         if (!may_read(c, ring, set_first(rest)))
@@ -246,7 +250,7 @@ void own_free(struct cell *c)
         o->tail = max_u64(o->tail, o->start);
     if (!is_in_view(c->of) || c->index == c->senders ||
         !(c->taken ? raw_all_delivered(c, &below) : all_delivered(c, &below)) ||
-        (!PLANTED(group_reuse_under_reader) && has_readers(c, o->at)))
+        has_readers(c, o->at))
         return;
     if (o->fresh) {
         o->fresh = false;
