@@ -518,8 +518,8 @@ const char *state_not_on_disk(void)
 }
 
 /* 1 has a chain of which only the first entry was decided; the others have decided another one, longer than a ring, and send it a state.
- * It is raised before it has all of that, and pledges. Its disk says no more of its chain than before. */
-const char *raised_while_it_loads(void)
+ * It is raised before it has all of that, or before its disk has, and pledges. Its disk says no more of its chain than before. */
+const char *raised_while_it_loads(bool loaded)
 {
     enum { ALL = 4 * ENTRIES_MAX, OURS = 40 };
     struct group *g = with_disks(1);
@@ -546,6 +546,11 @@ const char *raised_while_it_loads(void)
     for (int i = 0; i < 10000 && group_stats(g, 1).applied <= OURS * SIZE && !group_failed(g); i++)
         group_tick(g);
     GROUP_SETUP(g, group_stats(g, 1).behind && group_stats(g, 1).applied >= ALL * SIZE);
+    if (loaded) {
+        group_fill_disk(g, 1, true);
+        GROUP_WAIT(g, !group_stats(g, 1).behind && group_even(g), GROUP_ELECT_NS);
+        group_run(g, 5 * US);
+    }
     group_hold(g, 1, true);
     group_crash(g, leader, true);
     uint64_t promised = group_stats(g, 1).promised;
@@ -554,6 +559,7 @@ const char *raised_while_it_loads(void)
     group_settle(g, 1);
     group_flush_disk(g, 1);
     group_power_cut(g, 1);
+    group_fill_disk(g, 1, false);
     group_start(g, 1);
     group_hold(g, rival, false);
     GROUP_MUST(g, "restored", group_stats(g, 1).applied == SIZE);

@@ -18,6 +18,6 @@ const char *hung_disk(bool leads);
 const char *full_disk(bool leads);
 const char *full_disks_of_all(void);
 const char *state_not_on_disk(void);
-const char *raised_while_it_loads(void);
+const char *raised_while_it_loads(bool loaded);
 
 #endif

@@ -312,7 +312,7 @@ static void log__finds_kept_over_reset(void **state)
 static void log__finds_says_what_is_loaded(void **state)
 {
     (void)state;
-    FINDS(says_what_is_loaded, raised_while_it_loads(), "restored|" DIFFERS);
+    FINDS(says_what_is_loaded, raised_while_it_loads(false), "restored|" DIFFERS);
 }
 
 static void log__finds_below_forgets(void **state)

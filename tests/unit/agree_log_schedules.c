@@ -49,7 +49,8 @@ static void log__disks_that_take_nothing_cost_their_host(void **state)
     HOLDS(full_disk(true));
     HOLDS(full_disks_of_all());
     HOLDS(state_not_on_disk());
-    HOLDS(raised_while_it_loads());
+    HOLDS(raised_while_it_loads(false));
+    HOLDS(raised_while_it_loads(true));
 }
 
 static void log__new_leader_applies_what_was_decided_untold(void **state)
