@@ -11,5 +11,7 @@ const char *decided_and_damaged(void);
 const char *raised_while_it_copies(void);
 const char *commit_beyond_what_was_copied(void);
 const char *torn_words_of_a_disk(void);
+const char *two_flushes_without_a_leader(void);
+const char *rings_who_keeps(void);
 
 #endif

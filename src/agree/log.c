@@ -339,7 +339,14 @@ static void ask_oracle(struct log *l)
     if (l->mem->remote && !l->behind)
         streams_answer(l);
     show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
-    if (oracle_says_run(&l->oracle, view, promised, l->now_ns))
+    if (!oracle_says_run(&l->oracle, view, promised, l->now_ns))
+        return;
+    if (log_kept(l)) {
+        /* What the leader before us has told is decided is read from its lane, which we leave now. */
+        keep_follow(l);
+        apply_decided(l);
+    }
+    if (!l->behind && !l->broken)
         recover_begin(l);
 }
 
