@@ -566,3 +566,75 @@ const char *raised_while_it_loads(bool loaded)
     group_start(g, leader);
     return heals(g, 0, 8);
 }
+
+/* ---- how many flushes ---- */
+
+static void flush_both(struct group *g, const struct cast *c)
+{
+    group_run(g, 20 * US);
+    group_flush_disk(g, c->rival);
+    group_flush_disk(g, c->third);
+    group_run(g, 20 * US);
+}
+
+/* The leader loses power, and a message is on its way. The disks that are left are flushed by hand: once for the promise, and once for
+ * the start marker and, with it, the message. */
+const char *two_flushes_without_a_leader(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    group_run(g, 10 * GROUP_HEARTBEAT_NS);
+    group_power_cut(g, c.leader);
+    group_hold_disk(g, c.rival, true);
+    group_hold_disk(g, c.third, true);
+    group_send(g, 0, BYTES);
+    for (int i = 0; i < 2000 && group_stats(g, c.rival).role != UNIT_CANDIDATE &&
+                    group_stats(g, c.third).role != UNIT_CANDIDATE;
+         i++)
+        group_tick(g);
+    flush_both(g, &c);
+    GROUP_SETUP(g, !group_delivered(g));
+    flush_both(g, &c);
+    GROUP_MUST(g, "flushes", group_delivered(g));
+    group_hold_disk(g, c.rival, false);
+    group_hold_disk(g, c.third, false);
+    group_start(g, c.leader);
+    return heals(g, 0, 4);
+}
+
+/* ---- who is rung ---- */
+
+static void note_bell(void *ctx, uint32_t node)
+{
+    *(uint32_t *)ctx |= 1u << node;
+}
+
+/* The replicas that are rung when a message is sent. */
+static uint32_t rung_for_one(struct group *g)
+{
+    uint32_t rung = 0;
+    sim_on_bell(g->sim, note_bell, &rung);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, group_delivered(g), GROUP_ELECT_NS);
+    sim_on_bell(g->sim, NULL, NULL);
+    return rung;
+}
+
+/* Of two followers one is rung. Its disk stands, and nobody is heard less of it for that: the other one, whose disk is further by now, is
+ * rung instead. */
+const char *rings_who_keeps(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    uint32_t rung = rung_for_one(g);
+    uint32_t first = rung >> c.rival & 1 ? c.rival : c.third;
+    uint32_t other = first == c.rival ? c.third : c.rival;
+    GROUP_SETUP(g, (rung >> first & 1) && !(rung >> other & 1));
+    group_hold_disk(g, first, true);
+    rung_for_one(g);
+    rung = rung_for_one(g);
+    GROUP_MUST(g, "bells", (rung >> other & 1) && !(rung >> first & 1));
+    group_hold_disk(g, first, false);
+    return heals(g, 0, 4);
+}

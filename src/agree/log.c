@@ -212,7 +212,8 @@ static void hand_on(struct log *l, uint32_t writer, uint64_t from)
     }
 }
 
-static int apply_decided(struct log *l)
+/* Part of every round: as a call it would be an eighth slower. */
+__attribute__((always_inline)) static inline int apply_decided(struct log *l)
 {
     if (l->behind || l->broken)
         return 0;
@@ -318,6 +319,13 @@ static void show_backing(struct log *l, uint64_t backs)
     table_push_row(l->rows);
 }
 
+/* Before a candidacy: what the last leader has told is decided is read from its lane, and from ours when we have raised. */
+__attribute__((noinline)) static void leave_lane(struct log *l)
+{
+    keep_follow(l);
+    apply_decided(l);
+}
+
 /* Asked now and then, at once when the leader is known to be dead, and all the time while somebody
  * should lead and nobody does. */
 static void ask_oracle(struct log *l)
@@ -339,7 +347,11 @@ static void ask_oracle(struct log *l)
     if (l->mem->remote && !l->behind)
         streams_answer(l);
     show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
-    if (oracle_says_run(&l->oracle, view, promised, l->now_ns))
+    if (!oracle_says_run(&l->oracle, view, promised, l->now_ns))
+        return;
+    if (log_kept(l))
+        leave_lane(l);
+    if (!l->behind && !l->broken)
         recover_begin(l);
 }
 

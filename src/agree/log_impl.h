@@ -401,6 +401,7 @@ uint64_t recover_keep_from(const struct log *, uint64_t start, uint64_t end);
 /* log_lead.c */
 void lead_sync_own(struct log *);
 void lead_sync_peer(struct log *, uint32_t rank);
+bool lead_knows_taken(const struct log *);
 int lead_post(struct log *);
 int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);

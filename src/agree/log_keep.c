@@ -12,8 +12,12 @@
 enum {
 #if TRAM_PLANTED
     COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
+    APPLY_BYTES_MAX = 1 << 8,
 #else
-    COPY_BYTES_MAX = 32 << 10, /* a round; the rest follows in the next one */
+    /* A round; the rest follows in the next one. Much is copied, for what is copied together is flushed together; little is applied,
+     * for meanwhile nothing is taken and copied, and the disk waits. */
+    COPY_BYTES_MAX = 256 << 10,
+    APPLY_BYTES_MAX = 64 << 10,
 #endif
     SAVE_AT = 500, /* thousandths of the journal in use, from which on states are saved, */
     SAVE_ASK_ROUNDS = 2,
@@ -483,9 +487,10 @@ int keep_follow(struct log *l)
 
 uint64_t keep_apply_end(const struct log *l, uint64_t promised)
 {
+    const uint64_t most = l->applied + APPLY_BYTES_MAX;
     if (keep_is_late(l))
-        return l->keep.later.bytes < l->opt.backlog_bytes ? UINT64_MAX : 0;
-    return l->keep.run == promised ? l->keep.copied : 0;
+        return l->keep.later.bytes < l->opt.backlog_bytes ? most : 0;
+    return l->keep.run == promised ? min_u64(l->keep.copied, most) : 0;
 }
 
 /* ---- snapshots ---- */

@@ -156,17 +156,27 @@ static uint64_t batch_copy(struct log *l, const unsigned char *bytes, uint64_t p
     return pos;
 }
 
+/* How far a replica was when we last heard: what a commit counts. Of one that hangs the memory takes all, and the disk nothing. */
+static uint64_t reach(const struct log *l, uint32_t rank)
+{
+    return log_kept(l) ? keep_end_of(l, rank) : l->peer[rank].flow.done;
+}
+
 /* Is the replica one of those that a commit waits for? Those that were the furthest are. */
 static bool is_first(const struct log *l, uint32_t rank)
 {
-    const struct peer *p = &l->peer[rank];
+    if (rank == l->me)
+        return true;
+    uint64_t own = reach(l, rank);
     uint32_t before = 1; /* ourselves */
     for (uint32_t q = 0; q < l->n; q++) {
         const struct peer *o = &l->peer[q];
-        if (q != l->me && o->phase == PEER_LIVE && o->flow.status == MEM_DONE)
-            before += o->flow.done > p->flow.done || (o->flow.done == p->flow.done && q < rank);
+        if (q == l->me || q == rank || o->phase != PEER_LIVE || o->flow.status != MEM_DONE)
+            continue;
+        uint64_t other = reach(l, q);
+        before += other > own || (other == own && q < rank);
     }
-    return rank == l->me || before < l->quorum;
+    return before < l->quorum;
 }
 
 /* Asks to hear of what is written, or not yet. Where a write is a message, so is the word that it is done, and a quorum's
@@ -280,6 +290,14 @@ static uint64_t keep_own_from(const struct log *l, const uint64_t *head, uint64_
     return min_u64(from, pos);
 }
 
+/* All that leaders before us have taken from the sources is known when the start marker is applied; and before, when all that it
+ * follows on is. Where disks count the marker is not waited for, which would be a flush: what is proposed behind it counts with
+ * it, or not at all. */
+bool lead_knows_taken(const struct log *l)
+{
+    return l->applied + (log_kept(l) ? entry_size(0) : 0) >= l->start_end;
+}
+
 /* Puts the recovered chain into our own lane, from where everybody else is served. */
 void lead_sync_own(struct log *l)
 {
@@ -328,6 +346,11 @@ void lead_sync_own(struct log *l)
     if (!ends_with_start(l) || (log_kept(l) && is_applied_elsewhere(l)))
         lead_propose(l, ENTRY_START, NULL, 0);
     l->start_end = l->tail;
+    /* What waits at the sources is flushed together with the marker. */
+    if (log_kept(l) && lead_knows_taken(l)) {
+        sources_serve(l);
+        sources_take(l);
+    }
 }
 
 /* It came back with its memory, and its disk did not know all that it had applied. Our run there begins beyond; to begin it anew
@@ -527,7 +550,7 @@ int lead_post(struct log *l)
         if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail &&
             !may_wait(l, q))
             work += catch_up(l, q);
-    if (!l->serving && (l->applied >= l->start_end || PLANTED(early_serve)))
+    if (!l->serving && (lead_knows_taken(l) || PLANTED(early_serve)))
         sources_serve(l);
     int sent = l->serving && !snap_slows(l) ? sources_take(l) : 0;
     if (!sent && !PLANTED(last_waits) && l->now_ns >= log_commit_due_ns(l))

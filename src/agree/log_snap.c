@@ -187,7 +187,7 @@ static bool wants_snapshot(struct log *l, uint32_t q)
     uint32_t life = (uint32_t)table_get(l->rows, q, ROW_LIFE);
     if (l->joined[q] + 1 >= life)
         return true;
-    if (l->serving && l->join_asked[q] != life) {
+    if (l->serving && l->state == UNIT_LEADER && l->join_asked[q] != life) {
         struct entry_join j = {.rank = q, .life = life - 1};
         if (lead_propose(l, ENTRY_JOIN, &j, sizeof(j)))
             l->join_asked[q] = life;

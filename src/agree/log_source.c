@@ -63,7 +63,7 @@ void log_source_dirty(struct log *l, uint32_t source)
     }
 }
 
-/* The start marker is applied, so all that the leaders before us took from the sources is known. */
+/* All that the leaders before us took from the sources is known. */
 void sources_serve(struct log *l)
 {
     l->serving = true;

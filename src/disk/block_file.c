@@ -31,7 +31,7 @@ struct file_lane {
     struct block_step steps[BLOCK_STEPS_MAX];
     struct work work;
     bool near;       /* to its owner, in short orders */
-    bool is_here;    /* an order begins on the core of its owner */
+    int core;        /* that it is bound to; -1: to none */
     cpu_set_t cores; /* all that it may run on */
 };
 
@@ -75,14 +75,6 @@ static void say_failure(struct block_file *f, const struct err *why)
     atomic_store_explicit(&f->failed, SAID, memory_order_release); /* pairs with has_failed */
 }
 
-/* When it has begun it may go on anywhere: that core may soon have others to serve. */
-static void go_anywhere(struct file_lane *l)
-{
-    if (l->is_here)
-        pthread_setaffinity_np(l->thread, sizeof l->cores, &l->cores);
-    l->is_here = false;
-}
-
 static void *lane_main(void *of)
 {
     struct file_lane *l = of;
@@ -92,7 +84,6 @@ static void *lane_main(void *of)
             ;
         if (atomic_load_explicit(&l->status, memory_order_relaxed) != BLOCK_BUSY)
             return NULL;
-        go_anywhere(l);
         enum block_status status = work_do(&l->work, l->steps, l->count);
         if (status == BLOCK_FAILED)
             say_failure(l->of, &l->work.err);
@@ -103,21 +94,35 @@ static void *lane_main(void *of)
     }
 }
 
-/* A short order is waited for, by an owner that sleeps meanwhile: on its core the thread begins without an interrupt between cores,
- * which takes longer than all the rest of a wake-up, on virtual machines many times longer. */
-static void begin_here(struct file_lane *l)
+static uint64_t bytes_of(const struct file_lane *l)
 {
     uint64_t bytes = 0;
-    cpu_set_t here;
-    int core = sched_getcpu();
 
     for (uint32_t i = 0; i < l->count; i++)
         bytes += l->steps[i].bytes;
-    if (bytes > SHORT_BYTES || core < 0)
+    return bytes;
+}
+
+/* -1: to none. */
+static void bind_to(struct file_lane *l, int core)
+{
+    cpu_set_t one;
+
+    if (core == l->core)
         return;
-    CPU_ZERO(&here);
-    CPU_SET((size_t)core, &here);
-    l->is_here = pthread_setaffinity_np(l->thread, sizeof here, &here) == 0;
+    CPU_ZERO(&one);
+    if (core >= 0)
+        CPU_SET((size_t)core, &one);
+    if (pthread_setaffinity_np(l->thread, sizeof one, core < 0 ? &l->cores : &one) == 0)
+        l->core = core;
+}
+
+/* A short order is waited for, by an owner that sleeps meanwhile: on its core the thread begins, and wakes the owner, without an
+ * interrupt between cores, which takes longer than all the rest of a wake-up, on virtual machines many times longer. It stays bound
+ * to that core until the owner is on another one: binding it takes longer than waking it. A long order has work of its own. */
+static void choose_core(struct file_lane *l)
+{
+    bind_to(l, bytes_of(l) > SHORT_BYTES ? -1 : sched_getcpu());
 }
 
 static void file_begin(struct block *b, enum block_lane lane, const struct block_step *steps,
@@ -135,7 +140,7 @@ static void file_begin(struct block *b, enum block_lane lane, const struct block
     while (sem_trywait(&l->over) == 0)
         ; /* of the orders before */
     if (l->near)
-        begin_here(l);
+        choose_core(l);
     atomic_store_explicit(&l->status, BLOCK_BUSY, memory_order_relaxed);
     sem_post(&l->go);
 }
@@ -256,6 +261,7 @@ static int start_lane(struct block_file *f, int lane, uint64_t bytes_per_s, bool
     sigset_t all, before;
 
     l->of = f;
+    l->core = -1;
     l->near = near && pthread_getaffinity_np(pthread_self(), sizeof l->cores, &l->cores) == 0;
     sem_init(&l->go, 0, 0);
     sem_init(&l->over, 0, 0);

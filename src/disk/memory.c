@@ -1,6 +1,7 @@
 /* Memory: all of it is taken when the disk is opened; what was read of the journal goes when it is not needed any more. */
 #include "base/grow.h"
 #include "base/minmax.h"
+#include "base/pages.h"
 #include "disk/disk_impl.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static bool batches_open(struct disk *d, uint64_t buffer_bytes)
     d->batch_count = (uint32_t)max_u64(buffer_bytes / d->batch_bytes, BATCHES_MIN);
     d->batches = calloc(d->batch_count, sizeof *d->batches);
     for (uint32_t i = 0; d->batches && i < d->batch_count; i++) {
-        d->batches[i].memory = aligned_alloc(BLOCK_BYTES, d->batch_bytes);
+        d->batches[i].memory = pages_alloc(d->batch_bytes);
         d->batches[i].items = calloc(d->items_max, sizeof *d->batches[i].items);
         all &= d->batches[i].memory && d->batches[i].items;
     }

@@ -53,6 +53,18 @@ static void log__disks_that_take_nothing_cost_their_host(void **state)
     HOLDS(raised_while_it_loads(true));
 }
 
+static void log__take_over_waits_for_two_flushes(void **state)
+{
+    (void)state;
+    HOLDS(two_flushes_without_a_leader());
+}
+
+static void log__rings_those_whose_disks_are_furthest(void **state)
+{
+    (void)state;
+    HOLDS(rings_who_keeps());
+}
+
 static void log__new_leader_applies_what_was_decided_untold(void **state)
 {
     (void)state;
@@ -424,6 +436,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(log__disks_have_what_was_decided),
         cmocka_unit_test(log__disks_that_take_nothing_cost_their_host),
+        cmocka_unit_test(log__take_over_waits_for_two_flushes),
+        cmocka_unit_test(log__rings_those_whose_disks_are_furthest),
         cmocka_unit_test(log__late_follower_is_resynchronised),
         cmocka_unit_test(log__new_leader_applies_what_was_decided_untold),
         cmocka_unit_test(log__failed_take_over_leaves_no_gap),
