@@ -198,8 +198,8 @@ TRAM_API const struct tram_view *tram_group_view(const struct tram_group *);
 /* Does this member have the cell's state, and deliver? */
 TRAM_API bool tram_group_has_state(const struct tram_group *, uint32_t cell);
 
-/* NULL, or for what the next view or sending waits, as a sentence for people. Good until the next step. */
-TRAM_API const char *tram_group_waits(const struct tram_group *);
+/* NULL, or for what the next view or sending waits, as a sentence for people. Good until the next step or call. */
+TRAM_API const char *tram_group_waits(struct tram_group *);
 
 /* Asks for a new view, with the layout computed anew. */
 TRAM_API void tram_group_relayout(struct tram_group *);

@@ -503,9 +503,9 @@ bool tram_group_has_state(const struct tram_group *g, uint32_t cell)
     return cell < g->cells && g->in_view && member_has_state(g->member, cell);
 }
 
-const char *tram_group_waits(const struct tram_group *g)
+const char *tram_group_waits(struct tram_group *g)
 {
-    return keeper_waits(member_keeper(g->member));
+    return group_waits(g);
 }
 
 void tram_group_relayout(struct tram_group *g)

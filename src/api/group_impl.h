@@ -59,6 +59,7 @@ struct tram_group {
     uint64_t put_out;  /* what was said of it */
     uint64_t waits_ns; /* since when it waits for something; 0: it does not */
     bool waits_said;
+    char waits[GROUP_PAGE_TEXT]; /* what it waits for, with names */
 
     struct group_predicate predicate[TRAM_WHEN_MAX];
     uint32_t predicates; /* none is on from here */
@@ -78,6 +79,9 @@ void group_plain_view(const struct tram_group *, const struct view *, struct pla
 
 /* The view has changed: notes it, says it, and gives the two for the user's callback. */
 void group_view_changed(struct tram_group *, const struct view *before, const struct view *now);
+
+/* NULL, or what the keepers wait for, with the names of cells and hosts. Good until the next call. */
+const char *group_waits(struct tram_group *);
 
 /* Now and then: says what is waited for. */
 void group_watch(struct tram_group *, uint64_t now_ns);

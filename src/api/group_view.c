@@ -203,9 +203,32 @@ void group_view_changed(struct tram_group *g, const struct view *before, const s
         g->machine.view(g->ctx, last, now ? &g->seen[g->at].view : NULL);
 }
 
+/* Keepers know numbers: "cell 3 ..." and "..., host 2 is one". */
+const char *group_waits(struct tram_group *g)
+{
+    const char *text = keeper_waits(member_keeper(g->member));
+    const char *at = text ? strstr(text, "cell ") : NULL;
+    unsigned number = 0;
+    int used = 0;
+    if (text == NULL)
+        return NULL;
+    if (at && sscanf(at, "cell %u%n", &number, &used) == 1 && number < g->cells) {
+        snprintf(g->waits, sizeof(g->waits), "%.*scell %s%s", (int)(at - text), text,
+                 cluster_cell_name(g->cluster->conf, number).s, at + used);
+        return g->waits;
+    }
+    at = strstr(text, "host ");
+    if (at && sscanf(at, "host %u%n", &number, &used) == 1 && number < g->cluster->conf->hosts)
+        snprintf(g->waits, sizeof(g->waits), "%.*shost %s%s", (int)(at - text), text,
+                 g->host_name[number], at + used);
+    else
+        snprintf(g->waits, sizeof(g->waits), "%s", text);
+    return g->waits;
+}
+
 void group_watch(struct tram_group *g, uint64_t now_ns)
 {
-    const char *waits = keeper_waits(member_keeper(g->member));
+    const char *waits = group_waits(g);
     if (waits == NULL) {
         if (g->waits_said)
             say_info(&g->say, "%s: goes on", g->host_name[g->index]);
@@ -281,7 +304,7 @@ void group_show(struct tram_group *g, uint64_t now_ns)
 {
     struct group_page_record *r = g->record;
     const struct tram_view *v = &g->seen[g->at].view;
-    const char *waits = keeper_waits(member_keeper(g->member));
+    const char *waits = group_waits(g);
     const char *broken = member_broken(g->member);
     r->hosts = g->cluster->conf->hosts;
     r->cells = g->cells;

@@ -101,8 +101,46 @@ static bool fill_one(struct plan *p)
     return true;
 }
 
+/* Of a cell's members those whom it can do without: never below members_min, and one who has its state stays; those without it
+ * go first. */
+static uint64_t spare_of(const struct plan *p, uint32_t cell)
+{
+    const struct view_cell *c = &p->next->cell[cell];
+    uint32_t least = wanted_min(&p->opt->cell[cell]), count = set_count(c->members);
+    uint64_t known = c->stateful & c->members, unknown = c->members & ~known;
+    uint32_t room = count > least ? count - least : 0;
+    uint64_t out = lowest_of(unknown, room);
+    room -= set_count(out);
+    uint32_t can = set_count(known) > 0 ? set_count(known) - 1 : 0;
+    return out | lowest_of(set_rest(known), room < can ? room : can);
+}
+
+/* A cell that lacks members, and finds none who is free, takes them from other shards of its subgroup, if that is enough for it: else
+ * everybody would wait though there are hosts. */
+static void take_over(struct plan *p, uint32_t cell)
+{
+    const struct cell_layout *l = &p->opt->cell[cell];
+    uint32_t have = set_count(p->next->cell[cell].members | may_join(p, cell));
+    uint32_t lacks = wanted_min(l) > have ? wanted_min(l) - have : 0;
+    uint64_t spare = 0;
+    if (lacks == 0 || l->overlap || p->next->cell[cell].state == CELL_VACANT)
+        return;
+    for (uint32_t c = 0; c < p->opt->cells; c++)
+        if (c != cell && p->opt->cell[c].subgroup == l->subgroup && !p->opt->cell[c].overlap)
+            spare |= spare_of(p, c) & l->hosts;
+    if (set_count(spare) < lacks)
+        return;
+    spare = lowest_of(spare, lacks);
+    for (uint32_t c = 0; c < p->opt->cells; c++)
+        if (p->opt->cell[c].subgroup == l->subgroup)
+            p->next->cell[c].members &= ~spare;
+    join(p, cell, spare);
+}
+
 static void fill_up(struct plan *p)
 {
+    for (uint32_t c = 0; c < p->opt->cells; c++)
+        take_over(p, c);
     for (uint32_t i = 0; i < p->opt->cells * GROUP_HOSTS_MAX && fill_one(p); i++)
         ;
     for (uint32_t c = 0; c < p->opt->cells; c++)

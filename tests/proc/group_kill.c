@@ -2,13 +2,14 @@
  * all of them delivered is compared in the end: see group_compare.c. How long it took from a kill to the first delivery in
  * the next view is printed.
  *
- *      group_kill [FAULTS [shm|tcp|net]]     the test, with 20 faults by default: prints TAP
+ *      group_kill [FAULTS [shm|tcp|net [BUG]]]     the test, with 20 faults by default: prints TAP
  *
- * net: over tcp, with a network namespace for each member, so that they can be cut off.
+ * net: over tcp, with a network namespace for each member, so that they can be cut off. BUG: a planted one, in the build that has them.
  */
 #include "group_rig.h"
 
 #include "base/clock.h"
+#include "base/planted.h"
 #include "lan.h"
 
 #include <stdio.h>
@@ -195,6 +196,29 @@ static void print_hist(const char *what, struct hist *h)
                (double)hist_max(h) / 1e6, (unsigned long long)hist_count(h));
 }
 
+#if TRAM_PLANTED
+static bool plant(const char *name)
+{
+    static const char *const names[] = {
+#define BUG_NAME(bug, protocol, text) [PLANTED_##bug] = #bug,
+        PLANTED_LIST(BUG_NAME)
+#undef BUG_NAME
+    };
+    for (unsigned i = 1; i < PLANTED_COUNT; i++)
+        if (strcmp(name, names[i]) == 0) {
+            planted_bug = i;
+            return true;
+        }
+    return false;
+}
+#else
+static bool plant(const char *name)
+{
+    (void)name;
+    return false;
+}
+#endif
+
 static bool open_net(void)
 {
     if (!lan_open(&lan, HOSTS)) {
@@ -218,6 +242,10 @@ int main(int argc, char **argv)
     hist_init(&after_stop);
     hist_init(&after_cut);
     hist_init(&back);
+    if (argc > 3 && !plant(argv[3])) {
+        printf("Bail out! there is no planted bug %s in this build\n", argv[3]);
+        return 1;
+    }
     if (net && !open_net())
         return 0;
     if (!grig_open(&t)) {

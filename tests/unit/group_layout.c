@@ -88,6 +88,11 @@ static void two_shards(uint32_t least, uint32_t most)
     rig.cell[2].subgroup = 1;
 }
 
+static uint64_t lowest_two(uint64_t set)
+{
+    return set_of(set_first(set)) | set_of(set_first(set_rest(set)));
+}
+
 static void overlap_all(void)
 {
     for (uint32_t c = 0; c < CELLS; c++)
@@ -184,6 +189,44 @@ static void layout__a_cell_that_lacks_members_comes_first(void **state)
     lay_out(0x7c);
     assert_int_equal(MEMBERS(0), 0x4c);
     assert_int_equal(MEMBERS(1), 0x30);
+}
+
+/* Two shards of two and more: one loses all but one, and the other has more than it needs. */
+static void layout__a_cell_that_lacks_members_takes_them_from_its_siblings(void **state)
+{
+    (void)state;
+    two_shards(2, 0);
+    view_with(0x3f);
+    assert_int_equal(MEMBERS(0) & MEMBERS(1), 0);
+    uint64_t mine = MEMBERS(0), others = MEMBERS(1);
+    assert_true(set_count(mine) == 3 && set_count(others) == 3);
+    lay_out(set_of(set_first(mine)) | others);
+    assert_true(rig.next->adequate);
+    assert_true(set_count(rig.next->cell[0].members) == 2 &&
+                set_count(rig.next->cell[1].members) == 2);
+    assert_true(rig.next->cell[0].members & set_of(set_first(mine)));
+    assert_true(rig.next->cell[1].stateful != 0);
+    /* With two there is none to spare, and nobody moves. */
+    lay_out(set_of(set_first(mine)) | lowest_two(others));
+    assert_false(rig.next->adequate);
+    assert_int_equal(MEMBERS(1), lowest_two(others));
+}
+
+/* One cell was vacant, its hosts went elsewhere, and it is reset. */
+static void layout__a_cell_that_was_reset_gets_members(void **state)
+{
+    (void)state;
+    two_shards(1, 0);
+    view_with(0x03);
+    view_with(0x01);
+    view_with(0x03);
+    assert_true(rig.next->cell[1].state == CELL_VACANT && MEMBERS(0) == 0x03);
+    rig.before->cell[1].state = CELL_UNBORN;
+    rig.before->cell[1].members_last = 0;
+    view_with(0x03);
+    assert_int_equal(MEMBERS(0), 0x01);
+    assert_int_equal(MEMBERS(1), 0x02);
+    assert_true(rig.next->adequate && rig.next->cell[1].state == CELL_LIVES);
 }
 
 static void layout__an_unborn_cell_waits_for_members_min(void **state)
@@ -422,6 +465,8 @@ int main(void)
         WITH_RIG(layout__senders_are_those_of_the_file),
         WITH_RIG(layout__keeps_who_is_there),
         WITH_RIG(layout__a_cell_that_lacks_members_comes_first),
+        WITH_RIG(layout__a_cell_that_lacks_members_takes_them_from_its_siblings),
+        WITH_RIG(layout__a_cell_that_was_reset_gets_members),
         WITH_RIG(layout__an_unborn_cell_waits_for_members_min),
         WITH_RIG(layout__below_members_min_a_cell_lives_on_inadequate),
         WITH_RIG(layout__a_vacant_cell_stays_so),
