@@ -14,6 +14,7 @@ enum { PROGRESS_EVENTS = 1 << 18 };
 /* The events of a file mostly repeat the names of the last one. */
 struct loader {
     struct amcast *a;
+    struct vsync *v; /* NULL: there must be no views */
     struct load_report *report;
     struct trace_reader r;
     struct trace_text client_name, group_name, replica_name;
@@ -88,6 +89,43 @@ static int dst_of(struct loader *l, struct trace_text text, uint32_t *out, struc
     return 0;
 }
 
+/* ---- groups with views ---- */
+
+static struct vsync_life life_of(struct loader *l, const struct trace_event *ev)
+{
+    return (struct vsync_life){vsync_member(l->v, ev->member.at, ev->member.len), ev->inc};
+}
+
+static void feed_view(struct loader *l, const struct trace_event *ev, struct amcast_place place)
+{
+    struct trace_text list = ev->members, name;
+    uint32_t count = 0;
+    while (trace_dst_next(&list, &name)) {
+        l->list = intern_grow(l->list, &l->list_max, count, sizeof(*l->list));
+        l->list[count++] = vsync_member(l->v, name.at, name.len);
+    }
+    vsync_view(l->v, life_of(l, ev), ev->vid, l->list, count, place);
+}
+
+static void feed_cell(struct loader *l, const struct trace_event *ev, struct amcast_place place)
+{
+    uint32_t cell = vsync_cell(l->v, ev->cell.at, ev->cell.len);
+    if (ev->kind == TRACE_CELL_START)
+        vsync_start(l->v, life_of(l, ev), cell, ev->vid, ev->n, place);
+    else
+        vsync_deliver(l->v, life_of(l, ev), cell, ev->vid, ev->n,
+                      vsync_message(l->v, ev->id.at, ev->id.len), place);
+}
+
+/* What a message was cast to is the cell that is named first. */
+static void feed_cast(struct loader *l, const struct trace_event *ev)
+{
+    struct trace_text list = ev->dst, name;
+    if (l->v && trace_dst_next(&list, &name))
+        vsync_cast(l->v, vsync_message(l->v, ev->id.at, ev->id.len),
+                   vsync_cell(l->v, name.at, name.len));
+}
+
 static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
 {
     struct amcast_place place = {l->file, l->r.line};
@@ -95,6 +133,7 @@ static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
     int rc = 0;
     switch (ev->kind) {
     case TRACE_CAST:
+        feed_cast(l, ev);
         rc = dst_of(l, ev->dst, &d.dst, e);
         if (rc == 0)
             amcast_cast(l->a, client_of(l, ev), amcast_message(l->a, ev->id.at, ev->id.len), d.dst,
@@ -120,15 +159,41 @@ static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
         if (l->report->gaps++ == 0)
             l->report->gap = place;
         amcast_gap(l->a);
+        if (l->v)
+            vsync_gap(l->v);
+        break;
+    case TRACE_VIEW:
+    case TRACE_CELL_START:
+    case TRACE_CELL_DELIVER:
+        if (l->v == NULL)
+            return err_set(e, ERR_INVALID, "%s:%u: a trace of a group with views", l->r.path,
+                           l->r.line);
+        l->report->views++;
+        if (ev->kind == TRACE_VIEW)
+            feed_view(l, ev, place);
+        else
+            feed_cell(l, ev, place);
         break;
     }
     return rc;
 }
 
-static int load(struct amcast *a, const char *path, load_progress *progress, void *arg,
-                struct load_report *report, struct err *e)
+/* Where it goes. */
+struct load_to {
+    struct amcast *a;
+    struct vsync *v;
+    load_progress *progress;
+    void *arg;
+    struct load_report *report;
+};
+
+static int load(const struct load_to *to, const char *path, struct err *e)
 {
-    struct loader l = {.a = a, .report = report};
+    load_progress *progress = to->progress;
+    void *arg = to->arg;
+    struct load_report *report = to->report;
+    struct amcast *a = to->a;
+    struct loader l = {.a = a, .v = to->v, .report = report};
     struct trace_event ev;
     uint64_t events = 0;
     int rc = trace_reader_open(&l.r, path, e);
@@ -161,8 +226,7 @@ static int is_trace(const struct dirent *d)
     return len > suffix && strcmp(d->d_name + len - suffix, TRACE_SUFFIX) == 0;
 }
 
-int load_dir(struct amcast *a, const char *dir, load_progress *progress, void *arg,
-             struct load_report *report, struct err *e)
+static int load_all(const struct load_to *to, const char *dir, struct err *e)
 {
     struct dirent **names;
     int rc = 0, count = scandir(dir, &names, is_trace, versionsort);
@@ -177,10 +241,22 @@ int load_dir(struct amcast *a, const char *dir, load_progress *progress, void *a
             rc = err_set(e, ERR_NOMEM, "%s", dir);
         }
         if (rc == 0)
-            rc = load(a, path, progress, arg, report, e);
+            rc = load(to, path, e);
         free(path);
         free(names[i]);
     }
     free(names);
     return rc;
+}
+
+int load_dir(struct amcast *a, const char *dir, load_progress *progress, void *arg,
+             struct load_report *report, struct err *e)
+{
+    return load_all(&(struct load_to){a, NULL, progress, arg, report}, dir, e);
+}
+
+int load_views(struct amcast *a, struct vsync *v, const char *dir, load_progress *progress,
+               void *arg, struct load_report *report, struct err *e)
+{
+    return load_all(&(struct load_to){a, v, progress, arg, report}, dir, e);
 }

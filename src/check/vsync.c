@@ -230,7 +230,8 @@ void vsync_view(struct vsync *v, struct vsync_life who, uint64_t vid, const uint
 {
     uint32_t *sorted = v->list = intern_grow(v->list, &v->list_max, count, sizeof(*v->list));
     struct view w = {.vid = vid, .members = sorted, .count = count, .place = place};
-    struct life *l = &v->lives[life_of(v, who)];
+    uint32_t number = life_of(v, who);
+    struct life *l = &v->lives[number];
     if (count > 0)
         memcpy(sorted, members, count * sizeof(*sorted));
     qsort(sorted, count, sizeof(*sorted), ascending);
@@ -296,7 +297,8 @@ static void check_once(struct vsync *v, const struct life *l, uint32_t cell, uin
 void vsync_deliver(struct vsync *v, struct vsync_life who, uint32_t cell, uint64_t vid, uint64_t n,
                    uint32_t message, struct amcast_place place)
 {
-    struct life *l = &v->lives[life_of(v, who)];
+    uint32_t number = life_of(v, who);
+    struct life *l = &v->lives[number];
     v->deliveries++;
     l->parts = intern_grow(l->parts, &l->parts_max, cell, sizeof(*l->parts));
     if (l->vid != vid || l->parts[cell] == 0) {

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "check/amcast.h"
 #include "check/load.h"
+#include "check/vsync.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
 
@@ -14,7 +15,7 @@ enum { DOWN_MAX = 4096 };
 
 struct check_args {
     const char *dir;
-    bool quiesced, json, quiet;
+    bool quiesced, json, quiet, majority;
     struct args_list down; /* names */
 };
 
@@ -176,17 +177,97 @@ static void print_json(const struct check_args *c, const struct run *r, const st
 
 /* ---- all of it ---- */
 
-static int check_dir(const struct check_args *c, struct amcast *a)
+/* ---- groups with views ---- */
+
+static void print_view_violations(const struct amcast *a, const struct vsync *v)
+{
+    const struct vsync_violation *x;
+    for (uint32_t i = 0; (x = vsync_violation(v, i)) != NULL; i++)
+        printf("VIOLATION of %s: %s\n    %s:%u\n", vsync_property_names[x->property], x->text,
+               amcast_file_name(a, x->place.file), x->place.line);
+}
+
+static void print_view_summary(const struct check_args *c, const struct run *r,
+                               const struct vsync_summary *s)
+{
+    printf("%-20s %12u\n%-20s %12u\n%-20s %12u\n%-20s %12u\n", "files", r->report.files, "members",
+           s->members, "lives of members", s->lives, "cells", s->cells);
+    printf("%-20s %12llu\n%-20s %12llu\n%-20s %12llu\n", "views", (unsigned long long)s->views,
+           "casts", (unsigned long long)s->casts, "deliveries", (unsigned long long)s->deliveries);
+    for (unsigned p = 0; p < VSYNC_PROPERTIES; p++) {
+        printf("%-20s ", vsync_property_names[p]);
+        if (s->violations[p] > 0)
+            printf("%12s  %llu times\n", "VIOLATED", (unsigned long long)s->violations[p]);
+        else
+            printf("%12s%s\n", s->checked[p] ? "ok" : "not checked",
+                   s->checked[p]      ? ""
+                   : p == VSYNC_CHAIN ? "  needs --majority"
+                                      : "  needs complete traces");
+    }
+    print_notes(c, &r->report);
+}
+
+static void print_view_json(const struct amcast *a, const struct run *r, const struct vsync *v,
+                            const struct vsync_summary *s, bool ok)
+{
+    const struct vsync_violation *x;
+    printf("{\"ok\":%s,\"files\":%u,\"gaps\":%u,\"members\":%u,\"lives\":%u,\"cells\":%u,"
+           "\"views\":%llu,\"casts\":%llu,\"deliveries\":%llu,\"violations\":[",
+           ok ? "true" : "false", r->report.files, r->report.gaps, s->members, s->lives, s->cells,
+           (unsigned long long)s->views, (unsigned long long)s->casts,
+           (unsigned long long)s->deliveries);
+    for (uint32_t i = 0; (x = vsync_violation(v, i)) != NULL; i++) {
+        printf("%s{\"property\":\"%s\",\"text\":", i ? "," : "", vsync_property_names[x->property]);
+        print_json_string(x->text);
+        printf(",\"file\":");
+        print_json_string(amcast_file_name(a, x->place.file));
+        printf(",\"line\":%u}", x->place.line);
+    }
+    printf("]}\n");
+}
+
+static bool check_views(const struct check_args *c, struct run *r, const struct amcast *a,
+                        struct vsync *v)
+{
+    struct vsync_summary s;
+    bool ok = vsync_verify(v, c->majority);
+    vsync_summarise(v, &s);
+    if (c->json) {
+        print_view_json(a, r, v, &s, ok && r->report.gaps == 0);
+        return ok;
+    }
+    print_view_violations(a, v);
+    if (!c->quiet)
+        print_view_summary(c, r, &s);
+    return ok;
+}
+
+static void say_gap(const struct run *r, const struct amcast *a)
+{
+    fflush(stdout);
+    fprintf(stderr,
+            "tram check: %s:%u: the writer had no room for what follows; only what does not need "
+            "it was checked\n",
+            amcast_file_name(a, r->report.gap.file), r->report.gap.line);
+}
+
+static int check_dir(const struct check_args *c, struct amcast *a, struct vsync *v)
 {
     struct run r = {.start_ns = clock_now_ns(), .show = !c->quiet && isatty(2)};
     struct err e = {{0}};
-    int rc = load_dir(a, c->dir, on_progress, &r, &r.report, &e);
+    int rc = load_views(a, v, c->dir, on_progress, &r, &r.report, &e);
     r.load_s = seconds_since(r.start_ns);
     if (r.show && r.shown_ns != 0)
         fputc('\n', stderr);
     if (rc < 0) {
         fprintf(stderr, "tram check: %s\n", e.text);
         return CMD_USAGE;
+    }
+    if (r.report.views > 0) {
+        bool well = check_views(c, &r, a, v);
+        if (r.report.gaps > 0)
+            say_gap(&r, a);
+        return !well ? CMD_FAILED : r.report.gaps > 0 ? CMD_USAGE : CMD_DONE;
     }
     for (int i = 0; i < c->down.count; i++)
         if (!amcast_down(a, c->down.item[i])) {
@@ -209,14 +290,8 @@ static int check_dir(const struct check_args *c, struct amcast *a)
         if (!c->quiet)
             print_summary(c, &r, &s);
     }
-    if (r.report.gaps > 0) {
-        fflush(stdout);
-        fprintf(
-            stderr,
-            "tram check: %s:%u: the writer had no room for what follows; only what does not need "
-            "it was checked\n",
-            amcast_file_name(a, r.report.gap.file), r.report.gap.line);
-    }
+    if (r.report.gaps > 0)
+        say_gap(&r, a);
     return !ok ? CMD_FAILED : r.report.gaps > 0 ? CMD_USAGE : CMD_DONE;
 }
 
@@ -237,6 +312,9 @@ int cmd_check(int argc, char **argv)
          "with --quiesced: this host (group, client) was down at the end and need not have caught "
          "up; may be repeated",
          .list = &c.down, .needs = "the name of a host"},
+        {"--majority", NULL,
+         "of a group with views: more than half of the members of each view must be in the next",
+         .flag = &c.majority},
         {"--json", NULL, "one JSON object instead of text", .flag = &c.json},
         {"--quiet", NULL, "only violations, no summary and no progress", .flag = &c.quiet},
         {0},
@@ -246,7 +324,9 @@ int cmd_check(int argc, char **argv)
         .usage = "DIR [OPTIONS]",
         .about = "Reads the traces in DIR (what --trace DIR wrote: one file NAME.jsonl per client "
                  "and replica) and checks integrity, validity, uniform agreement, delivery "
-                 "numbers, prefix order and acyclic order of all deliveries in them.",
+                 "numbers, prefix order and acyclic order of all deliveries in them. Traces of a "
+                 "group with views are checked for virtual synchrony instead: view agreement, "
+                 "integrity, same sequence, uniform delivery and the order of each sender.",
         .options = options,
         .words = words,
         .too_many = "one directory is checked at a time",
@@ -260,7 +340,9 @@ int cmd_check(int argc, char **argv)
     if (c.down.count > 0 && !c.quiesced)
         return args_bad("check", "--down", "only makes sense with --quiesced");
     struct amcast *a = amcast_open();
-    code = check_dir(&c, a);
+    struct vsync *v = vsync_open();
+    code = check_dir(&c, a, v);
+    vsync_close(v);
     amcast_close(a);
     return code;
 }

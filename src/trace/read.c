@@ -39,10 +39,24 @@ void trace_reader_close(struct trace_reader *r)
 
 /* ---- a line ---- */
 
-enum key { KEY_EV, KEY_CLIENT, KEY_GROUP, KEY_REPLICA, KEY_ID, KEY_DST, KEY_INC, KEY_N, KEYS };
+enum key {
+    KEY_EV,
+    KEY_CLIENT,
+    KEY_GROUP,
+    KEY_REPLICA,
+    KEY_ID,
+    KEY_DST,
+    KEY_INC,
+    KEY_N,
+    KEY_CELL,
+    KEY_MEMBER,
+    KEY_VID,
+    KEY_MEMBERS,
+    KEYS
+};
 
 static const char *const key_names[KEYS] = {
-    "ev", "client", "group", "replica", "id", "dst", "inc", "n",
+    "ev", "client", "group", "replica", "id", "dst", "inc", "n", "cell", "member", "vid", "members",
 };
 
 #define BIT(key) (1u << (key))
@@ -58,6 +72,12 @@ static const struct {
                                       BIT(KEY_N) | BIT(KEY_ID) | BIT(KEY_DST)},
     [TRACE_DONE] = {"done", BIT(KEY_EV) | BIT(KEY_CLIENT) | BIT(KEY_ID)},
     [TRACE_GAP] = {"gap", BIT(KEY_EV)},
+    [TRACE_VIEW] = {"view",
+                    BIT(KEY_EV) | BIT(KEY_MEMBER) | BIT(KEY_INC) | BIT(KEY_VID) | BIT(KEY_MEMBERS)},
+    [TRACE_CELL_START] = {"start", BIT(KEY_EV) | BIT(KEY_CELL) | BIT(KEY_MEMBER) | BIT(KEY_INC) |
+                                       BIT(KEY_VID) | BIT(KEY_N)},
+    [TRACE_CELL_DELIVER] = {"deliver", BIT(KEY_EV) | BIT(KEY_CELL) | BIT(KEY_MEMBER) |
+                                           BIT(KEY_INC) | BIT(KEY_VID) | BIT(KEY_N) | BIT(KEY_ID)},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -145,7 +165,7 @@ static int take_number(struct cursor *c, uint64_t max, uint64_t *out)
 static int take_dst(struct cursor *c, struct trace_text *out)
 {
     if (!take(c, '['))
-        return bad(c, "expected a list of groups");
+        return bad(c, "expected a list of names");
     const char *from = c->p;
     struct trace_text group;
     do {
@@ -155,7 +175,7 @@ static int take_dst(struct cursor *c, struct trace_text *out)
     } while (take(c, ','));
     *out = (struct trace_text){from, (uint32_t)(c->p - from)};
     if (!take(c, ']'))
-        return bad(c, "expected , or ] in a list of groups");
+        return bad(c, "expected , or ] in a list of names");
     return 0;
 }
 
@@ -184,8 +204,8 @@ static int take_kind(struct cursor *c, struct trace_event *ev)
             return 0;
         }
     return err_set(c->e, ERR_CORRUPT,
-                   "%s:%u: unknown event '%.*s'; there are cast, start, deliver, done"
-                   " and gap",
+                   "%s:%u: unknown event '%.*s'; there are cast, start, deliver, done,"
+                   " view and gap",
                    c->r->path, c->r->line, (int)(name.len < 40 ? name.len : 40), name.at);
 }
 
@@ -214,6 +234,14 @@ static int take_value(struct cursor *c, enum key key, struct trace_event *ev)
         return take_string(c, &ev->id);
     case KEY_DST:
         return take_dst(c, &ev->dst);
+    case KEY_CELL:
+        return take_string(c, &ev->cell);
+    case KEY_MEMBER:
+        return take_string(c, &ev->member);
+    case KEY_MEMBERS:
+        return take_dst(c, &ev->members);
+    case KEY_VID:
+        return take_number(c, TRACE_N_MAX, &ev->vid);
     case KEY_N:
         return take_number(c, TRACE_N_MAX, &ev->n);
     case KEY_INC:
@@ -260,6 +288,11 @@ static int parse_line(struct cursor *c, struct trace_event *ev)
         return bad(c, "expected the end of the line");
     if (!(seen & BIT(KEY_EV)))
         return err_set(c->e, ERR_CORRUPT, "%s:%u: no \"ev\"", path, line);
+    /* Of members of groups with views these two are others. */
+    if (seen & BIT(KEY_CELL) && ev->kind == TRACE_START)
+        ev->kind = TRACE_CELL_START;
+    if (seen & BIT(KEY_CELL) && ev->kind == TRACE_DELIVER)
+        ev->kind = TRACE_CELL_DELIVER;
     for (unsigned k = 0; k < KEYS; k++)
         if ((seen ^ kinds[ev->kind].keys) & BIT(k))
             return err_set(c->e, ERR_CORRUPT, "%s:%u: a %s %s \"%s\"", path, line,

@@ -108,10 +108,10 @@ static int copy_names(struct trace_writer *w, const struct trace_options *o, str
         return err_set(e, ERR_INVALID, "trace: %u groups, the maximum is %d", o->group_count,
                        TRACE_GROUPS_MAX);
     int rc = add_names(w, &w->groups, o->groups, o->group_count, true, &used, e);
-    /* All of them in dst, with commas; and what says that no line follows. */
-    w->line_max = LINE_REST + used + o->group_count + GAP_BYTES;
     if (rc == 0)
         rc = add_names(w, &w->hosts, o->hosts, o->host_count, true, &used, e);
+    /* All of them in dst or members, with commas; and what says that no line follows. */
+    w->line_max = LINE_REST + used + o->group_count + o->host_count + GAP_BYTES;
     if (rc == 0)
         rc = add_names(w, &w->clients, o->clients, o->client_count, false, &used, e);
     w->group_count = o->group_count;
@@ -413,6 +413,71 @@ void trace_start(struct trace_writer *w, struct trace_replica r, uint64_t n)
     p = PUT(p, "{\"ev\":\"start\"");
     p = put_replica(w, p, r);
     end(w, put_number(p, n));
+}
+
+/* ---- members of groups with views ---- */
+
+static char *put_member(const struct trace_writer *w, char *p, struct trace_member m)
+{
+    CHECK(m.host < w->host_count && m.inc <= TRACE_INC_MAX);
+    p = PUT(p, ",\"member\":");
+    p = put_name(w, p, w->hosts[m.host]);
+    p = PUT(p, ",\"inc\":");
+    p = put_number(p, m.inc);
+    p = PUT(p, ",\"vid\":");
+    return put_number(p, m.vid);
+}
+
+static char *put_cell(const struct trace_writer *w, char *p, uint32_t cell)
+{
+    CHECK(cell < w->group_count);
+    p = PUT(p, ",\"cell\":");
+    return put_name(w, p, w->groups[cell]);
+}
+
+void trace_view(struct trace_writer *w, struct trace_member m, const uint32_t *hosts,
+                uint32_t count)
+{
+    char *p = begin(w);
+    CHECK(count > 0 && count <= w->host_count);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"view\"");
+    p = put_member(w, p, m);
+    p = PUT(p, ",\"members\":[");
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(hosts[i] < w->host_count);
+        if (i > 0)
+            *p++ = ',';
+        p = put_name(w, p, w->hosts[hosts[i]]);
+    }
+    *p++ = ']';
+    end(w, p);
+}
+
+void trace_cell_start(struct trace_writer *w, struct trace_member m, uint32_t cell, uint64_t n)
+{
+    char *p = begin(w);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"start\"");
+    p = put_member(w, put_cell(w, p, cell), m);
+    p = PUT(p, ",\"n\":");
+    end(w, put_number(p, n));
+}
+
+void trace_cell_deliver(struct trace_writer *w, struct trace_member m, uint32_t cell, uint64_t n,
+                        struct trace_id id)
+{
+    char *p = begin(w);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"deliver\"");
+    p = put_member(w, put_cell(w, p, cell), m);
+    p = PUT(p, ",\"n\":");
+    p = put_number(p, n);
+    *p++ = ',';
+    end(w, put_id(w, p, id));
 }
 
 void trace_deliver(struct trace_writer *w, struct trace_replica r, uint64_t n, struct trace_id id,

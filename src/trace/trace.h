@@ -6,6 +6,16 @@
  *     {"ev":"done","client":"c1","id":"c1:17"}
  *     {"ev":"gap"}
  *
+ * and, of the members of a group with views,
+ *
+ *     {"ev":"view","member":"h2","inc":0,"vid":7,"members":["h1","h2"]}
+ *     {"ev":"start","cell":"orders","member":"h2","inc":0,"vid":7,"n":0}
+ *     {"ev":"deliver","cell":"orders","member":"h2","inc":0,"vid":7,"n":12,"id":"h1:17"}
+ *
+ * where n is the number of a message in the order of its view and cell, and `start` says from which number on the member delivers there in
+ * that view: 0 if it has the cell's state when the view begins, else what the state that it loaded holds. Who sends casts as a client of
+ * its name, with the cell as destination.
+ *
  * A directory holds one file per client and per replica, NAME.jsonl. `inc` counts the restarts of a
  * replica, `n` its deliveries, from 0 or from 1. `done` is the client's view that all destinations
  * replied. `start` may be left out; it says that a life begins with delivery n, and that its state
@@ -89,12 +99,32 @@ void trace_deliver(struct trace_writer *, struct trace_replica, uint64_t n, stru
                    struct trace_dst);
 void trace_done(struct trace_writer *, struct trace_id);
 
+/* A member of a group with views, in one life; cells are named as groups are. */
+struct trace_member {
+    uint32_t host, inc;
+    uint64_t vid;
+};
+
+void trace_view(struct trace_writer *, struct trace_member, const uint32_t *hosts, uint32_t count);
+void trace_cell_start(struct trace_writer *, struct trace_member, uint32_t cell, uint64_t n);
+void trace_cell_deliver(struct trace_writer *, struct trace_member, uint32_t cell, uint64_t n,
+                        struct trace_id);
+
 /* Cuts the file to its lines and frees the writer, in any case. NULL is allowed. */
 int trace_close(struct trace_writer *, struct err *);
 
 /* ---- reading ---- */
 
-enum trace_kind { TRACE_CAST, TRACE_START, TRACE_DELIVER, TRACE_DONE, TRACE_GAP };
+enum trace_kind {
+    TRACE_CAST,
+    TRACE_START,
+    TRACE_DELIVER,
+    TRACE_DONE,
+    TRACE_GAP,
+    TRACE_VIEW,
+    TRACE_CELL_START,   /* of a member of a group with views */
+    TRACE_CELL_DELIVER, /* likewise */
+};
 
 /* Bytes of the mapped file: good until trace_reader_close. */
 struct trace_text {
@@ -105,9 +135,10 @@ struct trace_text {
 struct trace_event {
     enum trace_kind kind;
     /* What the event's kind does not have is empty. */
-    struct trace_text client, group, replica, id;
-    struct trace_text dst; /* what stands between [ and ], well-formed and not empty */
-    uint64_t n;
+    struct trace_text client, group, replica, id, cell, member;
+    struct trace_text dst;     /* what stands between [ and ], well-formed and not empty */
+    struct trace_text members; /* like dst */
+    uint64_t n, vid;
     uint32_t inc;
 };
 
@@ -127,7 +158,7 @@ void trace_reader_close(struct trace_reader *);
 /* The next event: 1, or 0 at the end, or an error whose text begins PATH:LINE:. */
 int trace_read(struct trace_reader *, struct trace_event *, struct err *);
 
-/* Takes the next group's name off a `dst`; false if there is none left. */
+/* Takes the next name off a `dst` or `members`; false if there is none left. */
 bool trace_dst_next(struct trace_text *dst, struct trace_text *group);
 
 /* Finds where the lines of a trace file end, zeros behind them not counted. For open files of any

@@ -319,7 +319,7 @@ static void trace__malformed_lines_are_named(void **state)
         {"{\"ev\" \"done\"}", "expected : after a key"},
         {"{\"ev\":\"cast\",\"dst\":[]}", "expected a string"},
         {"{\"ev\":\"cast\",\"dst\":[\"a\" \"b\"]}", "expected , or ]"},
-        {"{\"ev\":\"cast\",\"dst\":\"a\"}", "a list of groups"},
+        {"{\"ev\":\"cast\",\"dst\":\"a\"}", "a list of names"},
         {"{\"ev\":\"start\",\"n\":-1}", "whole number"},
         {"{\"ev\":\"start\",\"n\":01}", "whole number"},
         {"{\"ev\":\"start\",\"n\":1.5}", "expected , or }"},
