@@ -11,7 +11,7 @@
 /* The name, the protocol whose simulation must catch it, what the mistake is. Many are what the papers leave open or
  * get wrong, if one follows them to the letter. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
  * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c; for
- * those of the disk, tests/unit/disk_planted.c) must catch it. */
+ * those of the disk, tests/unit/disk_planted.c; of views, tests/unit/group_keeper.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, log, "a late follower keeps its old suffix instead of being resynchronised")     \
     X(skip_first, log, "the first entry recovered in a take-over is not applied by the leader")    \
@@ -139,7 +139,7 @@
       "V32: a ring is written over though one who is out reads it")                                \
     X(group_trim_max, group,                                                                       \
       "V3: a view ends where the first of its members has come, not the last")                     \
-    X(group_view_twice, group, "V5: a second view of the same number counts")                      \
+    X(group_view_twice, stepped, "V5: a second view of the same number counts")                    \
     X(group_life_twice, group, "V35: a life is let into views twice")                              \
     X(group_stateless_stay, group, "V36: who has not got a cell's state yet counts as having it")  \
     X(group_leave_untrimmed, group, "V37: a cell that all leave is not trimmed")                   \
@@ -155,7 +155,6 @@
     X(group_copy_before_trim, group, "V19: a joiner's copy is of before the trim")                 \
     X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
-    X(group_end_at_finish, group, "V30: END is read while the view is finished")                   \
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \
     X(group_out_forgets_readers, group, "V33: who is put out forgets who reads its ring")          \

@@ -166,21 +166,24 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
     return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
 }
 
+/* The record of that stamp, if it is the next in the ring. */
+static inline const struct record *record_in(const unsigned char *bytes, uint64_t mask,
+                                             struct source_stream *s, uint64_t want)
+{
+    while (s->pos < s->end) {
+        const struct record *r = (const void *)(bytes + (s->pos & mask));
+        if (!(r->flags & RECORD_SKIP))
+            return r->stamp == want ? r : NULL;
+        s->pos += r->bytes;
+    }
+    return PLANTED(group_record_looks) ? planted_record_looks(bytes, mask, s->pos, want) : NULL;
+}
+
 const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
 {
-    uint64_t mask = c->opt.ring_bytes - 1, want = stamp(c->of->view->vid, index);
-    const unsigned char *bytes =
-        s->pos < s->end || PLANTED(group_record_looks) ? ring_of(c, s) : NULL;
-    while (s->pos < s->end || PLANTED(group_record_looks)) {
-        const struct record *r = (const void *)(bytes + (s->pos & mask));
-        if (r->flags & RECORD_SKIP)
-            s->pos += r->bytes;
-        else if (r->stamp == want)
-            return r;
-        else
-            return NULL;
-    }
-    return NULL;
+    if (s->pos >= s->end && !PLANTED(group_record_looks))
+        return NULL;
+    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, s, stamp(c->of->view->vid, index));
 }
 
 static void next_number(struct cell *c)
@@ -190,13 +193,6 @@ static void next_number(struct cell *c)
         c->turn_at = 0;
         c->round_at++;
     }
-}
-
-void cell_item(struct batch *b, const struct record *r, uint32_t sender, uint64_t number)
-{
-    b->item[b->count++] =
-        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
-    b->bytes += record_size(r->bytes);
 }
 
 /* The next number: a message, a null, or what the trim cuts off. */
@@ -212,6 +208,39 @@ static void take_number(struct cell *c, struct batch *b, bool finishing)
     }
     c->of->count.trimmed += r && cut;
     next_number(c);
+}
+
+/* The numbers below the limit, while the batch has room: take_number for the common case, with everything at hand. A sender without a
+ * record here costs a comparison. */
+static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32_t most,
+                         uint64_t bytes_max)
+{
+    const uint32_t senders = c->senders;
+    const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
+    const unsigned char *ring_at[GROUP_HOSTS_MAX];
+    for (uint32_t i = 0; i < senders; i++)
+        ring_at[i] = c->source[i].pos < c->source[i].end ? ring_of(c, &c->source[i]) : NULL;
+    uint64_t number = c->number_at, round = c->round_at;
+    uint32_t turn = c->turn_at;
+    while (number < limit && b->count < most && b->bytes < bytes_max) {
+        struct source_stream *s = &c->source[turn];
+        if (s->pos < s->end) {
+            const struct record *r = record_in(ring_at[turn], mask, s, stamp(vid, round));
+            if (r) {
+                s->pos += record_size(r->bytes);
+                if (number >= skip_to)
+                    cell_item(b, r, s->host, number);
+            }
+        }
+        number++;
+        if (++turn == senders) {
+            turn = 0;
+            round++;
+        }
+    }
+    c->number_at = number;
+    c->round_at = round;
+    c->turn_at = turn;
 }
 
 void cell_upcall(struct cell *c, const struct batch *b)
@@ -234,8 +263,11 @@ static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_
     b.count = 0;
     b.bytes = 0;
     uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
-    while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
-        take_number(c, &b, finishing);
+    if (!finishing && c->has_state && !PLANTED(group_record_looks))
+        take_numbers(c, &b, limit, most, c->opt.deliver_bytes - *bytes);
+    else
+        while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
+            take_number(c, &b, finishing);
     if (PLANTED(group_delivered_early)) {
         tell_delivered(c);
         cell_push(c, false);
@@ -330,8 +362,6 @@ bool cell_finish(struct cell *c)
         return raw_finish(c);
     const struct view_cell *next = &c->of->next->cell[c->number];
     CHECK(next->trims == c->senders);
-    if (PLANTED(group_end_at_finish))
-        planted_end_at_finish(c);
     if (PLANTED(group_next_life_early))
         planted_next_life_early(c);
     for (uint32_t i = 0; i < c->senders; i++)

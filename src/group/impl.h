@@ -141,8 +141,9 @@ struct cell {
     uint64_t load_taken; /* bytes of the stream */
     uint64_t load_number;
 
-    void *early_save; /* of a planted bug */
-    uint64_t early_bytes;
+    /* Of planted bugs. */
+    void *early_save;
+    uint64_t early_bytes, null_need;
 };
 
 enum member_phase {
@@ -264,7 +265,13 @@ struct batch {
 };
 /* The sender's record of that index; NULL: it is a null. */
 const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
-void cell_item(struct batch *, const struct record *, uint32_t sender, uint64_t number);
+static inline void cell_item(struct batch *b, const struct record *r, uint32_t sender,
+                             uint64_t number)
+{
+    b->item[b->count++] =
+        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
+    b->bytes += record_size(r->bytes);
+}
 void cell_upcall(struct cell *, const struct batch *);
 
 /* ---- raw.c: cells without a common order ---- */
@@ -298,7 +305,9 @@ void transfer_end(struct member *);
 
 bool planted_majority_delivered(const struct cell *, uint64_t *below);
 void planted_new_first(struct cell *);
-void planted_end_at_finish(struct cell *);
+uint64_t planted_one_null(struct cell *, uint64_t need);
+const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
+                                          uint64_t want);
 void planted_next_life_early(struct cell *);
 void planted_report_early(struct member *);
 void planted_copy_early(struct member *);

@@ -129,14 +129,6 @@ static bool joins_are_due(const struct keeper *k)
     return k->there && k->now_ns - k->there_ns >= joins_wait_ns(k);
 }
 
-static bool is_closed_elsewhere(const struct keeper *k)
-{
-    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
-        if (table_get(k->opt.top, k->keepers[i], TOP_CLOSE) >= k->machine.applied->vid)
-            return true;
-    return false;
-}
-
 static bool has_resets(const struct keeper *k)
 {
     uint64_t any = 0;
@@ -147,7 +139,7 @@ static bool has_resets(const struct keeper *k)
 
 static bool must_close(const struct keeper *k)
 {
-    if (decide_reported(&k->in) || joins_are_due(k) || is_closed_elsewhere(k) || has_resets(k))
+    if (decide_reported(&k->in) || joins_are_due(k) || has_resets(k))
         return true;
     for (uint64_t rest = k->machine.applied->members; rest; rest = set_rest(rest))
         if (ends_view(k, set_first(rest)))

@@ -182,7 +182,7 @@ static const char *check(const struct unit *u)
     return member_check(u->of);
 }
 
-static void close_unit(struct unit *u)
+static void member_unit_close(struct unit *u)
 {
     member_close(u->of);
 }
@@ -194,7 +194,7 @@ struct unit member_unit(struct member *m)
                                         .next_ns = next_ns,
                                         .status = status,
                                         .check = check,
-                                        .close = close_unit};
+                                        .close = member_unit_close};
     return (struct unit){.ops = &ops, .of = m, .leads = true};
 }
 

@@ -49,16 +49,26 @@ void planted_new_first(struct cell *c)
     }
 }
 
-/* ---- group_end_at_finish, group_next_life_early: cell.c ---- */
+/* ---- group_one_null: stream.c ---- */
 
-void planted_end_at_finish(struct cell *c)
+/* What was seen at once counts as one message. */
+uint64_t planted_one_null(struct cell *c, uint64_t need)
 {
-    for (uint32_t i = 0; i < c->senders; i++) {
-        struct source_stream *s = &c->source[i];
-        const struct mem_lane *lane = s->host == c->of->opt.me ? NULL : c->from[0][s->host];
-        if (lane && lane->ctl)
-            s->end = mem_word(lane, SEND_END);
-    }
+    uint64_t seen = stamp(c->of->view->vid, need);
+    if (c->null_need == seen)
+        return 0;
+    c->null_need = seen;
+    c->own.issued++;
+    return 1;
+}
+
+/* ---- group_record_looks, group_next_life_early: cell.c ---- */
+
+const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
+                                          uint64_t want)
+{
+    const struct record *r = ring ? (const void *)(ring + (pos & mask)) : NULL;
+    return r && r->stamp == want && record_size(r->bytes) <= mask / 4 ? r : NULL;
 }
 
 void planted_next_life_early(struct cell *c)

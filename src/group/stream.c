@@ -142,18 +142,32 @@ static uint64_t indices_needed(const struct cell *c)
     return need;
 }
 
+/* Is there a message that could be published? What was released is none. */
+static bool has_ready(const struct cell *c)
+{
+    for (uint64_t pos = c->own.end; pos < c->own.head;) {
+        const struct record *r = record_at(c, pos);
+        if (!(r->flags & RECORD_SKIP))
+            return !(r->flags & RECORD_OPEN);
+        pos = record_next(r, pos);
+    }
+    return false;
+}
+
 static uint64_t add_nulls(struct cell *c)
 {
     struct own_stream *o = &c->own;
     if (c->of->opt.no_nulls || c->opt.mode == CELL_RAW)
         return 0;
-    bool ready = o->end < o->head && !(record_at(c, o->end)->flags & RECORD_OPEN);
+    bool ready = has_ready(c);
     uint64_t need = indices_needed(c), from = o->issued;
     if (PLANTED(group_index_at_reserve) && o->end < o->head)
         return 0;
     if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
         return 0;
-    o->issued = PLANTED(group_one_null) ? from + 1 : need;
+    if (PLANTED(group_one_null))
+        return planted_one_null(c, need);
+    o->issued = need;
     return o->issued - from;
 }
 
@@ -189,6 +203,8 @@ static bool may_read(const struct cell *c, uint32_t ring, uint32_t host)
 
 static bool has_readers(struct cell *c, uint32_t ring)
 {
+    if (PLANTED(group_reuse_under_reader))
+        return false;
     uint64_t *readers = &c->own.readers[ring];
     for (uint64_t rest = *readers; rest; rest = set_rest(rest))
         if (!may_read(c, ring, set_first(rest)))
@@ -234,7 +250,7 @@ void own_free(struct cell *c)
         o->tail = max_u64(o->tail, o->start);
     if (!is_in_view(c->of) || c->index == c->senders ||
         !(c->taken ? raw_all_delivered(c, &below) : all_delivered(c, &below)) ||
-        (!PLANTED(group_reuse_under_reader) && has_readers(c, o->at)))
+        has_readers(c, o->at))
         return;
     if (o->fresh) {
         o->fresh = false;

@@ -100,7 +100,7 @@ void group_check_fill(const struct group_check *c, struct group_lease l, unsigne
     for (uint32_t i = 0; i < bytes; i += 8) {
         h = hash_mix(h, i);
         /* But for the first word, which is its own, every other one could be the head of a record of this view or the next. */
-        uint64_t head = i % RECORD_HEAD == 0 ? stamp(m->vid + (h >> 8 & 1), h >> 9 & 63)
+        uint64_t head = i % RECORD_HEAD == 0 ? stamp(m->vid + (h >> 8 & 1), h >> 9 & 31)
                                              : (h >> 8 & 3) << 32 | (h >> 12 & 255);
         uint64_t word = i == 0 || h & 1 ? h : head;
         memcpy(out + i, &word, bytes - i < 8 ? bytes - i : 8);

@@ -1,7 +1,10 @@
 /* What may befall a group with views without taking more from it than it is built to lose. */
 #include "sim/group_impl.h"
 
-enum { RASH_ONE_IN = 64 }; /* times that the last one with a state may go after all */
+enum {
+    RASH_ONE_IN = 64,  /* times that the last one with a state may go after all */
+    RISKED_ONE_IN = 6, /* that another one, put out at the same time, may be one too many */
+};
 
 const struct view *group_newest(const struct group_run *r)
 {
@@ -110,6 +113,18 @@ static bool keeper_may_crash(const struct group_run *r, uint32_t host, bool keep
     return keepers_lost(r, host) <= (r->member_opt.keepers_count - 1) / 2;
 }
 
+/* The next view may have all who are down now as members, if they were about to come in; and may be without some who are up. */
+static bool is_safe(struct group_run *r, const struct view *v, uint32_t host)
+{
+    uint32_t alive = alive_in(r, v, host), down = 1;
+    for (uint32_t q = 0; q < r->fleet.hosts; q++)
+        down += q != host && !group_is_up(r, q);
+    if (r->check.view_majority && alive <= down)
+        return false;
+    return alive > (r->check.view_majority ? down : 0) + 1 ||
+           rng_below(&r->fleet.rng, RISKED_ONE_IN) == 0;
+}
+
 bool group_may_crash(const struct fleet_node *n, bool keep_memory)
 {
     struct group_run *r = n->fleet->ctx;
@@ -118,7 +133,7 @@ bool group_may_crash(const struct fleet_node *n, bool keep_memory)
         return false;
     if (v == NULL)
         return true;
-    if (!views_go_on(r, v, n->node))
+    if (!views_go_on(r, v, n->node) || !is_safe(r, v, n->node))
         return false;
     return is_spared(r, v, n->node) || rng_below(&r->fleet.rng, RASH_ONE_IN) == 0;
 }

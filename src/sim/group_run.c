@@ -358,8 +358,10 @@ static void draw_options(struct group_run *r, struct sim_options *so)
 static void calm(void *ctx)
 {
     struct group_run *r = ctx;
-    for (uint32_t q = 0; q < r->fleet.hosts; q++)
+    for (uint32_t q = 0; q < r->fleet.hosts; q++) {
+        fleet_wake(&r->fleet.node[q]); /* it may have been to sleep for longer */
         group_load_calm(&r->node[q]);
+    }
 }
 
 static bool is_in(const struct group_run *r, uint32_t host)

@@ -30,6 +30,7 @@ struct host {
     bool held;        /* it is not stepped */
     bool mute;        /* it does not report */
     bool hushed;      /* claims nobody */
+    bool deaf;        /* takes no view, and its claims stay */
     bool leaves;
     bool put_out;
 };
@@ -184,7 +185,7 @@ static void take_view(struct host *p, uint32_t me)
 {
     const struct view *v = keeper_view(p->keeper);
     note_view(v);
-    if (v->vid <= p->view->vid)
+    if (v->vid <= p->view->vid || p->deaf)
         return;
     if (v->life[me] == p->life) {
         view_copy(p->view, v);
@@ -215,7 +216,8 @@ static void host_step(uint32_t h)
         table_next(p->top, q);
     keeper_settle(p->keeper, now);
     take_view(p, h);
-    hear(p, h, now);
+    if (!p->deaf)
+        hear(p, h, now);
     wedge(p, h);
     const char *broken = keeper_check(p->keeper);
     if (broken == NULL)
@@ -504,6 +506,8 @@ static const char *leader_dies_after_close(bool links)
     run(5 * US);
     MUST("setup", w.views == 1);
     w.host[4].mute = false;
+    for (uint32_t h = 0; h < 3; h++)
+        w.host[h].keeper->proposed = 2; /* as if it had led before, and proposed what was lost */
     host_crash(l);
     WAIT(all_in(0x1f & ~set_of(l)));
     host_start(l);
@@ -598,6 +602,76 @@ static const char *keeper_comes_back(bool links)
     return world_close();
 }
 
+/* A request that comes when the next view is proposed already is not forgotten. */
+static const char *lays_out_again(bool links)
+{
+    world_open(3, 3, links);
+    start_all();
+    WAIT(all_in(0x07));
+    uint32_t l = leader();
+    table_set(w.host[l].top, TOP_WANTS, 1);
+    WAIT(w.host[l].keeper->proposed == 2);
+    table_set(w.host[l].top, TOP_WANTS, 2);
+    MUST("setup", w.host[l].keeper->machine.applied->vid == 1);
+    WAIT(w.views == 3);
+    run(1000 * US);
+    MUST("once", w.views == 3);
+    return world_close();
+}
+
+/* What a member claims counts in the view that it has begun. */
+static const char *old_claims_do_not_count(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    WAIT(all_in(0x0f));
+    w.host[3].deaf = true; /* it reports on this view, and does not come further */
+    table_set(w.host[2].top, TOP_WANTS, 1);
+    WAIT(w.view[2]);
+    table_set(w.host[3].top, TOP_CLAIMS, set_of(0));
+    run(500 * US);
+    MUST("claims", w.views == 2 && w.view[2]->members == 0x0f);
+    w.host[3].deaf = false;
+    WAIT(all_in(0x0f));
+    return world_close();
+}
+
+/* Half a report is none, even if the rest of the one before would fit. */
+static const char *half_a_report(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    WAIT(all_in(0x0f));
+    table_set(w.host[2].top, TOP_WANTS, 1);
+    WAIT(w.views == 2 && all_in(0x0f));
+    struct host *p = &w.host[3];
+    p->mute = true;
+    report(p, 3);
+    struct notice_writer *out = &p->keeper->report_out;
+    notice_end(out, report_encode(&(struct report){2, p->life, p->cell}, 1, notice_begin(out)));
+    table_set(w.host[2].top, TOP_WANTS, 2);
+    WAIT(w.views == 3);
+    MUST("put out", w.view[3]->members == 0x07);
+    return world_close();
+}
+
+/* A host that only one keeper reaches hears that keeper's next life. */
+static const char *new_life_of_a_keeper_is_heard(bool links)
+{
+    world_open(4, 3, links);
+    start_all();
+    for (uint32_t h = 0; h < w.hosts; h++)
+        w.host[h].hushed = true;
+    WAIT(all_in(0x0f));
+    sim_cut(w.sim, 1, 3, true);
+    sim_cut(w.sim, 2, 3, true);
+    host_crash(0);
+    run(100 * US);
+    host_start(0);
+    WAIT(keeper_view(w.host[3].keeper)->life[0] == 2 << 16);
+    return world_close();
+}
+
 /* Nobody claims anybody: the leader itself sees that a member is dead, and waits for no report of it. */
 static const char *sees_deaths(bool links)
 {
@@ -617,10 +691,11 @@ static const char *sees_deaths(bool links)
 /* The same for a member that shows another life than it was let in with. */
 static const char *sees_lives(bool links)
 {
-    world_open(4, 3, links);
-    start_all();
-    for (uint32_t h = 0; h < w.hosts; h++)
+    world_open(5, 3, links); /* one is away, so that who joins waits for it */
+    for (uint32_t h = 0; h < 4; h++) {
+        host_start(h);
         w.host[h].hushed = true;
+    }
     WAIT(all_in(0x0f));
     uint64_t from = sim_now(w.sim);
     w.host[3].view->vid = 0;
@@ -834,6 +909,10 @@ ON_BOTH(leader_dies_after_proposing)
 ON_BOTH(view_majority_waits)
 ON_BOTH(vacant_cell_is_reset)
 ON_BOTH(keeper_comes_back)
+ON_BOTH(lays_out_again)
+ON_BOTH(old_claims_do_not_count)
+ON_BOTH(half_a_report)
+ON_BOTH(new_life_of_a_keeper_is_heard)
 ON_BOTH(sees_lives)
 ON_BOTH(who_stops_is_not_let_in)
 ON_BOTH(cut_off_host_hears_later)
@@ -847,6 +926,42 @@ static void keeper__sees_deaths(void **state)
 {
     (void)state;
     assert_null(sees_deaths(false)); /* over connections nobody knows at once */
+}
+
+static int load(struct view_machine *m, const unsigned char *bytes, uint32_t n, bool whole)
+{
+    const struct state_ops *o = view_machine.state;
+    int rc = o->load_open(m, n);
+    for (uint32_t at = 0; rc == 0 && at < n; at += 8)
+        rc = o->load_next(m, bytes + at, 8);
+    return rc == 0 ? o->load_close(m, whole) : rc;
+}
+
+/* The state of the view log: one that breaks off changes nothing, one that is no view is refused. */
+static void keeper__saves_and_loads_its_view(void **state)
+{
+    (void)state;
+    static unsigned char bytes[4096];
+    world_open(3, 1, false);
+    start_all();
+    WAIT(all_in(0x07));
+    struct view_machine *m = &w.host[0].keeper->machine;
+    const struct state_ops *o = view_machine.state;
+    uint64_t size;
+    uint32_t n = 0;
+    void *save = o->save_open(m, &size);
+    for (int more; (more = o->save_next(m, save, bytes + n, 24)) > 0; n += (uint32_t)more)
+        assert_true(more <= 24);
+    o->save_close(m, save);
+    assert_true(n == size && n == view_bytes(1));
+    m->applied->vid = 0;
+    assert_int_equal(load(m, bytes, n - 8, false), 0);
+    assert_int_equal(m->applied->vid, 0);
+    assert_true(load(m, bytes, n - 8, true) < 0);
+    assert_true(load(m, bytes, m->bytes_max + 8, true) < 0);
+    assert_int_equal(load(m, bytes, n, true), 0);
+    assert_true(view_equal(m->applied, w.view[1]));
+    assert_null(world_close());
 }
 
 static void keeper__leads_again(void **state)
@@ -880,6 +995,11 @@ int main(void)
         cmocka_unit_test(keeper__view_majority_waits),
         cmocka_unit_test(keeper__vacant_cell_is_reset),
         cmocka_unit_test(keeper__keeper_comes_back),
+        cmocka_unit_test(keeper__lays_out_again),
+        cmocka_unit_test(keeper__old_claims_do_not_count),
+        cmocka_unit_test(keeper__half_a_report),
+        cmocka_unit_test(keeper__new_life_of_a_keeper_is_heard),
+        cmocka_unit_test(keeper__saves_and_loads_its_view),
         cmocka_unit_test(keeper__sees_lives),
         cmocka_unit_test(keeper__who_stops_is_not_let_in),
         cmocka_unit_test(keeper__cut_off_host_hears_later),
