@@ -87,6 +87,11 @@ struct say api_say(const struct tram_cluster *, struct tram_log *log);
 /* A log on stderr, for programs (base/say.h). */
 struct tram_log api_log_stderr(enum tram_log_level least);
 
+struct tram_group;
+
+/* For `tram host` under protocol group: what its machine says of a cell's state, for `tram view`. */
+void api_group_state(struct tram_group *, uint32_t cell, uint64_t count, uint64_t hash);
+
 /* ---- clients ---- */
 
 /* Where a client lives: the real world (world.c), or a simulated one (sim/tram_sim.c). ctx is the world's own for this

@@ -53,9 +53,9 @@ struct tram_group {
     bool leaving;
     struct plain_view proposed; /* for the layout callback: the view before */
     struct tram_layout_cell *layout_cell;
-    uint64_t since_vid[GROUP_HOSTS_MAX], since_ns[GROUP_HOSTS_MAX]; /* of the lives in the view */
+    uint64_t since_vid[GROUP_HOSTS_MAX], since_ms[GROUP_HOSTS_MAX]; /* of the lives in the view */
     uint64_t since_life[GROUP_HOSTS_MAX];
-    uint64_t view_ns;
+    uint64_t view_ms;
     uint64_t put_out;  /* what was said of it */
     uint64_t waits_ns; /* since when it waits for something; 0: it does not */
     bool waits_said;
@@ -88,8 +88,5 @@ void group_watch(struct tram_group *, uint64_t now_ns);
 
 /* Fills the page. */
 void group_show(struct tram_group *, uint64_t now_ns);
-
-/* For `tram host`: what the machine says of the cell's state. */
-void api_group_state(struct tram_group *, uint32_t cell, uint64_t count, uint64_t hash);
 
 #endif

@@ -18,13 +18,13 @@ struct group_page_cell {
     uint64_t state_count, state_hash; /* what the machine says of its state; both 0: nothing */
 };
 
-/* Words throughout, so that it can be copied word by word. Times are of the wall clock. */
+/* Words throughout, so that it can be copied word by word. Times are milliseconds of the wall clock. */
 struct group_page_record {
     uint64_t hosts, cells;
     uint64_t in_view; /* 0: the rest is of the last view it was in */
     uint64_t vid, adequate, members, left;
     uint64_t wedged;  /* the view is ending */
-    uint64_t view_ns; /* when it began here */
+    uint64_t view_ms; /* when it began here */
     uint64_t newest;  /* the newest view that it has heard of */
     uint64_t has_left;
     uint64_t keeper, leads; /* this host is one; and leads them, */
@@ -32,7 +32,7 @@ struct group_page_record {
     uint64_t views, put_out, sent, delivered, delivered_bytes, nulls, trimmed, returned;
     uint64_t states_sent, states_loaded;
     uint64_t life[GROUP_HOSTS_MAX];
-    uint64_t since_vid[GROUP_HOSTS_MAX], since_ns[GROUP_HOSTS_MAX]; /* that life was first seen */
+    uint64_t since_vid[GROUP_HOSTS_MAX], since_ms[GROUP_HOSTS_MAX]; /* that life was first seen */
     char waits[GROUP_PAGE_TEXT];  /* for what the next view waits; "": nothing */
     char broken[GROUP_PAGE_TEXT]; /* why it has stopped; "": it has not */
     struct group_page_cell cell[];

@@ -1,24 +1,17 @@
 /* A member's views as users, log lines and the page have them. */
 #include "api/group_impl.h"
 
+#include "base/clock.h"
 #include "base/minmax.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { NAMES_SHOWN = 8, LINE_BYTES = 400 };
 
 #define WAITS_SAY_NS UINT64_C(1000000000) /* it has to last so long to be said */
-
-static uint64_t wall_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
-}
 
 /* ---- plain views ---- */
 
@@ -174,13 +167,13 @@ static void say_out(const struct tram_group *g, uint64_t vid)
 /* Since when each is there, as far as this process knows. */
 static void note_since(struct tram_group *g, const struct tram_view *v)
 {
-    g->view_ns = wall_ns();
+    g->view_ms = clock_wall_ms();
     for (uint32_t h = 0; h < v->hosts; h++) {
         if (v->life[h] == g->since_life[h])
             continue;
         g->since_life[h] = v->life[h];
         g->since_vid[h] = v->number;
-        g->since_ns[h] = g->view_ns;
+        g->since_ms[h] = g->view_ms;
     }
 }
 
@@ -314,11 +307,11 @@ void group_show(struct tram_group *g, uint64_t now_ns)
     r->members = v->members;
     r->left = v->left;
     r->wedged = g->in_view && member_wedged(g->member);
-    r->view_ns = g->view_ns;
+    r->view_ms = g->view_ms;
     r->has_left = member_left(g->member);
     memcpy(r->life, g->seen[g->at].life, sizeof(r->life));
     memcpy(r->since_vid, g->since_vid, sizeof(r->since_vid));
-    memcpy(r->since_ns, g->since_ns, sizeof(r->since_ns));
+    memcpy(r->since_ms, g->since_ms, sizeof(r->since_ms));
     snprintf(r->waits, sizeof(r->waits), "%s", waits ? waits : "");
     snprintf(r->broken, sizeof(r->broken), "%s", broken ? broken : "");
     show_keeper(g, r);

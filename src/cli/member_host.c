@@ -1,9 +1,10 @@
 #include "cli/member_host.h"
 
-#include "api/group_impl.h"
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/cmd.h"
+#include "tram/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>

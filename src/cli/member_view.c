@@ -47,7 +47,7 @@ static struct names names_of(const struct running *r, uint64_t set)
 /* The earliest time at which anybody saw that life of the host, and the view it came in. */
 static uint64_t since(const struct running *r, uint32_t host, uint64_t life, uint64_t *vid)
 {
-    uint64_t ns = 0;
+    uint64_t ms = 0;
 
     *vid = 0;
     for (uint32_t h = 0; h < r->cluster->conf->hosts; h++) {
@@ -56,23 +56,23 @@ static uint64_t since(const struct running *r, uint32_t host, uint64_t life, uin
             continue;
         if (*vid == 0 || m->since_vid[host] < *vid) {
             *vid = m->since_vid[host];
-            ns = m->since_ns[host];
+            ms = m->since_ms[host];
         }
     }
-    return ns;
+    return ms;
 }
 
 struct when {
     char s[32];
 };
 
-static struct when when(uint64_t ns)
+static struct when when(uint64_t ms)
 {
     struct when out = {"?"};
-    time_t t = (time_t)(ns / UINT64_C(1000000000));
+    time_t t = (time_t)(ms / 1000);
     struct tm tm;
 
-    if (ns != 0 && localtime_r(&t, &tm) != NULL)
+    if (ms != 0 && localtime_r(&t, &tm) != NULL)
         strftime(out.s, sizeof out.s, "%Y-%m-%d %H:%M:%S", &tm);
     return out;
 }
@@ -131,10 +131,10 @@ static void print_member(const struct running *r, const struct group_page_record
 {
     const struct group_page_record *m = running_member(r, h);
     uint64_t vid;
-    uint64_t ns = since(r, h, v->life[h], &vid);
+    uint64_t ms = since(r, h, v->life[h], &vid);
 
     fprintf(f, "  %-12s %-8" PRIu64 " view %-6" PRIu64 " %-20s", host_name(r, h),
-            (v->life[h] >> 16) - 1, vid, when(ns).s);
+            (v->life[h] >> 16) - 1, vid, when(ms).s);
     if (m != NULL && m->in_view && m->vid == v->vid)
         fprintf(f, " %12" PRIu64 " %12" PRIu64 " %8" PRIu64, m->sent, m->delivered, m->put_out);
     if (m == NULL || r->host[h].state != RUNNING_UP)
@@ -233,7 +233,7 @@ void member_view_print(const struct running *r, FILE *f)
         fprintf(f, "cluster '%s': no view yet\n", c->name);
     else
         fprintf(f, "cluster '%s': view %" PRIu64 " since %s, %u of %u hosts%s%s\n", c->name, v->vid,
-                when(v->view_ns).s, set_count(v->members), c->hosts,
+                when(v->view_ms).s, set_count(v->members), c->hosts,
                 v->adequate ? "" : "; not adequate: a cell lacks members, and nobody sends",
                 v->wedged ? "; it is ending" : "");
     if (waited[0] != '\0')
@@ -283,14 +283,14 @@ static void json_member(const struct running *r, const struct group_page_record 
 {
     const struct group_page_record *m = running_member(r, h);
     bool in = v != NULL && in_set(v->members, h);
-    uint64_t vid = 0, ns = in ? since(r, h, v->life[h], &vid) : 0;
+    uint64_t vid = 0, ms = in ? since(r, h, v->life[h], &vid) : 0;
 
     fprintf(f, "{\"host\":\"%s\",\"state\":\"%s\",\"in_view\":%s,", host_name(r, h),
             running_state_name(r->host[h].state), in ? "true" : "false");
     json_text("why_not", in ? "" : why_missing(r, h), f);
     fprintf(
         f, ",\"pid\":%d,\"life\":%" PRIu64 ",\"since_view\":%" PRIu64 ",\"since_unix_ms\":%" PRIu64,
-        (int)r->host[h].pid, in ? (v->life[h] >> 16) - 1 : 0, vid, ns / 1000000);
+        (int)r->host[h].pid, in ? (v->life[h] >> 16) - 1 : 0, vid, ms);
     if (m != NULL)
         fprintf(f,
                 ",\"view\":%" PRIu64 ",\"begun\":%s,\"wedged\":%s,\"put_out\":%" PRIu64
@@ -351,8 +351,8 @@ void member_view_json(const struct running *r, FILE *f)
     fprintf(f,
             "{\"cluster\":\"%s\",\"protocol\":\"group\",\"view\":%" PRIu64
             ",\"since_unix_ms\":%" PRIu64 ",\"adequate\":%s,\"ending\":%s,",
-            c->name, v ? v->vid : 0, v ? v->view_ns / 1000000 : 0,
-            v && v->adequate ? "true" : "false", v && v->wedged ? "true" : "false");
+            c->name, v ? v->vid : 0, v ? v->view_ms : 0, v && v->adequate ? "true" : "false",
+            v && v->wedged ? "true" : "false");
     json_text("waits", waits(r), f);
     fputs(",\"members\":[", f);
     for (uint32_t h = 0; h < c->hosts; h++) {

@@ -479,7 +479,7 @@ static int rings_open(struct cell *c, struct err *e)
         return 0;
     o->ring[0] = calloc(1, c->opt.ring_bytes);
     o->ring[1] = calloc(1, c->opt.ring_bytes);
-    o->ctl = calloc(SEND_WORDS, sizeof(uint64_t));
+    o->ctl = calloc(SEND_WORDS, sizeof(*o->ctl));
     c->alone = true;
     return o->ring[0] && o->ring[1] && o->ctl
                ? 0
