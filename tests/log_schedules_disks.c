@@ -280,6 +280,12 @@ const char *raised_while_it_copies(void)
     return heals(g, 0, 4);
 }
 
+static uint64_t row_of(const struct group *g, uint32_t owner, uint32_t writer, uint32_t word)
+{
+    struct mem_lane_spec row = lane_spec(GROUP_REGION, owner, writer, LANE_ROW, 0);
+    return mem_word(sim_lane(g->sim, &row), word);
+}
+
 /* ---- what a disk says of the commit ---- */
 
 /* 1 has a chain of 60 entries, of which the last 20 are not what the others have decided. It is written all of that, and told that it
@@ -312,6 +318,10 @@ const char *commit_beyond_what_was_copied(void)
     GROUP_SETUP(g, commit_at(g, 1, leader) > ALL * SIZE && group_stats(g, 1).applied == 0);
     group_settle(g, 1);
     group_flush_disk(g, 1);
+    group_settle(g, 1);
+    group_pass(g, 2 * US);
+    GROUP_SETUP(g, row_of(g, leader, 1, ROW_KEPT_BALLOT) == group_stats(g, leader).epoch);
+    GROUP_MUST(g, "kept", row_of(g, leader, 1, ROW_KEPT) <= SAME * SIZE);
     group_power_cut(g, 1);
     group_start(g, 1);
     hold_all_but(g, 1);
@@ -356,12 +366,6 @@ const char *torn_words_of_a_disk(void)
 }
 
 /* ---- a promise that was restored ---- */
-
-static uint64_t row_of(const struct group *g, uint32_t owner, uint32_t writer, uint32_t word)
-{
-    struct mem_lane_spec row = lane_spec(GROUP_REGION, owner, writer, LANE_ROW, 0);
-    return mem_word(sim_lane(g->sim, &row), word);
-}
 
 /* The third stands still while an entry is decided, and told to it. Then the leader comes back, and tries again with the third alone.
  * When the third has promised, has it on disk and has been read, it loses its power. Its next life promises the very ballot, in a memory
@@ -637,4 +641,25 @@ const char *rings_who_keeps(void)
     GROUP_MUST(g, "bells", (rung >> other & 1) && !(rung >> first & 1));
     group_hold_disk(g, first, false);
     return heals(g, 0, 4);
+}
+
+/* ---- a run that begins beyond what was applied ---- */
+
+/* What stands in a lane before its START is given up, whatever it looks like: nothing of it is kept. */
+const char *nothing_before_start_is_kept(void)
+{
+    struct group *g = with_disks(1);
+    struct cast c = cast_of(g);
+    group_hold(g, c.third, true);
+    struct unit_status before = group_stats(g, c.third);
+    group_send(g, 0, BYTES);
+    GROUP_WAIT(g, commit_at(g, c.third, c.leader) > before.applied, GROUP_SUSPECT_NS / 2);
+    struct mem_lane_spec lane = lane_spec(GROUP_REGION, c.third, c.leader, LANE_LOG, 0);
+    atomic_store(&sim_lane(g->sim, &lane)->ctl[LOG_START], guard_at(g, c.third, c.leader));
+    group_settle(g, c.third);
+    group_flush_disk(g, c.third);
+    group_settle(g, c.third);
+    GROUP_MUST(g, "kept", group_stats(g, c.third).kept == before.kept);
+    GROUP_MUST(g, "kept", group_stats(g, c.third).behind);
+    return heals(g, 0, 6);
 }

@@ -18,6 +18,7 @@ const char *hung_disk(bool leads);
 const char *full_disk(bool leads);
 const char *full_disks_of_all(void);
 const char *state_not_on_disk(void);
+const char *nothing_before_start_is_kept(void);
 const char *raised_while_it_loads(bool loaded);
 const char *two_flushes_without_a_leader(void);
 const char *rings_who_keeps(void);

@@ -38,6 +38,7 @@ static void log__disks_have_what_was_decided(void **state)
     HOLDS(raised_while_it_copies());
     HOLDS(torn_words_of_a_disk());
     HOLDS(restored_under_its_ballot());
+    HOLDS(nothing_before_start_is_kept());
 }
 
 static void log__disks_that_take_nothing_cost_their_host(void **state)
