@@ -197,8 +197,11 @@ struct member {
     uint64_t member_look_ns; /* when it is looked whether members of the view have died, besides */
     uint32_t dead_hosts;     /* as the memory counted them */
     uint32_t rounds;
-    bool worked; /* some cell had something to do in the last round */
-    bool ring;   /* something has changed that wakes all hosts */
+    uint64_t look_post_ns,
+        look_settle_ns; /* when it was last looked at what is not about messages */
+    bool looked;        /* in the last settle */
+    bool worked;        /* some cell had something to do in the last round */
+    bool ring;          /* something has changed that wakes all hosts */
 
     /* States in transit. */
     struct mem_lane *state_in[GROUP_HOSTS_MAX], *state_out[GROUP_HOSTS_MAX];

@@ -78,12 +78,16 @@ static void ring_all(struct member *m)
     m->ring = false;
 }
 
-/* While messages flow, what is not about them is looked at in one round of so many: it would cost as much as they do. */
-enum { ROUNDS_A_LOOK = 16 };
+/* What is not about messages is looked at every so often, and not in every round: it would cost as much as they do, and its time to
+ * those who wait for an answer. Of a heartbeat of 15 ms this is 2 us. */
+enum { LOOKS_A_HEARTBEAT = 8192 };
 
-static bool looks_around(const struct member *m)
+static bool looks_around(const struct member *m, uint64_t *last_ns, uint64_t now_ns)
 {
-    return !m->worked || m->phase != MEMBER_OPEN || m->rounds % ROUNDS_A_LOOK == 0;
+    if (m->phase == MEMBER_OPEN && now_ns - *last_ns < m->opt.heartbeat_ns / LOOKS_A_HEARTBEAT)
+        return false;
+    *last_ns = now_ns;
+    return true;
 }
 
 static int post_views(struct member *m, uint64_t now_ns)
@@ -107,7 +111,7 @@ static int post(struct unit *u, uint64_t now_ns)
         return 0;
     for (uint32_t c = 0; c < m->opt.cells; c++)
         work += cell_post(&m->cell[c]);
-    return work + (looks_around(m) ? post_views(m, now_ns) : 0);
+    return work + (looks_around(m, &m->look_post_ns, now_ns) ? post_views(m, now_ns) : 0);
 }
 
 /* While there is work elsewhere, cells with none are looked at now and then only. */
@@ -146,7 +150,8 @@ static int settle(struct unit *u, uint64_t now_ns)
         return 0;
     m->rounds++;
     m->own_budget.pieces = 4;
-    int work = looks_around(m) ? settle_views(m, now_ns) : 0;
+    m->looked = looks_around(m, &m->look_settle_ns, now_ns);
+    int work = m->looked ? settle_views(m, now_ns) : 0;
     int cells = settle_cells(m);
     m->worked = cells > 0;
     work += cells;
@@ -160,6 +165,8 @@ static uint64_t next_ns(const struct unit *u)
     const struct member *m = u->of;
     if (m->broken)
         return UINT64_MAX;
+    if (!m->looked) /* nobody sleeps over what was not looked at */
+        return m->look_settle_ns;
     uint64_t next = min_u64(m->beat_ns, keeper_next_ns(m->keeper));
     return m->sending.active ? min_u64(next, m->settled_ns + m->opt.heartbeat_ns / 16) : next;
 }
