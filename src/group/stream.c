@@ -107,12 +107,24 @@ static void remember(struct own_stream *o)
         (struct published){.end = o->end, .issued = o->issued};
 }
 
+/* What was committed in order has its stamps already: nothing of it is touched again, for a reader's core may have fetched it ahead. */
+static uint32_t take_ready(struct own_stream *o)
+{
+    uint32_t count = o->ready_count;
+    if (count >
+        0) /* not what is skipped behind it: readers have not come by there when they have delivered this */
+        o->end = o->ready_end;
+    o->issued += count;
+    o->ready_count = 0;
+    return count;
+}
+
 /* Gives the next indices to what is ready, up to the first lease that is open. */
 static uint32_t stamp_ready(struct cell *c, uint64_t vid)
 {
     struct own_stream *o = &c->own;
-    uint32_t count = 0, most = c->of->opt.unbatched & BATCH_SEND ? 1 : UINT32_MAX;
-    uint64_t pos = o->end;
+    uint32_t count = take_ready(o), most = c->of->opt.unbatched & BATCH_SEND ? 1 : UINT32_MAX;
+    uint64_t pos = max_u64(o->end, o->ready);
     while (pos < o->head && count < most) {
         struct record *r = record_at(c, pos);
         if (r->flags & RECORD_OPEN)
@@ -124,6 +136,7 @@ static uint32_t stamp_ready(struct cell *c, uint64_t vid)
         count++;
         o->end = pos;
     }
+    o->ready = pos;
     return count;
 }
 
@@ -159,11 +172,10 @@ static uint64_t add_nulls(struct cell *c)
     struct own_stream *o = &c->own;
     if (c->of->opt.no_nulls || c->opt.mode == CELL_RAW)
         return 0;
-    bool ready = has_ready(c);
     uint64_t need = indices_needed(c), from = o->issued;
     if (PLANTED(group_index_at_reserve) && o->end < o->head)
         return 0;
-    if (need <= from || (ready && c->of->opt.unbatched & BATCH_SEND))
+    if (need <= from || (c->of->opt.unbatched & BATCH_SEND && has_ready(c)))
         return 0;
     if (PLANTED(group_one_null))
         return planted_one_null(c, need);
@@ -291,6 +303,7 @@ void *own_reserve(struct cell *c, uint32_t bytes)
         return NULL;
     if (skip) {
         *record_at(c, o->head) = (struct record){.bytes = (uint32_t)skip, .flags = RECORD_SKIP};
+        o->ready += o->ready == o->head ? skip : 0;
         o->head += skip;
     }
     struct record *r = record_at(c, o->head);
@@ -314,27 +327,48 @@ static struct record *lease_record(struct cell *c, void *room)
     return moved;
 }
 
-static void shrink(struct cell *c, struct record *r, uint32_t bytes)
+/* Position of a record that is not free. */
+static uint64_t record_pos(const struct cell *c, const struct record *r)
+{
+    const struct own_stream *o = &c->own;
+    uint64_t offset = (uint64_t)((const unsigned char *)r - o->ring[o->at]);
+    uint64_t back = (o->head - offset) & (ring_bytes(c) - 1);
+    return o->head - (back ? back : ring_bytes(c));
+}
+
+/* It has fewer bytes than were reserved: gives the rest back, or fills it. */
+static void shrink(struct cell *c, struct record *r, uint64_t pos, uint32_t bytes)
 {
     struct own_stream *o = &c->own;
     uint64_t was = record_size(r->bytes), is = record_size(bytes);
     r->bytes = bytes;
     if (was == is)
         return;
-    uint64_t behind = (uint64_t)((unsigned char *)r - o->ring[o->at]) + was;
-    if ((o->head & (ring_bytes(c) - 1)) == (behind & (ring_bytes(c) - 1)))
+    if (o->head == pos + was)
         o->head -= was - is;
     else
         *(struct record *)(void *)((unsigned char *)r + is) =
             (struct record){.bytes = (uint32_t)(was - is), .flags = RECORD_SKIP};
 }
 
+/* What follows in order on all that is ready gets the index that it will have. If the view ends before it is published it gets another. */
+static void stamp_next(struct cell *c, struct record *r, uint64_t pos)
+{
+    struct own_stream *o = &c->own;
+    if (o->ready != pos || c->of->opt.unbatched & BATCH_SEND)
+        return;
+    r->stamp = stamp(o->vid, o->issued + o->ready_count++);
+    o->ready = o->ready_end = record_next(r, pos);
+}
+
 void own_commit(struct cell *c, void *room, uint32_t bytes)
 {
     struct record *r = lease_record(c, room);
+    uint64_t pos = record_pos(c, r);
     CHECK(r->flags == RECORD_OPEN && bytes <= r->bytes);
-    shrink(c, r, bytes);
+    shrink(c, r, pos, bytes);
     r->flags = 0;
+    stamp_next(c, r, pos);
 }
 
 void own_release(struct cell *c, void *room)
@@ -383,6 +417,7 @@ static void restamp(struct cell *c, uint64_t vid)
 {
     struct own_stream *o = &c->own;
     o->issued = 0;
+    o->vid = vid;
     for (uint64_t pos = o->start; pos < o->end;) {
         struct record *r = record_at(c, pos);
         pos = record_next(r, pos);
@@ -394,6 +429,8 @@ static void restamp(struct cell *c, uint64_t vid)
         c->of->count.restamped++;
     }
     o->batch_first = o->batches = 0;
+    o->ready = o->end;
+    o->ready_count = 0;
     if (o->end > o->start)
         remember(o);
 }
@@ -411,7 +448,8 @@ static void give_back(struct cell *c, uint64_t from)
         if (m->opt.machine->returned)
             m->opt.machine->returned(m->opt.ctx, c->number, r + 1, r->bytes);
     }
-    o->head = o->end = from;
+    o->head = o->end = o->ready = from;
+    o->ready_count = 0;
 }
 
 void own_return(struct cell *c, uint64_t trim)
@@ -457,7 +495,8 @@ void own_reset(struct cell *c)
     struct own_stream *o = &c->own;
     if (c->in && !PLANTED(group_out_forgets_readers))
         note_readers(c, c->members, c->of->view);
-    o->head = o->end = max_u64(o->head, o->end);
+    o->head = o->end = o->ready = max_u64(o->head, o->end);
+    o->ready_count = 0;
     o->batch_first = o->batches = 0;
     o->issued = 0;
     o->fresh = true;
