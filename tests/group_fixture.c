@@ -242,7 +242,7 @@ struct views *views_open(const struct views_options *o)
                                     .hosts = o->hosts,
                                     .cells = v->opt.cells,
                                     .view_majority = o->majority};
-    struct sim_options so = {.seed = 1,
+    struct sim_options so = {.seed = o->seed ? o->seed : 1,
                              .nodes_max = o->hosts,
                              .delay_ns_min = WAY_NS,
                              .delay_ns_max = WAY_NS,

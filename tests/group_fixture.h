@@ -20,6 +20,7 @@ struct views_options {
     bool shared;                    /* common lanes are one memory */
     bool links;                     /* connections, which break */
     bool majority;
+    uint64_t seed; /* how the memory behaves where it may choose; 0: 1 */
     struct cell_layout layout[GROUP_CHECK_CELLS_MAX]; /* hosts 0: all, with all as senders */
 };
 

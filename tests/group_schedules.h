@@ -13,7 +13,7 @@ const char *schedule_rings_full_member_stopped(bool shared);
 const char *schedule_lease_is_open_long(void);
 const char *schedule_nulls_over_wrap_and_view(void);
 const char *schedule_one_way_cut(void);
-const char *schedule_link_breaks_and_heals(void);
+const char *schedule_link_breaks_and_heals(uint64_t seed);
 const char *schedule_restart_before_removal(bool keep_memory);
 const char *schedule_donor_dies_after(uint32_t ticks);
 const char *schedule_leave_and_crash(uint32_t ticks);
