@@ -343,7 +343,8 @@ static inline void mem_drop(struct mem *m, uint32_t node)
 }
 
 /* True if the node is known to be dead now (on shm within tens of microseconds of its death).
- * False says nothing: hangs are found by heartbeats, and no safety rests on either. */
+ * False says nothing: hangs are found by heartbeats, and no safety rests on either, but for one thing where memory is shared: a
+ * sender of a group writes over what only the dead could be reading. There true is true. */
 static inline bool mem_dead(struct mem *m, uint32_t node)
 {
     return m->ops->dead(m, node);

@@ -1,0 +1,310 @@
+#include "group_schedules.h"
+
+#include "group_fixture.h"
+
+enum { VIEW_US = 3000, HEALED_US = 8000 };
+
+static uint64_t all_of(const struct views *v)
+{
+    return (UINT64_C(1) << v->opt.hosts) - 1;
+}
+
+/* Everybody in the set who may sends so many. */
+static void send_all(struct views *v, uint64_t hosts, uint32_t count, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint64_t rest = hosts; rest; rest = set_rest(rest))
+            if (views_vid(v, set_first(rest)))
+                views_send(v, set_first(rest), 0, bytes);
+}
+
+/* The leader of the keepers dies so many ticks after a member: before or after it closed, decided, told. The rest go on alike. */
+const char *schedule_leader_dies_after(uint32_t ticks, bool shared)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 5, .keepers = 3, .shared = shared});
+    send_all(v, all_of(v), 3, 100);
+    views_run(v, 2);
+    views_kill(v, 4, true);
+    for (uint32_t i = 0; i < ticks; i++) {
+        if (i % 3 == 0)
+            send_all(v, 0xf, 1, 60);
+        views_tick(v);
+    }
+    uint32_t leader = 0;
+    for (uint32_t q = 0; q < 3; q++) {
+        struct unit_status s = unit_status(&v->host[q].unit);
+        leader = s.role == UNIT_LEADER ? q : leader;
+    }
+    views_kill(v, leader, true);
+    views_until_settled(v, 0xf & ~set_of(leader), HEALED_US);
+    return views_close(v);
+}
+
+/* A member stands still while two views pass without it. When it wakes it has delivered a prefix, is out, and comes again. */
+const char *schedule_wakes_two_views_later(bool shared)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 5, .keepers = 3, .shared = shared});
+    send_all(v, all_of(v), 4, 200);
+    views_run(v, 1);
+    views_hold(v, 4);
+    views_until_settled(v, 0xf, VIEW_US);
+    views_kill(v, 3, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    for (uint32_t i = 0; i < 40; i++) { /* rings wrap */
+        send_all(v, 0x7, 1, 500);
+        views_run(v, 20);
+    }
+    views_release(v, 4);
+    views_until_settled(v, 0x17, HEALED_US);
+    return views_close(v);
+}
+
+/* Messages that are published when the others have wedged already are the first of the next view. */
+const char *schedule_publish_into_wedge(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3});
+    views_hold(v, 3);
+    member_relayout(v->host[1].member);
+    for (uint32_t i = 0; i < 200 && !member_wedged(v->host[0].member); i++)
+        views_tick(v);
+    views_release(v, 3);
+    for (uint32_t i = 0; i < 5; i++)
+        views_send(v, 3, 0, 50 * i);
+    for (uint32_t i = 0; i < 3; i++) /* it has not heard of the close */
+        views_step(v, 3);
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}
+
+/* Two do not hear each other, and everybody else hears both: one of them goes, and comes when it can be heard. */
+const char *schedule_mutual_claims(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3, .links = true});
+    send_all(v, all_of(v), 2, 100);
+    views_cut(v, 2, 3, true);
+    views_run(v, 1000);
+    uint32_t least = 4;
+    for (uint64_t vid = 1; vid <= v->check.vid_last; vid++) {
+        uint32_t members = v->check.view[vid] ? set_count(v->check.view[vid]->members) : 4;
+        least = members < least ? members : least;
+    }
+    if (least != 3)
+        views_violated(v, "fewest go", "of two who do not hear each other one has to go, no more");
+    views_cut(v, 2, 3, false);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* All rings are full and a member stands still: it is removed, and everything that was sent is delivered. */
+const char *schedule_rings_full_member_stopped(bool shared)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 4, .keepers = 3, .shared = shared});
+    views_hold(v, 3);
+    for (uint32_t i = 0; i < 30; i++) {
+        send_all(v, 0x7, 1, 400);
+        views_tick(v);
+    }
+    if (views_send(v, 0, 0, 400))
+        views_violated(v, "window", "a ring that nobody frees takes more than it holds");
+    views_until_settled(v, 0x7, VIEW_US);
+    send_all(v, 0x7, 8, 400);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_release(v, 3);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* Room is reserved and kept for long: the messages of others are delivered meanwhile, and the later ones of its sender behind it. */
+const char *schedule_lease_is_open_long(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 3, .keepers = 3});
+    struct group_lease lease = group_check_reserve(&v->check, 0, 0);
+    unsigned char *room = member_reserve(v->host[0].member, 0, 100);
+    views_send(v, 0, 0, 10);
+    send_all(v, 0x6, 5, 80);
+    views_run(v, 1000);
+    if (views_delivered(v, 1, 0) != 10)
+        views_violated(v, "a lease delays nobody else", "the messages of others wait for it");
+    if (v->result.property == NULL) {
+        group_check_fill(&v->check, lease, room, 100);
+        group_check_commit(lease, 100);
+        member_commit(v->host[0].member, 0, room, 100);
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}
+
+/* One sends and the others give nulls, while rings wrap and views change. */
+const char *schedule_nulls_over_wrap_and_view(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 3, .keepers = 3});
+    for (uint32_t i = 0; i < 60; i++) {
+        for (uint32_t k = 0; k < 3; k++) /* a batch, which one null does not answer */
+            views_send(v, i % 20 < 15 ? 1 : 2, 0, 30 + i);
+        if (i % 10 == 9)
+            member_relayout(v->host[i % 3].member);
+        views_run(v, 5);
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
+    for (uint32_t k = 0; k < 6; k++)
+        views_send(v, 1, 0, 30);
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}
+
+/* Nothing of one host reaches another, and everything the other way: they do not stay in one view, and are again when it heals. */
+const char *schedule_one_way_cut(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3});
+    send_all(v, all_of(v), 2, 100);
+    sim_cut(v->sim, 3, 1, true);
+    views_run(v, 2000);
+    sim_cut(v->sim, 3, 1, false);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* A connection breaks in the middle of a batch and is there again: what was under way is sent again, whether or not it looked as if a
+ * process had ended, and all are in one view. */
+const char *schedule_link_breaks_and_heals(uint64_t seed)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 3, .keepers = 3, .links = true, .seed = seed});
+    for (uint32_t i = 0; i < 6; i++) {
+        send_all(v, all_of(v), 5, 150);
+        views_step(v, i % 2);
+        views_step(v, 2);
+        sim_break(v->sim, i % 2, 2); /* what the two have sent each other is under way */
+        views_run(v, 300);
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}
+
+/* A member's process is there again before the old one was removed: it is another member, with another life. */
+const char *schedule_restart_before_removal(bool keep_memory)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3});
+    send_all(v, all_of(v), 5, 120);
+    views_run(v, 2);
+    views_kill(v, 3, keep_memory);
+    views_start(v, 3);
+    views_tick(v);
+    send_all(v, 0x7, 3, 120);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* Somebody joins under load, and who sends it the state dies so many ticks later. */
+const char *schedule_donor_dies_after(uint32_t ticks)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3});
+    views_kill(v, 4, true);
+    views_until_settled(v, 0xf, VIEW_US);
+    views_start(v, 4);
+    for (uint32_t i = 0; i < 2000 && views_vid(v, 4) == 0; i++)
+        views_tick(v);
+    for (uint32_t i = 0; i < ticks; i++) {
+        send_all(v, 0xf, 1, 90);
+        views_tick(v);
+    }
+    views_kill(v, 0, true); /* the lowest rank with the state */
+    views_until_settled(v, 0x1e, HEALED_US);
+    return views_close(v);
+}
+
+/* One leaves and another crashes at once. */
+const char *schedule_leave_and_crash(uint32_t ticks)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3});
+    send_all(v, all_of(v), 4, 70);
+    member_leave(v->host[3].member);
+    for (uint32_t i = 0; i < ticks; i++)
+        views_tick(v);
+    views_kill(v, 4, true);
+    views_until_settled(v, 0x7, HEALED_US);
+    views_run(v, 200);
+    if (!member_left(v->host[3].member) && v->result.property == NULL)
+        views_violated(v, "leaves", "who wanted to leave has not");
+    return views_close(v);
+}
+
+/* Most keepers stand still: nobody is removed meanwhile, and all goes on when they do. */
+const char *schedule_keepers_stopped(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3, .links = true});
+    uint64_t vid = views_vid(v, 3);
+    send_all(v, all_of(v), 2, 100);
+    views_hold(v, 0);
+    views_hold(v, 1);
+    views_run(v, 3000);
+    if (views_vid(v, 3) > vid)
+        views_violated(v, "keepers decide", "there is a new view without most keepers");
+    views_release(v, 0);
+    views_release(v, 1);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* All who have a cell's state die: it is vacant, and never empty by itself; given up, it begins anew. */
+const char *schedule_cell_without_survivors(void)
+{
+    struct views *v = views_open(&(struct views_options){
+        .hosts = 5,
+        .keepers = 3,
+        .cells = 2,
+        .layout = {{0},
+                   {.hosts = 0x18, .members_min = 1, .senders = UINT64_MAX, .overlap = true}}});
+    views_send(v, 3, 1, 100);
+    views_until_settled(v, all_of(v), VIEW_US);
+    views_kill(v, 3, true);
+    views_kill(v, 4, true);
+    views_run(v, 1500);
+    views_start(v, 3);
+    views_run(v, 3000);
+    const struct view *w = member_view(v->host[0].member);
+    if (v->result.property == NULL && (w == NULL || w->cell[1].state != CELL_VACANT))
+        views_violated(v, "never empty by itself", "a cell whose state is gone lives");
+    for (uint32_t q = 0; q < 3; q++)
+        keeper_reset_cell(member_keeper(v->host[q].member), 1);
+    views_until_settled(v, 0xf, HEALED_US);
+    return views_close(v);
+}
+
+/* A cell has fewer members than it must: nobody publishes, and what was sent meanwhile is delivered when it has. */
+const char *schedule_inadequate_heals(void)
+{
+    struct views *v = views_open(&(struct views_options){
+        .hosts = 4,
+        .keepers = 3,
+        .layout = {{.hosts = 0xf, .members_min = 4, .senders = UINT64_MAX, .overlap = true}}});
+    views_kill(v, 3, true);
+    views_run(v, 1500);
+    uint64_t before = views_delivered(v, 0, 0);
+    send_all(v, 0x7, 2, 100);
+    views_run(v, 500);
+    if (views_delivered(v, 0, 0) != before)
+        views_violated(v, "inadequate", "there is a delivery in a view that is not adequate");
+    views_start(v, 3);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* One cell is busy all the time: the other's message is delivered soon. */
+const char *schedule_two_cells_are_fair(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 3, .keepers = 3, .cells = 2});
+    for (uint32_t i = 0; i < 400 && v->result.property == NULL; i++) {
+        send_all(v, all_of(v), 2, 300);
+        if (i == 200)
+            views_send(v, 1, 1, 40);
+        views_tick(v);
+        if (i == 240 && views_delivered(v, 2, 1) != 1)
+            views_violated(v, "cells take turns", "20 us are not enough for the idle cell");
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}

@@ -1,0 +1,25 @@
+/* Schedules of groups with views that chance seldom meets, stepped by hand. Each returns the property that it found violated, or NULL. */
+#ifndef TESTS_GROUP_SCHEDULES_H
+#define TESTS_GROUP_SCHEDULES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+const char *schedule_leader_dies_after(uint32_t ticks, bool shared);
+const char *schedule_wakes_two_views_later(bool shared);
+const char *schedule_publish_into_wedge(void);
+const char *schedule_mutual_claims(void);
+const char *schedule_rings_full_member_stopped(bool shared);
+const char *schedule_lease_is_open_long(void);
+const char *schedule_nulls_over_wrap_and_view(void);
+const char *schedule_one_way_cut(void);
+const char *schedule_link_breaks_and_heals(uint64_t seed);
+const char *schedule_restart_before_removal(bool keep_memory);
+const char *schedule_donor_dies_after(uint32_t ticks);
+const char *schedule_leave_and_crash(uint32_t ticks);
+const char *schedule_keepers_stopped(void);
+const char *schedule_cell_without_survivors(void);
+const char *schedule_inadequate_heals(void);
+const char *schedule_two_cells_are_fair(void);
+
+#endif

@@ -1,0 +1,147 @@
+/* Groups with views in schedules stepped by hand: all is well, and what only a schedule shows is found. */
+#include "../group_schedules.h"
+
+#include "../planted_fixture.h"
+
+enum { STEPS = 160, EVERY = 8, WORLDS = 20 };
+
+#define HOLDS(scenario)                                                                            \
+    do {                                                                                           \
+        const char *violated_ = (scenario);                                                        \
+        if (violated_)                                                                             \
+            fail_msg("%s: %s", #scenario, violated_);                                              \
+    } while (0)
+
+/* The leader dies at each step of a view change: CLOSE, reports, commit, VIEW at some. */
+static void group__goes_on_when_its_leader_dies_at_any_step(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < STEPS; ticks += EVERY) {
+        HOLDS(schedule_leader_dies_after(ticks, false));
+        HOLDS(schedule_leader_dies_after(ticks + EVERY / 2, true));
+    }
+}
+
+static void group__one_who_wakes_two_views_later_has_a_prefix(void **state)
+{
+    (void)state;
+    HOLDS(schedule_wakes_two_views_later(false));
+    HOLDS(schedule_wakes_two_views_later(true));
+}
+
+static void group__what_is_published_into_a_wedge_is_first_in_the_next_view(void **state)
+{
+    (void)state;
+    HOLDS(schedule_publish_into_wedge());
+}
+
+static void group__of_two_who_do_not_hear_each_other_one_goes(void **state)
+{
+    (void)state;
+    HOLDS(schedule_mutual_claims());
+}
+
+static void group__full_rings_are_freed_by_a_removal(void **state)
+{
+    (void)state;
+    HOLDS(schedule_rings_full_member_stopped(false));
+    HOLDS(schedule_rings_full_member_stopped(true));
+}
+
+static void group__a_lease_delays_nobody_else(void **state)
+{
+    (void)state;
+    HOLDS(schedule_lease_is_open_long());
+    FINDS(group_index_at_reserve, schedule_lease_is_open_long(), "a lease delays nobody else");
+}
+
+static void group__nulls_go_over_the_end_of_rings_and_views(void **state)
+{
+    (void)state;
+    HOLDS(schedule_nulls_over_wrap_and_view());
+    FINDS(group_one_null, schedule_nulls_over_wrap_and_view(), "liveness");
+}
+
+static void group__heals_from_a_one_way_cut(void **state)
+{
+    (void)state;
+    HOLDS(schedule_one_way_cut());
+}
+
+static void group__a_batch_survives_a_link_that_breaks(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= WORLDS; seed++)
+        HOLDS(schedule_link_breaks_and_heals(seed));
+    finds_in_some(PLANTED_group_lost_goes_on, schedule_link_breaks_and_heals, WORLDS,
+                  "same sequence|integrity|sender FIFO|liveness|uniform|returned");
+}
+
+static void group__a_restart_before_removal_is_another_member(void **state)
+{
+    (void)state;
+    HOLDS(schedule_restart_before_removal(true));
+    HOLDS(schedule_restart_before_removal(false));
+    FINDS(group_life_ignored, schedule_restart_before_removal(true), "view agreement|rule");
+}
+
+static void group__a_joiner_gets_its_state_though_donors_die(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < STEPS / 2; ticks += EVERY)
+        HOLDS(schedule_donor_dies_after(ticks));
+}
+
+static void group__one_may_leave_when_another_crashes(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < STEPS / 2; ticks += EVERY)
+        HOLDS(schedule_leave_and_crash(ticks));
+}
+
+static void group__without_most_keepers_there_is_no_view(void **state)
+{
+    (void)state;
+    HOLDS(schedule_keepers_stopped());
+}
+
+static void group__a_cell_is_never_empty_by_itself(void **state)
+{
+    (void)state;
+    HOLDS(schedule_cell_without_survivors());
+}
+
+static void group__nobody_publishes_where_members_lack(void **state)
+{
+    (void)state;
+    HOLDS(schedule_inadequate_heals());
+}
+
+static void group__cells_take_turns(void **state)
+{
+    (void)state;
+    HOLDS(schedule_two_cells_are_fair());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(group__goes_on_when_its_leader_dies_at_any_step),
+        cmocka_unit_test(group__one_who_wakes_two_views_later_has_a_prefix),
+        cmocka_unit_test(group__what_is_published_into_a_wedge_is_first_in_the_next_view),
+        cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),
+        cmocka_unit_test(group__full_rings_are_freed_by_a_removal),
+        cmocka_unit_test(group__a_lease_delays_nobody_else),
+        cmocka_unit_test(group__nulls_go_over_the_end_of_rings_and_views),
+        cmocka_unit_test(group__heals_from_a_one_way_cut),
+        cmocka_unit_test(group__a_batch_survives_a_link_that_breaks),
+        cmocka_unit_test(group__a_restart_before_removal_is_another_member),
+        cmocka_unit_test(group__a_joiner_gets_its_state_though_donors_die),
+        cmocka_unit_test(group__one_may_leave_when_another_crashes),
+        cmocka_unit_test(group__without_most_keepers_there_is_no_view),
+        cmocka_unit_test(group__a_cell_is_never_empty_by_itself),
+        cmocka_unit_test(group__nobody_publishes_where_members_lack),
+        cmocka_unit_test(group__cells_take_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
