@@ -210,6 +210,41 @@ static void take_number(struct cell *c, struct batch *b, bool finishing)
     next_number(c);
 }
 
+/* The only sender that has records here: the numbers of the others are nulls, and are passed over without being looked at. */
+static void take_from(struct cell *c, uint32_t turn, struct batch *b, uint64_t limit, uint32_t most,
+                      uint64_t bytes_max)
+{
+    struct source_stream *s = &c->source[turn];
+    const uint32_t senders = c->senders, host = s->host;
+    const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
+    const unsigned char *ring_at = ring_of(c, s);
+    uint64_t round = c->round_at + (turn < c->turn_at), number = round * senders + turn;
+    for (; number < limit && s->pos < s->end && b->count < most && b->bytes < bytes_max;
+         round++, number += senders) {
+        const struct record *r = record_in(ring_at, mask, s, stamp(vid, round));
+        if (r == NULL)
+            continue;
+        s->pos += record_size(r->bytes);
+        if (number >= skip_to)
+            cell_item(b, r, host, number);
+    }
+    c->number_at = number < limit && s->pos < s->end ? number : limit;
+    c->round_at = c->number_at / senders;
+    c->turn_at = (uint32_t)(c->number_at % senders);
+}
+
+/* Of the senders that have records here: how many, and the last of them. */
+static uint32_t count_active(const struct cell *c, uint32_t *last)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->senders; i++)
+        if (c->source[i].pos < c->source[i].end) {
+            *last = i;
+            count++;
+        }
+    return count;
+}
+
 /* The numbers below the limit, while the batch has room: take_number for the common case, with everything at hand. A sender without a
  * record here costs a comparison. */
 static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32_t most,
@@ -263,11 +298,14 @@ static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_
     b.count = 0;
     b.bytes = 0;
     uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
-    if (!finishing && c->has_state && !PLANTED(group_record_looks))
-        take_numbers(c, &b, limit, most, c->opt.deliver_bytes - *bytes);
-    else
+    uint32_t only = 0;
+    if (finishing || !c->has_state || PLANTED(group_record_looks))
         while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
             take_number(c, &b, finishing);
+    else if (count_active(c, &only) == 1)
+        take_from(c, only, &b, limit, most, c->opt.deliver_bytes - *bytes);
+    else
+        take_numbers(c, &b, limit, most, c->opt.deliver_bytes - *bytes);
     if (PLANTED(group_delivered_early)) {
         tell_delivered(c);
         cell_push(c, false);

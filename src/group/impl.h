@@ -176,7 +176,8 @@ struct sending {
 };
 
 struct member {
-    struct member_options opt;
+    struct member_options opt; /* keepers and cell are copies */
+    uint32_t keepers[GROUP_KEEPERS_MAX];
     struct mem *mem;
     struct keeper *keeper;
     struct table *top;

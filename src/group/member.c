@@ -469,6 +469,8 @@ int member_open(const struct member_options *o, struct member **out, struct err 
     if (m == NULL)
         return err_set(e, ERR_NOMEM, "group: no memory for a member");
     m->opt = *o;
+    memcpy(m->keepers, o->keepers, o->keepers_count * sizeof(m->keepers[0]));
+    m->opt.keepers = m->keepers;
     m->mem = o->mem;
     take_times(&m->opt);
     m->budget = o->budget ? o->budget : &m->own_budget;
