@@ -478,7 +478,8 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
         raw_ahead(c, before, now, ahead);
     if (c->in) {
         count_cut(c);
-        own_readers(c, who_left(c, before, now));
+        /* Of a cell that this host is out of it does not hear who has begun the next view: all may still be in this one. */
+        own_readers(c, in_set(vc->members, c->of->opt.me) ? who_left(c, before, now) : c->members);
     }
     own_begin(c, now, c->in && c->index < c->senders, c->index);
     c->in = in_set(vc->members, c->of->opt.me);
