@@ -313,7 +313,8 @@ static bool all_at_five(void)
 static void group__predicates_act_on_columns(void **state)
 {
     (void)state;
-    struct acts acts = {.at = 5};
+    static struct acts acts; /* predicates are tested until the member is closed */
+    acts = (struct acts){.at = 5};
     all_come();
     struct tram_group *h1 = rig.peer[0].group;
     int once = tram_when(h1, &(struct tram_predicate){TRAM_ONCE, reached, act_once, &acts}, NULL);
