@@ -106,8 +106,9 @@ static bool all_attached(const struct world *w)
 {
     char out[16384], options[32];
     snprintf(options, sizeof(options), "--wait %d", PATIENCE_S);
-    if (status(w, options, out, sizeof(out)) == 0)
-        return true;
+    for (int i = 0; i < 10; i++) /* a leader may change between the wait and the look */
+        if (status(w, options, out, sizeof(out)) == 0)
+            return true;
     printf("# not all replicas take part:\n# %s\n", out);
     return false;
 }
