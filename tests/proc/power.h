@@ -22,7 +22,7 @@ enum {
 
 enum { POWER_HOSTS = 3, POWER_GROUPS = 3, POWER_CLIENTS = 2, POWER_ALL = (1 << POWER_HOSTS) - 1 };
 
-#define MS UINT64_C(1000000)        /* in nanoseconds */
+#define MS UINT64_C(1000000)         /* in nanoseconds */
 #define POWER_PATIENCE (120000 * MS) /* for what must happen: only a hang takes so long */
 
 /* Which process a life of a place was, as messages say that were delivered. */

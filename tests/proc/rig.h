@@ -21,7 +21,7 @@
 
 enum { RIG_GROUPS = 8, RIG_HOSTS = 3 };
 
-#define MS UINT64_C(1000000) /* in nanoseconds */
+#define MS UINT64_C(1000000)   /* in nanoseconds */
 #define PATIENCE (120000 * MS) /* only a hang takes so long */
 #define HAND_OVER_NS                                                                               \
     (20 * MS) /* in which a fault that was noticed is got over, on a machine that is not busy */
