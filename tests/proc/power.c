@@ -246,7 +246,8 @@ static bool cuts_case(struct power *t)
     hist_init(&n.back);
     bool good = loses_power(t, t->opt.cuts, &n);
     print_tally(&n, t->opt.cuts);
-    printf("# %u clients came before all hosts were there, and had to come again\n", t->refused);
+    printf("# %u clients had to come again: from before all hosts were there, or a disk was lost\n",
+           t->refused);
     return good;
 }
 

@@ -64,9 +64,9 @@ struct power {
     pid_t host[POWER_HOSTS], client[POWER_CLIENTS]; /* 0: does not run */
     uint32_t starts[POWER_HOSTS];
     uint32_t comes[POWER_CLIENTS]; /* processes so far: each has a folder for its trace */
-    bool late[POWER_CLIENTS];      /* it came when all hosts were there */
-    uint32_t refused;              /* clients that came before the hosts, and had to come again */
-    bool sound;                    /* every disk is known to be whole, since one was last harmed */
+    bool stays[POWER_CLIENTS]; /* it came when all hosts were there, and no disk was lost since */
+    uint32_t refused;          /* clients that had to come again, being none of these */
+    bool sound;                /* every disk is known to be whole, since one was last harmed */
     uint64_t done_mark[POWER_CLIENTS], answered_mark[POWER_CLIENTS][POWER_GROUPS];
 };
 

@@ -171,7 +171,7 @@ static uint32_t hosts_up(const struct power *t)
 void power_start_client(struct power *t, uint32_t client)
 {
     t->comes[client]++;
-    t->late[client] = hosts_up(t) == POWER_HOSTS;
+    t->stays[client] = hosts_up(t) == POWER_HOSTS;
     fflush(stdout);
     atomic_store(&t->board->client[client].open, 0);
     atomic_store(&t->board->client[client].served, 0);
@@ -258,13 +258,14 @@ static bool host_has_ended(struct power *t, uint32_t host)
     return true;
 }
 
-/* Who came before all hosts were there may turn out to be in a life that another had, and comes again. */
+/* Who came before all hosts were there may turn out to be in a life that another had, and comes again. So does the client of a
+ * host that has lost its disk, and no longer knows whom it gave its places. */
 static bool client_has_ended(struct power *t, uint32_t client)
 {
     int status = 0;
     if (!has_ended(&t->client[client], &status))
         return false;
-    if (t->late[client] || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
+    if (t->stays[client] || !WIFEXITED(status) || WEXITSTATUS(status) != POWER_REFUSED) {
         printf("# client %u has ended by itself, with status %d\n", client + 1, status);
         return true;
     }

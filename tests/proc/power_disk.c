@@ -67,6 +67,7 @@ bool power_lose(struct power *t, uint32_t host)
     if (rc != 0 || !remove_dir(dir))
         return failed("removal", host, &e);
     t->sound = false;
+    memset(t->stays, 0, sizeof(t->stays));
     return power_format(t, host, t->starts[host] + 1);
 }
 
