@@ -293,6 +293,29 @@ const char *schedule_inadequate_heals(void)
     return views_close(v);
 }
 
+/* What is left of old messages in a ring looks like records of this view and the next, with the indices that are due: nobody takes them for
+ * some, whatever comes to stand before them. */
+const char *schedule_forged_bytes(uint64_t seed)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 3, .keepers = 3, .shared = seed & 1});
+    v->check.seed = seed; /* of what messages are */
+    for (uint32_t view = 0; view < 6; view++) {
+        for (uint32_t i = 0; i < 10; i++) { /* more than a ring holds, of this view */
+            send_all(v, all_of(v), 1, 464 + 16 * (uint32_t)(seed % 3));
+            views_run(v, 8);
+        }
+        for (uint32_t i = 0; i < 20; i++) { /* nulls of the others stand where the old bytes are */
+            views_send(v, view % 3, 0, 16);
+            views_run(v, 8);
+        }
+        member_relayout(v->host[0].member);
+        views_run(v, 40);
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
+    return views_close(v);
+}
+
 /* One cell is busy all the time: the other's message is delivered soon. */
 const char *schedule_two_cells_are_fair(void)
 {

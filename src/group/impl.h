@@ -97,6 +97,7 @@ struct source_stream {
     uint32_t host;
     bool started;   /* pos is known */
     bool there;     /* the lane shows the life that is in the view */
+    bool torn;      /* it has what no member writes, and is not read any more */
     uint32_t ring;  /* which of its rings it uses */
     uint64_t count; /* its index: all below are here */
     uint64_t pos;   /* of its next record */
@@ -192,6 +193,7 @@ struct member {
     struct view *view; /* the one that was begun; vid 0 if none */
     struct view *next; /* while that one is finished: what follows */
     bool leaving;
+    uint64_t torn;              /* members of the view whose streams have what no member writes */
     struct cell_report *report; /* by cell */
 
     /* Signs of life, by host. */
@@ -271,14 +273,15 @@ struct batch {
     uint32_t count;
     uint64_t bytes;
 };
-/* The sender's record of that index; NULL: it is a null. */
-const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
-static inline void cell_item(struct batch *b, const struct record *r, uint32_t sender,
-                             uint64_t number)
+/* The sender's record of that index, and how many bytes it has; NULL: it is a null. */
+const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index,
+                                 uint32_t *bytes);
+static inline void cell_item(struct batch *b, const struct record *r, uint32_t bytes,
+                             uint32_t sender, uint64_t number)
 {
     b->item[b->count++] =
-        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
-    b->bytes += record_size(r->bytes);
+        (struct member_item){.data = r + 1, .bytes = bytes, .sender = sender, .number = number};
+    b->bytes += record_size(bytes);
 }
 void cell_upcall(struct cell *, const struct batch *);
 
@@ -315,7 +318,7 @@ bool planted_majority_delivered(const struct cell *, uint64_t *below);
 void planted_new_first(struct cell *);
 uint64_t planted_one_null(struct cell *, uint64_t need);
 const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
-                                          uint64_t want);
+                                          uint64_t want, uint32_t *bytes);
 void planted_next_life_early(struct cell *);
 void planted_report_early(struct member *);
 void planted_copy_early(struct member *);

@@ -39,7 +39,7 @@ static int watch(struct member *m, uint64_t now_ns)
     if (now_ns < m->look_ns)
         return 0;
     m->look_ns = now_ns + m->opt.heartbeat_ns / 4;
-    uint64_t claims = 0;
+    uint64_t claims = is_in_view(m) ? m->torn & m->view->members : 0;
     for (uint32_t h = 0; h < m->opt.hosts; h++) {
         if (h == m->opt.me)
             continue;

@@ -145,6 +145,8 @@ struct member_counts {
     uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
     uint64_t restamped; /* own messages that went on to the next view */
     uint64_t returned;
+    uint64_t
+        torn; /* streams of members that had what no member writes, so that they were claimed */
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
     uint64_t states_sent, states_loaded;
 };

@@ -12,11 +12,12 @@ static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, 
     b.bytes = 0;
     while (s->taken < limit && b.count < MEMBER_ITEMS_MAX &&
            *bytes + b.bytes < c->opt.deliver_bytes) {
-        const struct record *r = cell_record(c, s, s->taken);
+        uint32_t size;
+        const struct record *r = cell_record(c, s, s->taken, &size);
         if (r) {
-            s->pos += record_size(r->bytes);
+            s->pos += record_size(size);
             if (s->taken >= s->skip)
-                cell_item(&b, r, s->host, s->taken);
+                cell_item(&b, r, size, s->host, s->taken);
         }
         s->taken++;
     }

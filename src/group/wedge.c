@@ -88,6 +88,7 @@ static void begin(struct member *m)
     m->next = before;
     m->phase = MEMBER_OPEN;
     m->count.views++;
+    m->torn = 0;
     table_set(m->top, TOP_VIEW, now->vid);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         if (m->cell[c].in)

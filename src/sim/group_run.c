@@ -203,6 +203,9 @@ static void stepped(struct fleet_member *m)
     const char *broken = member_broken(n->member);
     if (broken)
         group_check_violated(&r->check, "self-check", 0, "h%u: %s", n->host, broken);
+    if (n->counts.torn)
+        group_check_violated(&r->check, "self-check", 0,
+                             "h%u finds what no member writes in a stream", n->host);
     if (r->check.result->property == NULL)
         group_load_step(n);
 }

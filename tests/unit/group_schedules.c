@@ -123,6 +123,16 @@ static void group__cells_take_turns(void **state)
     HOLDS(schedule_two_cells_are_fair());
 }
 
+static void group__old_bytes_in_a_ring_are_no_messages(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= WORLDS; seed++)
+        HOLDS(schedule_forged_bytes(seed));
+    finds_in_some(
+        PLANTED_group_record_looks, schedule_forged_bytes, WORLDS,
+        "same sequence|integrity|sender FIFO|delivered once|order is rounds|uniform|rule");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +152,7 @@ int main(void)
         cmocka_unit_test(group__a_cell_is_never_empty_by_itself),
         cmocka_unit_test(group__nobody_publishes_where_members_lack),
         cmocka_unit_test(group__cells_take_turns),
+        cmocka_unit_test(group__old_bytes_in_a_ring_are_no_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
