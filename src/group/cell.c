@@ -333,6 +333,8 @@ void cell_upcall(struct cell *c, const struct batch *b)
     struct member *m = c->of;
     if (b->count == 0)
         return;
+    if (is_feeding(c))
+        transfer_feed(c, b);
     m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
     m->count.upcalls++;
     m->count.delivered += b->count;
@@ -378,7 +380,7 @@ static int deliver(struct cell *c)
 {
     uint64_t bytes = 0, from = c->number_at;
     find_stable(c);
-    if (!c->has_state || c->number_at >= c->stable)
+    if (!c->has_state || c->number_at >= c->stable || (is_feeding(c) && transfer_holds(c)))
         return 0;
     while (deliver_some(c, c->stable, false, &bytes))
         ;
@@ -413,9 +415,11 @@ int cell_settle(struct cell *c)
 
 int cell_post(struct cell *c)
 {
+    int work = 0;
+    if (c->learns)
+        cell_push(c, false);
     if (!c->in)
         return 0;
-    int work = 0;
     if (c->of->phase == MEMBER_OPEN && own_publish(c)) {
         work = 1;
         ring(c);
@@ -434,6 +438,8 @@ void cell_wedge(struct cell *c)
     if (!c->in)
         return;
     r->has_state = c->has_state && c->number_at >= c->skip_to;
+    r->large = r->has_state && c->large;
+    r->learnt = r->has_state ? transfer_learnt(c) : 0;
     r->senders = c->senders;
     for (uint32_t i = 0; i < c->senders; i++) {
         look(c, &c->source[i]);
@@ -455,6 +461,8 @@ bool cell_finish(struct cell *c)
     for (uint32_t i = 0; i < c->senders; i++)
         if (next->trim[i] > 0)
             limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
+    if (is_feeding(c))
+        transfer_holds(c);
     while (deliver_some(c, limit, true, &bytes))
         ;
     if (PLANTED(group_delivered_over_trim))
@@ -492,9 +500,10 @@ static void begin_row(struct cell *c, uint64_t vid)
         table_send_to(c->row, ranks_of(c, c->members));
     if (c->taken)
         table_send_to(c->taken, ranks_of(c, c->members));
-    cell_set(c, CELL_RECEIVED, stamp(vid, 0));
-    cell_set(c, CELL_DELIVERED, stamp(vid, 0));
-    cell_set(c, CELL_TAKEN, stamp(vid, 0));
+    if (c->in) {
+        cell_set(c, CELL_RECEIVED, stamp(vid, 0));
+        cell_set(c, CELL_DELIVERED, stamp(vid, 0));
+    }
     cell_set(c, CELL_STATE, stamp(vid, c->has_state ? HAS_STATE : WANTS_STATE));
 }
 
@@ -522,16 +531,17 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
         own_readers(c, in_set(vc->members, c->of->opt.me) ? who_left(c, before, now) : c->members);
     own_begin(c, now, c->in && c->index < c->senders, c->index);
     c->in = in_set(vc->members, c->of->opt.me);
+    c->learns = in_set(vc->learners, c->of->opt.me);
     c->members = vc->members;
-    c->unready = c->row ? vc->members & ~set_of(c->of->opt.me) : 0;
+    c->learners = vc->learners;
+    c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
-    c->loading = false;
     c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid && machine->born)
         machine->born(c->of->opt.ctx, c->number);
-    if (c->in)
+    if (c->in || c->learns)
         begin_row(c, now->vid);
     if (c->in && c->taken)
         raw_begin(c, now->vid, ahead);
@@ -542,8 +552,8 @@ void cell_reset(struct cell *c)
     if (!c->mine)
         return;
     own_reset(c);
-    c->in = c->has_state = c->loading = false;
-    c->members = c->unready = 0;
+    c->in = c->learns = c->has_state = false;
+    c->members = c->learners = c->unready = 0;
     c->senders = c->index = 0;
 }
 
@@ -665,6 +675,7 @@ void cell_close(struct cell *c)
     free(c->from[1]);
     free(c->out);
     free(c->flow);
+    free(c->fed);
     if (c->alone) {
         free(c->own.ring[0]);
         free(c->own.ring[1]);

@@ -66,7 +66,7 @@ static void beat(struct member *m, uint64_t now_ns)
         return;
     table_push_row(m->top);
     for (uint32_t c = 0; c < m->opt.cells; c++)
-        if (m->cell[c].in && m->cell[c].row)
+        if ((m->cell[c].in || m->cell[c].learns) && m->cell[c].row)
             cell_push(&m->cell[c], true);
 }
 
@@ -276,6 +276,11 @@ bool member_has_state(const struct member *m, uint32_t cell)
 {
     const struct cell *c = &m->cell[cell];
     return c->in && c->has_state && c->number_at >= c->skip_to;
+}
+
+bool member_is_behind(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].loaded;
 }
 
 void member_column_set(struct member *m, uint32_t cell, uint32_t column, uint64_t value)

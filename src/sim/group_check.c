@@ -307,6 +307,7 @@ static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, cons
     memset(h->cell[cell].seen, 0, sizeof(h->cell[cell].seen));
     /* One whose state came while the view ended has it, though it could not report that in time. */
     h->cell[cell].has = in_set(v->members, host) && (had || in_set(v->stateful, host));
+    h->cell[cell].behind &= in_set(v->members | v->learners, host);
     if (h->cell[cell].has && v->born < now->vid && !had)
         group_check_violated(c, "joiner's state", now->vid,
                              "view %llu says that h%u has the state of cell %u, and it has not",
@@ -393,7 +394,7 @@ void group_check_out(struct group_check *c, uint32_t host, bool left)
                 (ull)outstanding(h->cell[k].stream), k);
         if (h->cell[k].stream)
             void_open(h->cell[k].stream);
-        h->cell[k].has = false;
+        h->cell[k].has = h->cell[k].behind = false;
         *h->cell[k].state = (struct counter_machine_state){UINT64_MAX / 2, h->life};
     }
     h->view = NULL;
@@ -487,6 +488,19 @@ static void check_new(struct group_check *c, uint32_t host, struct group_history
     y->delivery[y->count++] = *d;
 }
 
+/* Who is behind delivers what others have, in this view or an earlier one. */
+static void check_behind(struct group_check *c, uint32_t host, uint32_t cell, uint64_t vid)
+{
+    const struct group_host *h = &c->host[host];
+    const struct group_history *y = history_at(c, h->view, cell);
+    if (vid > h->view->vid)
+        group_check_violated(c, "same view", vid, "h%u delivers in view %llu and is in %llu", host,
+                             (ull)vid, (ull)h->view->vid);
+    if (h->cell[cell].state->count >= y->count)
+        group_check_violated(c, "joiner's state", vid,
+                             "h%u is behind in cell %u, and delivers what nobody has", host, cell);
+}
+
 void group_check_deliver(struct group_check *c, uint32_t host, uint32_t cell, uint64_t vid,
                          const struct member_item *m)
 {
@@ -496,7 +510,10 @@ void group_check_deliver(struct group_check *c, uint32_t host, uint32_t cell, ui
                              cell);
         return;
     }
-    check_place(c, host, cell, vid, m);
+    if (h->cell[cell].behind)
+        check_behind(c, host, cell, vid);
+    else
+        check_place(c, host, cell, vid, m);
     struct group_history *y = history_at(c, h->view, cell);
     struct counter_machine_state *s = h->cell[cell].state;
     s->hash = hash_bytes(hash_mix(hash_mix(s->hash, vid), m->number), m->data, m->bytes);
@@ -547,7 +564,31 @@ void group_check_born(struct group_check *c, uint32_t host, uint32_t cell)
     *c->host[host].cell[cell].state = (struct counter_machine_state){0};
 }
 
-void group_check_loaded(struct group_check *c, uint32_t host, uint32_t cell, bool good)
+/* It has no less than all of the views before its own. */
+static void check_whole(struct group_check *c, uint32_t host, uint32_t cell)
+{
+    const struct view *v = c->host[host].view;
+    const struct counter_machine_state *s = c->host[host].cell[cell].state;
+    const struct group_history *y = history_at(c, v, cell);
+    if (s->count + 1 < end_of(y, v->vid - 1) ||
+        (s->count < y->count && y->delivery[s->count].vid < v->vid))
+        group_check_violated(c, "joiner's state", s->count,
+                             "h%u has a state of cell %u of before view %llu", host, cell,
+                             (ull)v->vid);
+}
+
+void group_check_has(struct group_check *c, uint32_t host, uint32_t cell)
+{
+    struct group_host *h = &c->host[host];
+    if (!h->cell[cell].behind)
+        return;
+    h->cell[cell].behind = false;
+    h->cell[cell].has = true;
+    h->cell[cell].number = 0;
+    check_whole(c, host, cell);
+}
+
+void group_check_loaded(struct group_check *c, uint32_t host, uint32_t cell, bool good, bool behind)
 {
     struct group_host *h = &c->host[host];
     const struct view *v = h->view;
@@ -556,22 +597,21 @@ void group_check_loaded(struct group_check *c, uint32_t host, uint32_t cell, boo
         group_check_violated(c, "joiner's state", 0,
                              "h%u got other bytes as the state of cell %u than were saved", host,
                              cell);
-    if (v == NULL || !in_set(v->cell[cell].members, host) || h->cell[cell].has) {
+    if (v == NULL || !in_set(v->cell[cell].members | v->cell[cell].learners, host) ||
+        h->cell[cell].has) {
         group_check_violated(c, "joiner's state", 0,
                              "h%u loads a state of cell %u and is in no need of one", host, cell);
         return;
     }
     const struct group_history *y = history_at(c, v, cell);
-    uint64_t before = end_of(y, v->vid - 1);
     if (s->count > y->count || (s->count > 0 && y->delivery[s->count - 1].hash != s->hash))
         group_check_violated(c, "joiner's state", s->count,
                              "h%u loads a state of cell %u with %llu deliveries that never was",
                              host, cell, (ull)s->count);
-    else if (s->count + 1 < before || (s->count < y->count && y->delivery[s->count].vid < v->vid))
-        group_check_violated(c, "joiner's state", s->count,
-                             "h%u loads a state of cell %u of before view %llu", host, cell,
-                             (ull)v->vid);
-    h->cell[cell].has = true;
+    else if (!behind)
+        check_whole(c, host, cell);
+    h->cell[cell].has = !behind;
+    h->cell[cell].behind = behind;
 }
 
 /* ---- columns ---- */

@@ -71,7 +71,8 @@ struct group_host {
         struct counter_machine_state *state;
         struct group_stream *stream; /* of this life; NULL: nothing sent */
         bool has;                    /* the state counts */
-        uint64_t number;             /* of the last delivery in this view, plus 1 */
+        bool behind;     /* there is one, and what was delivered since is under way to it */
+        uint64_t number; /* of the last delivery in this view, plus 1 */
         /* By column: what this process set; and what it saw of others in this view. */
         uint64_t column[MEMBER_COLUMNS];
         uint64_t seen[GROUP_CHECK_HOSTS_MAX][MEMBER_COLUMNS];
@@ -123,8 +124,10 @@ uint64_t group_check_in_place(const struct member_item *, uint32_t count);
 void group_check_returned(struct group_check *, uint32_t host, uint32_t cell, const void *data,
                           uint32_t bytes);
 void group_check_born(struct group_check *, uint32_t host, uint32_t cell);
-/* Joiner's state: it is one of the history, and of this view. */
-void group_check_loaded(struct group_check *, uint32_t host, uint32_t cell, bool good);
+/* Joiner's state: it is one of the history, and of this view unless it is `behind`. */
+void group_check_loaded(struct group_check *, uint32_t host, uint32_t cell, bool good, bool behind);
+/* It is said to have the state. One that was behind is not any more, and has all of the views before. */
+void group_check_has(struct group_check *, uint32_t host, uint32_t cell);
 
 /* ---- columns ---- */
 
