@@ -182,7 +182,7 @@ enum state_word {
 /* The state that is being sent: one at a time. */
 struct sending {
     bool active, saved; /* saved: all of the copy is in the ring */
-    bool asked;         /* for a view in which the joiner is a member */
+    uint64_t ask_ns;    /* when to ask (again) for a view in which the joiner is a member */
     uint32_t cell, joiner, attempt;
     uint64_t vid;                  /* in which it began */
     uint64_t base, copy_end, end;  /* positions in the ring */

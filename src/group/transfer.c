@@ -327,13 +327,14 @@ uint32_t transfer_learnt(const struct cell *c)
     return s->cell == c->number && has_learnt(c->of) ? s->joiner + 1 : 0;
 }
 
-/* It is to be a member in the next view. */
+/* It is to be a member in the next view. That is said again after a while: a request is lost if the leader of the keepers changes. */
 static void ask_to_admit(struct member *m)
 {
     struct sending *s = &m->sending;
-    if (s->asked || !in_set(m->cell[s->cell].learners, s->joiner) || !has_learnt(m))
+    if (m->settled_ns < s->ask_ns || !in_set(m->cell[s->cell].learners, s->joiner) ||
+        !has_learnt(m))
         return;
-    s->asked = true;
+    s->ask_ns = m->settled_ns + 2 * m->opt.suspect_ns;
     member_relayout(m);
 }
 
@@ -514,6 +515,8 @@ static int take(struct member *m, struct cell *c)
     struct mem_lane *lane = m->state_in[donor];
     mem_lane_next(m->mem, lane);
     int work = 0;
+    if (PLANTED(group_rest_forgotten) && c->loaded && c->in)
+        has_now(m, c, 0);
     for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 &&
                         find_transfer(m, c, lane) && (bytes = next_piece(m, c, lane)) >= 0;
          work++) {
@@ -558,7 +561,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
     }
     if (!s->active)
         return;
-    s->asked = false;
+    s->ask_ns = 0;
     if (donor_of(now, s->cell) != m->opt.me || !goes_on(before, now, s->cell, s->joiner))
         stop_sending(m);
     else
