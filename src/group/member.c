@@ -283,6 +283,30 @@ bool member_is_behind(const struct member *m, uint32_t cell)
     return m->cell[cell].loaded;
 }
 
+uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, const void *data)
+{
+    const struct cell *c = &m->cell[cell];
+    const unsigned char *at = (const unsigned char *)data - sizeof(struct record), *ring;
+    uint64_t behind; /* a position behind it, by less than a ring */
+    if (sender == m->opt.me) {
+        const struct own_stream *o = &c->own;
+        bool second = o->ring[1] && at >= o->ring[1] && at < o->ring[1] + c->opt.ring_bytes;
+        ring = o->ring[second];
+        behind = o->head;
+    } else {
+        const struct source_stream *s = &c->source[set_rank(m->view->cell[cell].senders, sender)];
+        ring = c->from[s->ring][sender]->ring;
+        behind = s->pos;
+    }
+    uint64_t back = (behind - (uint64_t)(at - ring)) & (c->opt.ring_bytes - 1);
+    return behind - (back ? back : c->opt.ring_bytes);
+}
+
+uint64_t member_delivers_from(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].skip_to;
+}
+
 void member_column_set(struct member *m, uint32_t cell, uint32_t column, uint64_t value)
 {
     struct cell *c = &m->cell[cell];
