@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/minmax.h"
+#include "check/load.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,7 +49,7 @@ struct board {
 static struct {
     uint64_t bytes, load_ns;
     enum cluster_transport transport;
-    char dir[64], file[96];
+    char dir[64], file[96], traces[96];
     struct board *board;
     pid_t pid[HOSTS];
     uint32_t tests;
@@ -206,6 +207,7 @@ static int be_member(void)
     }
     struct tram_group_options o = {
         .host = tram_cluster_host_name(c, p.host),
+        .trace_dir = t.traces,
         .machine = {.deliver = on_deliver,
                     .view = on_view,
                     .born = on_born,
@@ -308,6 +310,36 @@ static bool join(uint64_t *took_ns, uint64_t *gap_ns)
     return good;
 }
 
+static void kill_all(void)
+{
+    for (uint32_t h = 0; h < HOSTS; h++)
+        if (t.pid[h]) {
+            kill(t.pid[h], SIGKILL);
+            waitpid(t.pid[h], NULL, 0);
+            t.pid[h] = 0;
+        }
+}
+
+/* Those of the joiner begin where it delivers by itself. */
+static bool check_traces(void)
+{
+    struct amcast *a = amcast_open();
+    struct vsync *v = vsync_open();
+    struct load_report report = {0};
+    struct vsync_summary s;
+    struct err e = {""};
+    bool good = load_views(a, v, t.traces, NULL, NULL, &report, &e) == 0 && vsync_verify(v, false);
+    vsync_summarise(v, &s);
+    if (vsync_violation(v, 0))
+        printf("# %s\n", vsync_violation(v, 0)->text);
+    printf("# traces: %llu views, %llu deliveries by %u lives %s\n", (unsigned long long)s.views,
+           (unsigned long long)s.deliveries, s.lives, e.text);
+    good &= s.deliveries > 2 * atomic_load(&t.board[0].count) && s.lives == HOSTS;
+    vsync_close(v);
+    amcast_close(a);
+    return good;
+}
+
 static bool run(void)
 {
     uint64_t took_ns = 0, gap_ns = 0;
@@ -319,7 +351,9 @@ static bool run(void)
     good = good && verdict(gap_ns < max_u64(GAP_MAX, took_ns / 2), "the_others_are_not_held_up");
     for (uint32_t h = 0; h < HOSTS; h++)
         atomic_store(&t.board[h].quiet, true);
-    return good && verdict(wait_for(all_equal, HOSTS), "all_have_the_same_state");
+    good = good && verdict(wait_for(all_equal, HOSTS), "all_have_the_same_state");
+    kill_all();
+    return good && verdict(check_traces(), "its_traces_pass_the_check");
 }
 
 static bool make_cluster(void)
@@ -336,6 +370,7 @@ static bool make_cluster(void)
     if (mkdtemp(t.dir) == NULL || cluster_make(&plan, &c, &e) != 0)
         return false;
     snprintf(t.file, sizeof(t.file), "%s/cluster.yaml", t.dir);
+    snprintf(t.traces, sizeof(t.traces), "%s/traces", t.dir);
     snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s", t.dir);
     c->start_ms = 100;
     for (uint32_t h = 0; h < HOSTS && t.transport != CLUSTER_SHM; h++)
@@ -348,11 +383,7 @@ static bool make_cluster(void)
 static void clean_up(void)
 {
     char command[128];
-    for (uint32_t h = 0; h < HOSTS; h++)
-        if (t.pid[h]) {
-            kill(t.pid[h], SIGKILL);
-            waitpid(t.pid[h], NULL, 0);
-        }
+    kill_all();
     snprintf(command, sizeof(command), "rm -rf %s", t.dir);
     if (system(command) != 0)
         printf("# %s is left\n", t.dir);
