@@ -160,6 +160,8 @@
     X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
     X(group_rest_forgotten, group,                                                                 \
       "D8: who has learnt a state begins without the rest of the view before")                     \
+    X(group_raw_again, group,                                                                      \
+      "raw cells deliver again what a trim cut off and they had delivered")                        \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \
