@@ -81,16 +81,25 @@ static void ready_rows(struct cell *c)
 
 /* Where the sender's records of this view begin. START is of this view if the guard, read after it, is of this one or the next: the one
  * after that has its place. */
-static bool find_start(struct source_stream *s, const struct mem_lane *lane, uint64_t vid)
+static bool find_start(const struct cell *c, struct source_stream *s, const struct mem_lane *lane,
+                       uint64_t vid)
 {
     uint64_t start = mem_word(lane, SEND_START + (uint32_t)(vid & 1));
     uint64_t behind = stamp_vid(mem_word(lane, SEND_GUARD));
     if (behind != vid && behind != vid + 1)
         return false;
     s->pos = s->end = start & ~UINT64_C(15);
-    s->ring = start & 1;
+    s->ring = c->of->mem->shared ? start & 1 : 0;
     s->started = true;
     return true;
+}
+
+/* The sender's stream has what no member writes. Nothing more of it is read in this view, and it is claimed (watch). */
+static void distrust(struct cell *c, const struct source_stream *s)
+{
+    struct member *m = c->of;
+    m->count.torn += !in_set(m->torn, s->host);
+    m->torn |= set_of(s->host);
 }
 
 /* Is the lane that of the life which is in the view? A later life's is not looked at before a view has it. */
@@ -107,6 +116,16 @@ static bool is_there(const struct cell *c, struct source_stream *s)
     return s->there = true;
 }
 
+/* A sender is ahead of what this host has delivered by no more messages than fit into all rings, nulls with them; and what it has there
+ * fits into its ring. */
+static bool can_be(const struct cell *c, const struct source_stream *s, uint64_t count,
+                   uint64_t end)
+{
+    uint64_t records = c->opt.ring_bytes / sizeof(struct record) + 1;
+    uint64_t below = c->taken ? s->taken + records : c->round_at + 1 + c->senders * records;
+    return count <= below && end - s->pos <= c->opt.ring_bytes;
+}
+
 /* Takes note of what the sender has published. The guard first, then END: records below END are there. */
 static void look(struct cell *c, struct source_stream *s)
 {
@@ -118,7 +137,9 @@ static void look(struct cell *c, struct source_stream *s)
         s->ring = c->own.at;
         return;
     }
-    if (!s->there && !is_there(c, s))
+    if (s->torn)
+        distrust(c, s);
+    if (s->torn || (!s->there && !is_there(c, s)))
         return;
     const struct mem_lane *lane = c->from[0][s->host];
     if (lane->ctl == NULL)
@@ -126,10 +147,14 @@ static void look(struct cell *c, struct source_stream *s)
     uint64_t guard = mem_word(lane, SEND_GUARD);
     if (stamp_vid(guard) != vid || stamp_count(guard) <= s->count)
         return;
-    if (!s->started && !find_start(s, lane, vid))
+    if (!s->started && !find_start(c, s, lane, vid))
+        return;
+    uint64_t end = mem_word(lane, SEND_END);
+    s->torn = !can_be(c, s, stamp_count(guard), end);
+    if (s->torn)
         return;
     s->count = m->opt.unbatched & BATCH_RECEIVE ? s->count + 1 : stamp_count(guard);
-    s->end = mem_word(lane, SEND_END);
+    s->end = end;
 }
 
 static int receive(struct cell *c)
@@ -166,24 +191,44 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
     return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
 }
 
-/* The record of that stamp, if it is the next in the ring. */
-static inline const struct record *record_in(const unsigned char *bytes, uint64_t mask,
-                                             struct source_stream *s, uint64_t want)
+/* What cannot be: the rest of the stream, in this view, is as if it were not there. */
+static const struct record *tear(struct source_stream *s)
 {
-    while (s->pos < s->end) {
-        const struct record *r = (const void *)(bytes + (s->pos & mask));
-        if (!(r->flags & RECORD_SKIP))
-            return r->stamp == want ? r : NULL;
-        s->pos += r->bytes;
-    }
-    return PLANTED(group_record_looks) ? planted_record_looks(bytes, mask, s->pos, want) : NULL;
+    s->torn = true;
+    s->end = s->pos;
+    return NULL;
 }
 
-const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
+/* The record of that stamp, if it is the next in the ring, and how many bytes it has: at most as many as `most`, and all of them before `end`
+ * and the end of the ring, whoever wrote them. They are read once, since their writer's memory is its own. */
+static inline const struct record *record_in(const unsigned char *ring_at, uint64_t mask,
+                                             uint32_t most, struct source_stream *s, uint64_t want,
+                                             uint32_t *bytes)
+{
+    while (s->pos < s->end) {
+        const struct record *r = (const void *)(ring_at + (s->pos & mask));
+        uint64_t room = min_u64(s->end - s->pos, mask + 1 - (s->pos & mask));
+        *bytes = __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
+        if (!(r->flags & RECORD_SKIP)) {
+            if (r->stamp != want)
+                return NULL;
+            return *bytes <= most && record_size(*bytes) <= room ? r : tear(s);
+        }
+        if (*bytes == 0 || *bytes % sizeof(struct record) || *bytes > room)
+            return tear(s);
+        s->pos += *bytes;
+    }
+    return PLANTED(group_record_looks) ? planted_record_looks(ring_at, mask, s->pos, want, bytes)
+                                       : NULL;
+}
+
+const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index,
+                                 uint32_t *bytes)
 {
     if (s->pos >= s->end && !PLANTED(group_record_looks))
         return NULL;
-    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, s, stamp(c->of->view->vid, index));
+    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, c->opt.message_max, s,
+                     stamp(c->of->view->vid, index), bytes);
 }
 
 static void next_number(struct cell *c)
@@ -200,11 +245,12 @@ static void take_number(struct cell *c, struct batch *b, bool finishing)
 {
     struct source_stream *s = &c->source[c->turn_at];
     bool cut = finishing && c->round_at >= c->of->next->cell[c->number].trim[c->turn_at];
-    const struct record *r = cell_record(c, s, c->round_at);
+    uint32_t bytes;
+    const struct record *r = cell_record(c, s, c->round_at, &bytes);
     if (r && !cut) {
-        s->pos += record_size(r->bytes);
+        s->pos += record_size(bytes);
         if (c->has_state && c->number_at >= c->skip_to)
-            cell_item(b, r, s->host, c->number_at);
+            cell_item(b, r, bytes, s->host, c->number_at);
     }
     c->of->count.trimmed += r && cut;
     next_number(c);
@@ -215,18 +261,20 @@ static void take_from(struct cell *c, uint32_t turn, struct batch *b, uint64_t l
                       uint64_t bytes_max)
 {
     struct source_stream *s = &c->source[turn];
-    const uint32_t senders = c->senders, host = s->host;
+    const uint32_t senders = c->senders, host = s->host, message_max = c->opt.message_max;
     const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
     const unsigned char *ring_at = ring_of(c, s);
     uint64_t round = c->round_at + (turn < c->turn_at), number = round * senders + turn;
     for (; number < limit && s->pos < s->end && b->count < most && b->bytes < bytes_max;
          round++, number += senders) {
-        const struct record *r = record_in(ring_at, mask, s, stamp(vid, round));
+        uint32_t bytes;
+        const struct record *r =
+            record_in(ring_at, mask, message_max, s, stamp(vid, round), &bytes);
         if (r == NULL)
             continue;
-        s->pos += record_size(r->bytes);
+        s->pos += record_size(bytes);
         if (number >= skip_to)
-            cell_item(b, r, host, number);
+            cell_item(b, r, bytes, host, number);
     }
     c->number_at = number < limit && s->pos < s->end ? number : limit;
     c->round_at = c->number_at / senders;
@@ -250,7 +298,7 @@ static uint32_t count_active(const struct cell *c, uint32_t *last)
 static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32_t most,
                          uint64_t bytes_max)
 {
-    const uint32_t senders = c->senders;
+    const uint32_t senders = c->senders, message_max = c->opt.message_max;
     const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
     const unsigned char *ring_at[GROUP_HOSTS_MAX];
     for (uint32_t i = 0; i < senders; i++)
@@ -260,11 +308,13 @@ static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32
     while (number < limit && b->count < most && b->bytes < bytes_max) {
         struct source_stream *s = &c->source[turn];
         if (s->pos < s->end) {
-            const struct record *r = record_in(ring_at[turn], mask, s, stamp(vid, round));
+            uint32_t bytes;
+            const struct record *r =
+                record_in(ring_at[turn], mask, message_max, s, stamp(vid, round), &bytes);
             if (r) {
-                s->pos += record_size(r->bytes);
+                s->pos += record_size(bytes);
                 if (number >= skip_to)
-                    cell_item(b, r, s->host, number);
+                    cell_item(b, r, bytes, s->host, number);
             }
         }
         number++;
@@ -283,6 +333,8 @@ void cell_upcall(struct cell *c, const struct batch *b)
     struct member *m = c->of;
     if (b->count == 0)
         return;
+    if (is_feeding(c))
+        transfer_feed(c, b);
     m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
     m->count.upcalls++;
     m->count.delivered += b->count;
@@ -328,7 +380,7 @@ static int deliver(struct cell *c)
 {
     uint64_t bytes = 0, from = c->number_at;
     find_stable(c);
-    if (!c->has_state || c->number_at >= c->stable)
+    if (!c->has_state || c->number_at >= c->stable || (is_feeding(c) && transfer_holds(c)))
         return 0;
     while (deliver_some(c, c->stable, false, &bytes))
         ;
@@ -363,9 +415,11 @@ int cell_settle(struct cell *c)
 
 int cell_post(struct cell *c)
 {
+    int work = 0;
+    if (c->learns)
+        cell_push(c, false);
     if (!c->in)
         return 0;
-    int work = 0;
     if (c->of->phase == MEMBER_OPEN && own_publish(c)) {
         work = 1;
         ring(c);
@@ -384,6 +438,8 @@ void cell_wedge(struct cell *c)
     if (!c->in)
         return;
     r->has_state = c->has_state && c->number_at >= c->skip_to;
+    r->large = r->has_state && c->large;
+    r->learnt = r->has_state ? transfer_learnt(c) : 0;
     r->senders = c->senders;
     for (uint32_t i = 0; i < c->senders; i++) {
         look(c, &c->source[i]);
@@ -405,19 +461,13 @@ bool cell_finish(struct cell *c)
     for (uint32_t i = 0; i < c->senders; i++)
         if (next->trim[i] > 0)
             limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
+    if (is_feeding(c))
+        transfer_holds(c);
     while (deliver_some(c, limit, true, &bytes))
         ;
     if (PLANTED(group_delivered_over_trim))
         tell_delivered(c);
     return c->number_at >= limit;
-}
-
-/* Counts what the trim cut off here, of records that this host holds. */
-static void count_cut(struct cell *c)
-{
-    const struct view_cell *next = &c->of->next->cell[c->number];
-    for (uint32_t i = 0; c->in && i < c->senders; i++)
-        c->of->count.trimmed += c->source[i].count > next->trim[i];
 }
 
 /* ---- the begin of a view ---- */
@@ -450,9 +500,10 @@ static void begin_row(struct cell *c, uint64_t vid)
         table_send_to(c->row, ranks_of(c, c->members));
     if (c->taken)
         table_send_to(c->taken, ranks_of(c, c->members));
-    cell_set(c, CELL_RECEIVED, stamp(vid, 0));
-    cell_set(c, CELL_DELIVERED, stamp(vid, 0));
-    cell_set(c, CELL_TAKEN, stamp(vid, 0));
+    if (c->in) {
+        cell_set(c, CELL_RECEIVED, stamp(vid, 0));
+        cell_set(c, CELL_DELIVERED, stamp(vid, 0));
+    }
     cell_set(c, CELL_STATE, stamp(vid, c->has_state ? HAS_STATE : WANTS_STATE));
 }
 
@@ -476,23 +527,21 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     uint64_t ahead[GROUP_HOSTS_MAX] = {0};
     if (c->in && c->taken)
         raw_ahead(c, before, now, ahead);
-    if (c->in) {
-        count_cut(c);
-        /* Of a cell that this host is out of it does not hear who has begun the next view: all may still be in this one. */
+    if (c->in) /* of a cell that it is out of it does not hear who has begun the next view: all may still be in this one */
         own_readers(c, in_set(vc->members, c->of->opt.me) ? who_left(c, before, now) : c->members);
-    }
     own_begin(c, now, c->in && c->index < c->senders, c->index);
     c->in = in_set(vc->members, c->of->opt.me);
+    c->learns = in_set(vc->learners, c->of->opt.me);
     c->members = vc->members;
-    c->unready = c->row ? vc->members & ~set_of(c->of->opt.me) : 0;
+    c->learners = vc->learners;
+    c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
-    c->loading = false;
     c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid && machine->born)
         machine->born(c->of->opt.ctx, c->number);
-    if (c->in)
+    if (c->in || c->learns)
         begin_row(c, now->vid);
     if (c->in && c->taken)
         raw_begin(c, now->vid, ahead);
@@ -503,8 +552,8 @@ void cell_reset(struct cell *c)
     if (!c->mine)
         return;
     own_reset(c);
-    c->in = c->has_state = c->loading = false;
-    c->members = c->unready = 0;
+    c->in = c->learns = c->has_state = false;
+    c->members = c->learners = c->unready = 0;
     c->senders = c->index = 0;
 }
 
@@ -626,6 +675,7 @@ void cell_close(struct cell *c)
     free(c->from[1]);
     free(c->out);
     free(c->flow);
+    free(c->fed);
     if (c->alone) {
         free(c->own.ring[0]);
         free(c->own.ring[1]);

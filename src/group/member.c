@@ -39,7 +39,7 @@ static int watch(struct member *m, uint64_t now_ns)
     if (now_ns < m->look_ns)
         return 0;
     m->look_ns = now_ns + m->opt.heartbeat_ns / 4;
-    uint64_t claims = 0;
+    uint64_t claims = is_in_view(m) ? m->torn & m->view->members : 0;
     for (uint32_t h = 0; h < m->opt.hosts; h++) {
         if (h == m->opt.me)
             continue;
@@ -66,7 +66,7 @@ static void beat(struct member *m, uint64_t now_ns)
         return;
     table_push_row(m->top);
     for (uint32_t c = 0; c < m->opt.cells; c++)
-        if (m->cell[c].in && m->cell[c].row)
+        if ((m->cell[c].in || m->cell[c].learns) && m->cell[c].row)
             cell_push(&m->cell[c], true);
 }
 
@@ -276,6 +276,35 @@ bool member_has_state(const struct member *m, uint32_t cell)
 {
     const struct cell *c = &m->cell[cell];
     return c->in && c->has_state && c->number_at >= c->skip_to;
+}
+
+bool member_is_behind(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].loaded;
+}
+
+uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, const void *data)
+{
+    const struct cell *c = &m->cell[cell];
+    const unsigned char *at = (const unsigned char *)data - sizeof(struct record), *ring;
+    uint64_t behind; /* a position behind it, by less than a ring */
+    if (sender == m->opt.me) {
+        const struct own_stream *o = &c->own;
+        bool second = o->ring[1] && at >= o->ring[1] && at < o->ring[1] + c->opt.ring_bytes;
+        ring = o->ring[second];
+        behind = o->head;
+    } else {
+        const struct source_stream *s = &c->source[set_rank(m->view->cell[cell].senders, sender)];
+        ring = c->from[s->ring][sender]->ring;
+        behind = s->pos;
+    }
+    uint64_t back = (behind - (uint64_t)(at - ring)) & (c->opt.ring_bytes - 1);
+    return behind - (back ? back : c->opt.ring_bytes);
+}
+
+uint64_t member_delivers_from(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].skip_to;
 }
 
 void member_column_set(struct member *m, uint32_t cell, uint32_t column, uint64_t value)
