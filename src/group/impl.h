@@ -78,6 +78,7 @@ struct own_stream {
     uint64_t start;                  /* where the records of this view begin */
     uint64_t end;                    /* published up to here */
     uint64_t head;                   /* reserved up to here */
+    uint64_t claimed;                /* cache lines before are in this processor's cache */
     uint64_t ready;                  /* from `end` to here all is ready, and stamped: */
     uint64_t ready_end;              /* (the last of them ends here) */
     uint32_t ready_count;            /* so many messages */
