@@ -235,6 +235,7 @@ struct member {
     unsigned char *backlog; /* of the feed: what is delivered and not yet sent */
     uint64_t backlog_bytes;
     struct sending sending;
+    uint32_t busy_rounds; /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
 };

@@ -394,14 +394,38 @@ static void has_now(struct member *m, struct cell *c, uint64_t number)
     cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
 }
 
+/* The others hear of it before the machine is called: it is told in one round, and done in a later one. */
+enum { TELL_ROUNDS = 3 };
+
+static void set_busy(struct member *m, bool is)
+{
+    uint64_t word = table_get(m->top, m->opt.me, TOP_BUSY);
+    m->busy_rounds = is;
+    if ((word & 1) != is) {
+        table_set(m->top, TOP_BUSY, word + 1);
+        table_push(m->top);
+    }
+}
+
+static bool has_told(struct member *m)
+{
+    if (m->busy_rounds == 0)
+        set_busy(m, true);
+    return m->busy_rounds++ >= TELL_ROUNDS;
+}
+
 static int load_last(struct member *m, struct cell *c)
 {
+    if (!has_told(m))
+        return ERR_AGAIN;
     c->loading = false;
     if (c->in && stamp_vid(c->load_id) == m->view->vid)
         has_now(m, c, c->load_number);
     else
         c->loaded = true;
-    return m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    int rc = m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    set_busy(m, false);
+    return rc;
 }
 
 static int load_piece(struct member *m, struct cell *c, uint64_t bytes)
@@ -523,7 +547,7 @@ static int take(struct member *m, struct cell *c)
         spend(m);
         int rc = (c->loaded ? load_fed : load_piece)(m, c, (uint64_t)bytes);
         if (rc == ERR_AGAIN)
-            return work;
+            return work + (m->busy_rounds > 0); /* which does not sleep */
         if (rc < 0) {
             member_stop(m, "the machine cannot load the state that it was sent");
             return work;
@@ -551,6 +575,7 @@ int transfer_settle(struct member *m)
 void transfer_begin(struct member *m, const struct view *before, const struct view *now)
 {
     struct sending *s = &m->sending;
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         memset(c->attempt, 0, sizeof(c->attempt));
@@ -571,6 +596,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
 void transfer_end(struct member *m)
 {
     stop_sending(m);
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++)
         void_load(m, &m->cell[i]);
 }
