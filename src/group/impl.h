@@ -78,11 +78,13 @@ struct own_stream {
     uint64_t start;                  /* where the records of this view begin */
     uint64_t end;                    /* published up to here */
     uint64_t head;                   /* reserved up to here */
-    uint64_t ready;                  /* from `end` to here all is ready, and stamped: */
-    uint64_t ready_end;              /* (the last of them ends here) */
-    uint32_t ready_count;            /* so many messages */
-    uint64_t vid;                    /* of the view that the stream is in */
-    uint64_t issued;                 /* indices given in it */
+    uint64_t limit;     /* up to here records are reserved without looking further; see set_limit */
+    uint64_t claimed;   /* cache lines before are in this processor's cache */
+    uint64_t ready;     /* from `end` to here all is ready, and stamped: */
+    uint64_t ready_end; /* (the last of them ends here) */
+    uint32_t ready_count; /* so many messages */
+    uint64_t vid;         /* of the view that the stream is in */
+    uint64_t issued;      /* indices given in it */
     /* New to this view, or back: nothing may be written before all members have begun the view. */
     bool fresh;
     struct published batch[PUBLISHED_MAX];

@@ -214,8 +214,12 @@ static int end_view(struct keeper *k)
     uint64_t reported = decide_reported(&k->in), out = missing(k, reported);
     if (out == 0 || k->now_ns - k->closed_ns >= k->opt.suspect_ns)
         return propose(k);
-    waits_for(k, "%u members have not reported on view %llu, host %u is one", set_count(out),
-              (unsigned long long)k->machine.applied->vid, set_first(out));
+    if (set_count(out) == 1)
+        waits_for(k, "host %u has not reported on view %llu", set_first(out),
+                  (unsigned long long)k->machine.applied->vid);
+    else
+        waits_for(k, "%u members have not reported on view %llu, host %u is one", set_count(out),
+                  (unsigned long long)k->machine.applied->vid, set_first(out));
     return 0;
 }
 
@@ -227,7 +231,7 @@ static void say_open(struct keeper *k)
     if (cell < GROUP_CELLS_MAX && k->machine.applied->cell[cell].state == CELL_VACANT)
         waits_for(k, "cell %u is vacant: nobody who is left has its state", cell);
     else if (cell < GROUP_CELLS_MAX)
-        waits_for(k, "cell %u lacks %u members", cell, lacks);
+        waits_for(k, "cell %u lacks %u member%s", cell, lacks, lacks == 1 ? "" : "s");
 }
 
 static int lead(struct keeper *k)
