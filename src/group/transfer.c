@@ -201,6 +201,7 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
                           .attempt = ++c->attempt[joiner],
                           .vid = m->view->vid,
                           .moved_ns = m->settled_ns,
+                          .near_ns = UINT64_MAX,
                           .save = save,
                           .base = s->end,
                           .end = s->end,
@@ -312,13 +313,34 @@ static int send_feed(struct member *m)
     return work;
 }
 
-/* The joiner has loaded the copy, and of the feed lacks less than half a ring. */
+/* What the joiner lacks of the feed, if it has loaded the copy. */
+static uint64_t lacks(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    if (!s->active || !s->saved || s->base + s->taken < s->copy_end)
+        return UINT64_MAX;
+    return s->end - s->base - s->taken + s->feed_head - s->feed_tail;
+}
+
+static bool is_near(const struct member *m)
+{
+    return lacks(m) < m->cell[m->sending.cell].opt.ring_bytes / 2;
+}
+
+static void look_near(struct member *m)
+{
+    struct sending *s = &m->sending;
+    s->near_ns = !is_near(m) ? UINT64_MAX : min_u64(s->near_ns, m->settled_ns);
+}
+
+/* It lacks what is on its way, or no more than half a ring, and it does not get nearer. As a member it is waited for until it has that. */
 static bool has_learnt(const struct member *m)
 {
     const struct sending *s = &m->sending;
-    uint64_t left = s->end - s->base - s->taken + s->feed_head - s->feed_tail;
-    return s->active && s->saved && s->base + s->taken >= s->copy_end &&
-           left < m->cell[s->cell].opt.ring_bytes / 2;
+    if (lacks(m) <= m->snap_bytes)
+        return true;
+    return is_near(m) && s->near_ns < m->settled_ns &&
+           m->settled_ns - s->near_ns > m->opt.suspect_ns;
 }
 
 uint32_t transfer_learnt(const struct cell *c)
@@ -364,6 +386,7 @@ int transfer_post(struct member *m)
     work += m->broken ? 0 : send_feed(m);
     if (work)
         mem_bell_later(m->mem, s->joiner);
+    look_near(m);
     if (m->phase == MEMBER_OPEN)
         ask_to_admit(m);
     if (cell_count(&m->cell[s->cell], s->joiner, CELL_STATE) == HAS_STATE)
