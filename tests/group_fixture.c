@@ -20,10 +20,18 @@ void views_violated(struct views *v, const char *property, const char *text)
 
 /* ---- what members are told ---- */
 
+static void look_states(const struct views_host *h)
+{
+    for (uint32_t k = 0; k < h->of->opt.cells; k++)
+        if (h->of->check.host[h->number].cell[k].behind && member_has_state(h->member, k))
+            group_check_has(&h->of->check, h->number, k);
+}
+
 static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *m,
                        uint32_t count)
 {
     struct views_host *h = ctx;
+    look_states(h);
     for (uint32_t i = 0; i < count; i++)
         group_check_deliver(&h->of->check, h->number, cell, vid, &m[i]);
 }
@@ -64,7 +72,8 @@ static void on_load(struct counter_machine *counter, bool good)
     for (uint32_t q = 0; q < loading->opt.hosts; q++)
         for (uint32_t k = 0; k < loading->opt.cells; k++)
             if (counter == &loading->host[q].counter[k])
-                group_check_loaded(&loading->check, q, k, good);
+                group_check_loaded(&loading->check, q, k, good,
+                                   member_is_behind(loading->host[q].member, k));
 }
 
 static const struct member_machine machine = {.deliver = on_deliver,
@@ -81,7 +90,8 @@ void views_start(struct views *v, uint32_t host)
     struct views_host *h = &v->host[host];
     struct err e = {""};
     for (uint32_t k = 0; k < v->opt.cells; k++)
-        h->counter[k] = (struct counter_machine){.pad = 500, .on_load = on_load};
+        h->counter[k] =
+            (struct counter_machine){.pad = v->opt.pad ? v->opt.pad : 500, .on_load = on_load};
     h->mem = sim_node_start(v->sim, host);
     h->held = false;
     struct member_options o = {.mem = h->mem,
@@ -93,6 +103,7 @@ void views_start(struct views *v, uint32_t host)
                                .cells = v->opt.cells,
                                .view_majority = v->opt.majority,
                                .snap_bytes = VIEWS_RING,
+                               .backlog_bytes = v->opt.backlog ? v->opt.backlog : 1,
                                .heartbeat_ns = HEARTBEAT_US * US,
                                .suspect_ns = SUSPECT_US * US,
                                .stagger_ns = 10 * US,
@@ -144,6 +155,7 @@ void views_step(struct views *v, uint32_t host)
     unit_post(&h->unit, now);
     mem_poll(h->mem);
     unit_settle(&h->unit, now);
+    look_states(h);
     if ((broken = member_check(h->member)) || (broken = member_broken(h->member)))
         views_violated(v, "rule", broken);
 }
@@ -203,6 +215,8 @@ static bool host_settled(const struct views *v, uint32_t host, uint64_t hosts)
         return false;
     for (uint32_t k = 0; k < v->opt.cells; k++) {
         const struct group_history *y = group_check_history(&v->check, w, k);
+        if (in_set(w->cell[k].learners, host))
+            return false;
         if (in_set(w->cell[k].members, host) &&
             (!member_has_state(m, k) || views_delivered(v, host, k) != (y ? y->count : 0)))
             return false;

@@ -198,10 +198,10 @@ const char *schedule_restart_before_removal(bool keep_memory)
     return views_close(v);
 }
 
-/* Somebody joins under load, and who sends it the state dies so many ticks later. */
-const char *schedule_donor_dies_after(uint32_t ticks)
+/* Somebody joins under load, and who sends it the state, of that many bytes, dies so many ticks later. */
+const char *schedule_donor_dies_after(uint32_t ticks, uint32_t state)
 {
-    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3});
+    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3, .pad = state});
     views_kill(v, 4, true);
     views_until_settled(v, 0xf, VIEW_US);
     views_start(v, 4);
@@ -213,6 +213,66 @@ const char *schedule_donor_dies_after(uint32_t ticks)
     }
     views_kill(v, 0, true); /* the lowest rank with the state */
     views_until_settled(v, 0x1e, HEALED_US);
+    return views_close(v);
+}
+
+/* A state of many rings is sent to somebody who joins. */
+enum { LARGE_STATE = 400 * VIEWS_RING, WINDOW_US = 60 };
+
+static bool is_learning(const struct views *v, uint32_t host)
+{
+    const struct view *w = member_view(v->host[0].member);
+    return w && in_set(w->cell[0].learners, host);
+}
+
+/* All send as fast as they can while it is on its way, and nobody waits for who is sent it. In the end that one is a member like the others. */
+const char *schedule_learner_is_not_waited_for(bool shared)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4,
+                                                         .keepers = 3,
+                                                         .shared = shared,
+                                                         .pad = LARGE_STATE,
+                                                         .backlog = 2 * LARGE_STATE});
+    views_kill(v, 3, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_start(v, 3);
+    uint32_t windows = 0;
+    for (; windows < 1000 && v->result.property == NULL; windows++) {
+        uint64_t before = views_delivered(v, 1, 0);
+        bool learning = is_learning(v, 3);
+        for (uint32_t i = 0; i < WINDOW_US; i++) {
+            send_all(v, 0x7, 1, 200);
+            views_run(v, 1);
+        }
+        if (views_delivered(v, 1, 0) == before)
+            views_violated(v, "nobody waits for a learner", "no message was delivered for long");
+        if (learning && !is_learning(v, 3) && member_has_state(v->host[3].member, 0))
+            break;
+    }
+    if (windows < 5 || windows == 1000)
+        views_violated(v, "learns", "it did not learn its state, or the state is small");
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* It stands still so long after it began to learn, until the backlog is full and it is put out. */
+const char *schedule_learner_stands_still(uint32_t us)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 4, .keepers = 3, .pad = 8 * VIEWS_RING});
+    views_kill(v, 3, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_start(v, 3);
+    for (uint32_t i = 0; i < 4000 && !is_learning(v, 3); i++)
+        views_tick(v);
+    views_run(v, us);
+    views_hold(v, 3);
+    for (uint32_t i = 0; i < 300; i++) {
+        send_all(v, 0x7, 1, 300);
+        views_run(v, 1);
+    }
+    views_release(v, 3);
+    views_until_settled(v, all_of(v), HEALED_US);
     return views_close(v);
 }
 
@@ -290,6 +350,29 @@ const char *schedule_inadequate_heals(void)
         views_violated(v, "inadequate", "there is a delivery in a view that is not adequate");
     views_start(v, 3);
     views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* What is left of old messages in a ring looks like records of this view and the next, with the indices that are due: nobody takes them for
+ * some, whatever comes to stand before them. */
+const char *schedule_forged_bytes(uint64_t seed)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 3, .keepers = 3, .shared = seed & 1});
+    v->check.seed = seed; /* of what messages are */
+    for (uint32_t view = 0; view < 6; view++) {
+        for (uint32_t i = 0; i < 10; i++) { /* more than a ring holds, of this view */
+            send_all(v, all_of(v), 1, 464 + 16 * (uint32_t)(seed % 3));
+            views_run(v, 8);
+        }
+        for (uint32_t i = 0; i < 20; i++) { /* nulls of the others stand where the old bytes are */
+            views_send(v, view % 3, 0, 16);
+            views_run(v, 8);
+        }
+        member_relayout(v->host[0].member);
+        views_run(v, 40);
+    }
+    views_until_settled(v, all_of(v), VIEW_US);
     return views_close(v);
 }
 

@@ -15,11 +15,14 @@ const char *schedule_nulls_over_wrap_and_view(void);
 const char *schedule_one_way_cut(void);
 const char *schedule_link_breaks_and_heals(uint64_t seed);
 const char *schedule_restart_before_removal(bool keep_memory);
-const char *schedule_donor_dies_after(uint32_t ticks);
+const char *schedule_donor_dies_after(uint32_t ticks, uint32_t state);
+const char *schedule_learner_is_not_waited_for(bool shared);
+const char *schedule_learner_stands_still(uint32_t us);
 const char *schedule_leave_and_crash(uint32_t ticks);
 const char *schedule_keepers_stopped(void);
 const char *schedule_cell_without_survivors(void);
 const char *schedule_inadequate_heals(void);
 const char *schedule_two_cells_are_fair(void);
+const char *schedule_forged_bytes(uint64_t seed);
 
 #endif

@@ -20,6 +20,7 @@ struct group_cell {
     struct api_machine machine; /* first: the ctx of the calls that save and load */
     struct tram_group *of;
     uint64_t delivered, bytes;
+    bool learns; /* what is delivered belongs to the state that comes, for the trace */
     uint64_t state_count, state_hash; /* what a program says of its state, for `tram view` */
 };
 

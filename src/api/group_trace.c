@@ -57,6 +57,8 @@ static bool is_raw(const struct tram_group *g, uint32_t cell)
 void group_trace_view(struct tram_group *g, const struct view *now)
 {
     uint32_t hosts[GROUP_HOSTS_MAX], count = 0;
+    for (uint32_t i = 0; i < g->cells; i++)
+        g->cell[i].learns &= now && !member_has_state(g->member, i);
     if (now == NULL) {
         trace_out(g->trace, me_in(g, g->seen[g->at].view.number));
         return;
@@ -69,8 +71,12 @@ void group_trace_view(struct tram_group *g, const struct view *now)
             trace_cell_start(g->trace, me_in(g, now->vid), i, 0);
 }
 
+/* What a learner is sent behind its state is part of that: it delivers from the view on in which it is a member. */
 void group_trace_loaded(struct tram_group *g, uint32_t cell)
 {
+    g->cell[cell].learns = member_is_behind(g->member, cell);
+    if (g->cell[cell].learns)
+        return;
     trace_cell_start(g->trace, me_in(g, member_view(g->member)->vid), cell,
                      member_delivers_from(g->member, cell));
 }
@@ -80,6 +86,10 @@ void group_trace_deliver(struct tram_group *g, uint32_t cell, const struct membe
 {
     const struct view *v = member_view(g->member);
     struct trace_member me = me_in(g, v->vid);
+    if (g->cell[cell].learns)
+        group_trace_loaded(g, cell);
+    if (g->cell[cell].learns)
+        return;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t life = (uint32_t)(v->life[item[i].sender] >> 16) - 1;
         struct trace_id id = id_of(g, cell, item[i].sender, life, item[i].data, item[i].bytes);

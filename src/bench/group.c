@@ -143,8 +143,8 @@ static int runner_open(struct bench *b, uint32_t me, uint32_t size, struct err *
     *r = (struct runner){.args = a,
                          .me = me,
                          .size = size,
-                         .sends =
-                             me<senders_of(a), .delayed = a->delay_us> 0 && me + 1 == senders_of(a),
+                         .sends = me < (a->one_sends ? 1 : senders_of(a)),
+                         .delayed = a->delay_us && me + 1 == senders_of(a),
                          .from = malloc(size + 8)};
     r->host = lines_alloc(sizeof(*r->host));
     if (r->from == NULL || r->host == NULL)
@@ -399,7 +399,7 @@ static int measure_group(struct bench *b, uint64_t ns, struct group_point *p, st
     struct member_counts before, after;
     hist_init(&h);
     int rc = drain(b, e);
-    if (rc == 0)
+    if (rc == 0 && (!b->args->no_nulls || senders_of(b->args) == 1)) /* else one alone stays */
         rc = measure_latency(b, ns / LATENCY_PART, &h, e);
     if (rc != 0)
         return rc;
@@ -536,22 +536,52 @@ static int measure_turn(struct bench *b, uint64_t ns, struct group_point *p, str
     return rc;
 }
 
+static struct bench *bench_make(const struct group_args *a)
+{
+    struct bench *b = lines_alloc(sizeof(*b));
+    if (b == NULL)
+        return NULL;
+    b->args = a;
+    b->rig.round = round_of_others;
+    b->rig.ctx = b;
+    return b;
+}
+
 static int measure_size(const struct group_args *a, uint32_t size, struct group_point *turn,
                         struct err *e)
 {
     uint64_t ns = a->seconds * SECOND / GROUP_TURNS;
-    struct bench *b = lines_alloc(sizeof(*b));
+    struct bench *b = bench_make(a);
     if (b == NULL)
         return err_set(e, ERR_NOMEM, "out of memory");
-    b->args = a;
-    b->rig.round = round_of_others;
-    b->rig.ctx = b;
     int rc = open_size(b, size, e);
     bool started = rc == 0;
     if (rc == 0)
         rc = wait_all(b, e);
     for (uint32_t i = 0; rc == 0 && i < GROUP_TURNS; i++)
         rc = measure_turn(b, ns, &turn[i], e);
+    close_size(b, started);
+    free(b);
+    return rc;
+}
+
+int bench_group_rate(const struct group_args *a, uint32_t size, uint64_t ns, double *rate,
+                     struct err *e)
+{
+    struct bench *b = bench_make(a);
+    if (b == NULL)
+        return err_set(e, ERR_NOMEM, "out of memory");
+    int rc = open_size(b, size, e);
+    bool started = rc == 0;
+    if (rc == 0)
+        rc = wait_all(b, e);
+    if (rc == 0)
+        rc = drain(b, e);
+    if (rc == 0) {
+        measure_rate(b, ns / 4); /* everybody is awake, and rings are full */
+        *rate = measure_rate(b, ns);
+        rc = drain(b, e);
+    }
     close_size(b, started);
     free(b);
     return rc;

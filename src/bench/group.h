@@ -32,6 +32,7 @@ struct group_args {
     bool active_all;                       /* all of them are sent to; else the first alone */
     enum cell_mode mode;
     uint32_t delay_us; /* one sender waits so long between two messages; 0: none does */
+    bool one_sends;    /* all may that are senders, the first alone does */
     bool touch;        /* senders write every byte, and members read it */
     bool no_nulls;
     uint32_t unbatched; /* BATCH_* that are off */
@@ -61,6 +62,43 @@ void bench_group_json(const struct group_args *, const struct group_point *, FIL
 /* Writes index.html, with plots, and group.json into the directory. */
 int bench_group_report(const struct group_args *, const struct group_point *, const char *command,
                        const char *dir, struct err *);
+
+/* Saturated, once, for so long: messages a second. */
+int bench_group_rate(const struct group_args *, uint32_t size, uint64_t ns, double *rate,
+                     struct err *);
+
+/* ---- the figures of the Spindle paper, and the bars that are set for this machine (group_figures.c) ---- */
+
+enum { GROUP_CASES_MAX = 16, GROUP_FIGURES = 4 };
+
+/* Cases that are measured in turns, so that what the machine does in a minute is in all of them. */
+struct group_case {
+    const char *series; /* in the plot; the place on its x axis: */
+    uint32_t x;
+    struct group_args args;
+    const struct group_case *of; /* what it is compared with; NULL: nothing */
+    double bar;                  /* at least this part of that; 0: none is set */
+    double rate, ratio;          /* medians; the ratio is of those within a turn */
+    double turn[GROUP_TURNS];
+};
+
+struct group_figure {
+    const char *title, *x_name, *remark;
+    struct group_case cases[GROUP_CASES_MAX];
+    uint32_t count;
+    uint32_t turns; /* that were measured */
+};
+
+/* The figures, with nothing measured. */
+void group_figures_open(struct group_figure figure[GROUP_FIGURES]);
+/* Each case in so many turns, at most GROUP_TURNS; `seconds` for all of them together, besides what it takes to begin. */
+int group_figures_run(struct group_figure figure[GROUP_FIGURES], uint32_t turns, uint32_t seconds,
+                      FILE *progress, struct err *);
+void group_figures_print(const struct group_figure figure[GROUP_FIGURES], FILE *);
+void group_figures_json(const struct group_figure figure[GROUP_FIGURES], FILE *);
+/* Writes index.html, with plots, and group.json into the directory. */
+int group_figures_report(const struct group_figure figure[GROUP_FIGURES], const char *command,
+                         const char *dir, struct err *);
 
 /* What the machine does without a protocol (group_floor.c): a ring of one writer and so many readers, of which the first is
  * the writer's own thread and the others are the rig's second; and a copy that one thread reads as often. Messages a second. */

@@ -19,7 +19,8 @@
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
 
 enum { CLIENTS = 8, SIM_CLIENTS = 32 };
-enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, TURNS = 5, QUICK_TURNS = 3 };
+enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, GROUP_SECONDS = 30 };
+enum { TURNS = 5, QUICK_TURNS = 3 };
 
 /* What the command line asks for. */
 struct options {
@@ -281,17 +282,20 @@ static int check_group(struct options *o)
     struct group_args *g = &o->group;
 
     if (!o->is_group)
-        return o->of_group
-                   ? args_bad("bench", "--protocol",
-                              "--members, --senders, --size, --subgroups, --active, --mode,"
-                              " --delay-us, --touch, --no-batch, --no-nulls and --bare go with"
-                              " --protocol group")
-                   : CMD_DONE;
-    if (o->compare || o->durable || o->groups_given || a->transport == BENCH_SIM ||
-        a->layout == BENCH_SINGLE)
+        return o->of_group ? args_bad("bench", "--protocol",
+                                      "--members, --senders, --size, --subgroups, --active, --mode,"
+                                      " --delay-us, --one-sends, --touch, --no-batch, --no-nulls "
+                                      "and --bare go with"
+                                      " --protocol group")
+                           : CMD_DONE;
+    if (o->durable || o->groups_given || a->transport == BENCH_SIM || a->layout == BENCH_SINGLE)
         return args_bad("bench", "--protocol",
-                        "group has no use for --compare, --durable, --groups, --transport sim and"
+                        "group has no use for --durable, --groups, --transport sim and"
                         " --layout single");
+    if (o->compare && o->of_group)
+        return args_bad("bench", "--compare",
+                        "the cases of --protocol group are laid down: it goes with --seconds,"
+                        " --report and --json alone");
     g->transport = a->transport;
     g->address = a->address;
     g->clear = a->clear;
@@ -505,6 +509,34 @@ static int measure_group(const struct options *o, int argc, char **argv)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+/* Cases of `group` beside each other, and which bars they reach. */
+static int compare_group(const struct options *o, int argc, char **argv)
+{
+    struct compare c = {.figures = 0};
+    struct err e = {""};
+    struct group_figure *f = calloc(GROUP_FIGURES, sizeof(*f));
+    int rc = f ? 0 : err_set(&e, ERR_NOMEM, "out of memory");
+    uint32_t seconds = o->bench.seconds ? o->bench.seconds : o->quick ? 1 : GROUP_SECONDS;
+    if (rc == 0 && o->report)
+        rc = compare_report_dir(o->report, &e);
+    if (rc == 0) {
+        group_figures_open(f);
+        rc = group_figures_run(f, o->quick ? 1 : GROUP_TURNS, seconds,
+                               o->bench.json ? NULL : stderr, &e);
+    }
+    write_command(&c, argc, argv);
+    if (rc == 0)
+        (o->bench.json ? group_figures_json : group_figures_print)(f, stdout);
+    if (rc == 0 && o->report)
+        rc = group_figures_report(f, c.command, o->report, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else if (o->report)
+        fprintf(stderr, "wrote %s/index.html and %s/group.json\n", o->report, o->report);
+    free(f);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
 static int measure_durable(const struct options *o)
 {
     const struct bench_args *a = &o->bench;
@@ -635,7 +667,8 @@ int cmd_bench(int argc, char **argv)
         {"--compare", NULL,
          "base, breadth, depth and genuine, over 1 to G destinations at random and adjacent, "
          "messages of 64 to 65536 bytes, 1 to 5 replicas; tables on standard output. --clients is "
-         "the most that are tried. Takes a few minutes.",
+         "the most that are tried. Takes a few minutes. With --protocol group: batches, nulls, "
+         "subgroups and members, as in the figures of the Spindle paper, and the bars they reach",
          .flag = &o.compare},
         {"--quick", NULL, "about half of the points, in less than a minute", .flag = &o.quick},
         {"--report", "DIR", "also writes DIR/index.html, with plots, and DIR/compare.json",
@@ -673,6 +706,8 @@ int cmd_bench(int argc, char **argv)
          .needs = "it needs one of", .given = &o.of_group},
         {"--delay-us", "D", "one sender waits so long after each message", .min = 1, .max = 1000000,
          .number32 = &o.group.delay_us, .given = &o.of_group},
+        {"--one-sends", NULL, "all that --senders says may send, and the first alone does",
+         .flag = &o.group.one_sends, .given = &o.of_group},
         {"--touch", NULL, "senders write every byte, and members read it", .flag = &o.group.touch,
          .given = &o.of_group},
         {"--no-batch", "STAGE", "no batches in send, receive, deliver or ack; may be given again",
@@ -757,7 +792,7 @@ int cmd_bench(int argc, char **argv)
     if (code != CMD_DONE)
         return code;
     if (o.is_group)
-        return measure_group(&o, argc, argv);
+        return o.compare ? compare_group(&o, argc, argv) : measure_group(&o, argc, argv);
     if (a->serve || a->serve_wire || o.serve_file)
         return serve(&o);
     if (o.durable)

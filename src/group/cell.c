@@ -81,16 +81,25 @@ static void ready_rows(struct cell *c)
 
 /* Where the sender's records of this view begin. START is of this view if the guard, read after it, is of this one or the next: the one
  * after that has its place. */
-static bool find_start(struct source_stream *s, const struct mem_lane *lane, uint64_t vid)
+static bool find_start(const struct cell *c, struct source_stream *s, const struct mem_lane *lane,
+                       uint64_t vid)
 {
     uint64_t start = mem_word(lane, SEND_START + (uint32_t)(vid & 1));
     uint64_t behind = stamp_vid(mem_word(lane, SEND_GUARD));
     if (behind != vid && behind != vid + 1)
         return false;
     s->pos = s->end = start & ~UINT64_C(15);
-    s->ring = start & 1;
+    s->ring = c->of->mem->shared ? start & 1 : 0;
     s->started = true;
     return true;
+}
+
+/* The sender's stream has what no member writes. Nothing more of it is read in this view, and it is claimed (watch). */
+static void distrust(struct cell *c, const struct source_stream *s)
+{
+    struct member *m = c->of;
+    m->count.torn += !in_set(m->torn, s->host);
+    m->torn |= set_of(s->host);
 }
 
 /* Is the lane that of the life which is in the view? A later life's is not looked at before a view has it. */
@@ -107,6 +116,16 @@ static bool is_there(const struct cell *c, struct source_stream *s)
     return s->there = true;
 }
 
+/* A sender is ahead of what this host has delivered by no more messages than fit into all rings, nulls with them; and what it has there
+ * fits into its ring. */
+static bool can_be(const struct cell *c, const struct source_stream *s, uint64_t count,
+                   uint64_t end)
+{
+    uint64_t records = c->opt.ring_bytes / sizeof(struct record) + 1;
+    uint64_t below = c->taken ? s->taken + records : c->round_at + 1 + c->senders * records;
+    return count <= below && end - s->pos <= c->opt.ring_bytes;
+}
+
 /* Takes note of what the sender has published. The guard first, then END: records below END are there. */
 static void look(struct cell *c, struct source_stream *s)
 {
@@ -118,7 +137,9 @@ static void look(struct cell *c, struct source_stream *s)
         s->ring = c->own.at;
         return;
     }
-    if (!s->there && !is_there(c, s))
+    if (s->torn)
+        distrust(c, s);
+    if (s->torn || (!s->there && !is_there(c, s)))
         return;
     const struct mem_lane *lane = c->from[0][s->host];
     if (lane->ctl == NULL)
@@ -126,10 +147,14 @@ static void look(struct cell *c, struct source_stream *s)
     uint64_t guard = mem_word(lane, SEND_GUARD);
     if (stamp_vid(guard) != vid || stamp_count(guard) <= s->count)
         return;
-    if (!s->started && !find_start(s, lane, vid))
+    if (!s->started && !find_start(c, s, lane, vid))
+        return;
+    uint64_t end = mem_word(lane, SEND_END);
+    s->torn = !can_be(c, s, stamp_count(guard), end);
+    if (s->torn)
         return;
     s->count = m->opt.unbatched & BATCH_RECEIVE ? s->count + 1 : stamp_count(guard);
-    s->end = mem_word(lane, SEND_END);
+    s->end = end;
 }
 
 static int receive(struct cell *c)
@@ -166,116 +191,146 @@ static const unsigned char *ring_of(const struct cell *c, const struct source_st
     return s->host == c->of->opt.me ? c->own.ring[s->ring] : c->from[s->ring][s->host]->ring;
 }
 
-/* The record of that stamp, if it is the next in the ring. */
-static inline const struct record *record_in(const unsigned char *bytes, uint64_t mask,
-                                             struct source_stream *s, uint64_t want)
+/* What cannot be: the rest of the stream, in this view, is as if it were not there. */
+static const struct record *tear(struct source_stream *s, uint64_t pos, uint64_t *end)
 {
-    while (s->pos < s->end) {
-        const struct record *r = (const void *)(bytes + (s->pos & mask));
-        if (!(r->flags & RECORD_SKIP))
-            return r->stamp == want ? r : NULL;
-        s->pos += r->bytes;
-    }
-    return PLANTED(group_record_looks) ? planted_record_looks(bytes, mask, s->pos, want) : NULL;
+    s->torn = true;
+    *end = pos;
+    return NULL;
 }
 
-const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index)
+/* The record of that stamp, if it is the next in the ring, and how many bytes it has: at most as many as `most`, and all of them before `end`
+ * and the end of the ring, whoever wrote them. They are read once, since their writer's memory is its own. The caller has the position, and
+ * gives it back. */
+static inline const struct record *record_in(const unsigned char *ring_at, uint64_t mask,
+                                             uint32_t most, struct source_stream *s, uint64_t *pos,
+                                             uint64_t *end, uint64_t want, uint32_t *bytes)
 {
-    if (s->pos >= s->end && !PLANTED(group_record_looks))
+    while (*pos < *end) {
+        const struct record *r = (const void *)(ring_at + (*pos & mask));
+        uint64_t room = min_u64(*end - *pos, mask + 1 - (*pos & mask));
+        *bytes = __atomic_load_n(&r->bytes, __ATOMIC_RELAXED);
+        if (!(r->flags & RECORD_SKIP)) {
+            if (r->stamp != want)
+                return NULL;
+            return *bytes <= most && record_size(*bytes) <= room ? r : tear(s, *pos, end);
+        }
+        if (*bytes == 0 || *bytes % sizeof(struct record) || *bytes > room)
+            return tear(s, *pos, end);
+        *pos += *bytes;
+    }
+    return PLANTED(group_record_looks) ? planted_record_looks(ring_at, mask, *pos, want, bytes)
+                                       : NULL;
+}
+
+static bool has_more(const struct source_stream *s)
+{
+    return s->pos < s->end || PLANTED(group_record_looks);
+}
+
+const struct record *cell_record(const struct cell *c, struct source_stream *s, uint64_t index,
+                                 uint32_t *bytes)
+{
+    if (!has_more(s))
         return NULL;
-    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, s, stamp(c->of->view->vid, index));
+    return record_in(ring_of(c, s), c->opt.ring_bytes - 1, c->opt.message_max, s, &s->pos, &s->end,
+                     stamp(c->of->view->vid, index), bytes);
 }
 
-static void next_number(struct cell *c)
-{
-    c->number_at++;
-    if (++c->turn_at == c->senders) {
-        c->turn_at = 0;
-        c->round_at++;
-    }
-}
+/* A sender that has records here, in a circle of them by turns. Numbers of the others are nulls, and are not looked at. */
+struct taker {
+    struct source_stream *s;
+    const unsigned char *ring;
+    uint64_t limit; /* its numbers below are taken */
+    uint32_t turn, next;
+};
 
-/* The next number: a message, a null, or what the trim cuts off. */
-static void take_number(struct cell *c, struct batch *b, bool finishing)
-{
-    struct source_stream *s = &c->source[c->turn_at];
-    bool cut = finishing && c->round_at >= c->of->next->cell[c->number].trim[c->turn_at];
-    const struct record *r = cell_record(c, s, c->round_at);
-    if (r && !cut) {
-        s->pos += record_size(r->bytes);
-        if (c->has_state && c->number_at >= c->skip_to)
-            cell_item(b, r, s->host, c->number_at);
-    }
-    c->of->count.trimmed += r && cut;
-    next_number(c);
-}
+/* What a batch may have, and what all numbers have in common. */
+struct taking {
+    struct batch *batch;
+    uint32_t most, message_max, senders;
+    uint64_t bytes_max, skip_to, mask;
+};
 
-/* The only sender that has records here: the numbers of the others are nulls, and are passed over without being looked at. */
-static void take_from(struct cell *c, uint32_t turn, struct batch *b, uint64_t limit, uint32_t most,
-                      uint64_t bytes_max)
-{
-    struct source_stream *s = &c->source[turn];
-    const uint32_t senders = c->senders, host = s->host;
-    const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
-    const unsigned char *ring_at = ring_of(c, s);
-    uint64_t round = c->round_at + (turn < c->turn_at), number = round * senders + turn;
-    for (; number < limit && s->pos < s->end && b->count < most && b->bytes < bytes_max;
-         round++, number += senders) {
-        const struct record *r = record_in(ring_at, mask, s, stamp(vid, round));
-        if (r == NULL)
-            continue;
-        s->pos += record_size(r->bytes);
-        if (number >= skip_to)
-            cell_item(b, r, host, number);
-    }
-    c->number_at = number < limit && s->pos < s->end ? number : limit;
-    c->round_at = c->number_at / senders;
-    c->turn_at = (uint32_t)(c->number_at % senders);
-}
-
-/* Of the senders that have records here: how many, and the last of them. */
-static uint32_t count_active(const struct cell *c, uint32_t *last)
+/* The circle; 0: nobody has records. */
+static uint32_t line_up(struct cell *c, struct taker *circle, uint64_t limit, const uint64_t *trim)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < c->senders; i++)
-        if (c->source[i].pos < c->source[i].end) {
-            *last = i;
-            count++;
-        }
+    for (uint32_t i = 0; i < c->senders; i++) {
+        struct source_stream *s = &c->source[i];
+        if (!has_more(s))
+            continue;
+        circle[count] = (struct taker){.s = s, .ring = ring_of(c, s), .turn = i};
+        circle[count].limit = trim ? min_u64(limit, trim[i] * c->senders + i) : limit;
+        circle[count].next = count + 1;
+        count++;
+    }
+    if (count > 0)
+        circle[count - 1].next = 0;
     return count;
 }
 
-/* The numbers below the limit, while the batch has room: take_number for the common case, with everything at hand. A sender without a
- * record here costs a comparison. */
-static void take_numbers(struct cell *c, struct batch *b, uint64_t limit, uint32_t most,
-                         uint64_t bytes_max)
+/* From one sender: its numbers below `stop`, of which `number` is the next and has that stamp. Returns the one after. */
+static inline uint64_t take_from(const struct taking *t, const struct taker *a, uint64_t number,
+                                 uint64_t want, uint64_t stop)
 {
-    const uint32_t senders = c->senders;
-    const uint64_t vid = c->of->view->vid, skip_to = c->skip_to, mask = c->opt.ring_bytes - 1;
-    const unsigned char *ring_at[GROUP_HOSTS_MAX];
-    for (uint32_t i = 0; i < senders; i++)
-        ring_at[i] = c->source[i].pos < c->source[i].end ? ring_of(c, &c->source[i]) : NULL;
-    uint64_t number = c->number_at, round = c->round_at;
-    uint32_t turn = c->turn_at;
-    while (number < limit && b->count < most && b->bytes < bytes_max) {
-        struct source_stream *s = &c->source[turn];
-        if (s->pos < s->end) {
-            const struct record *r = record_in(ring_at[turn], mask, s, stamp(vid, round));
-            if (r) {
-                s->pos += record_size(r->bytes);
-                if (number >= skip_to)
-                    cell_item(b, r, s->host, number);
-            }
-        }
-        number++;
-        if (++turn == senders) {
-            turn = 0;
-            round++;
-        }
+    struct source_stream *s = a->s;
+    struct batch *b = t->batch;
+    uint64_t pos = s->pos, end = s->end;
+    const uint64_t mask = t->mask, skip_to = t->skip_to, bytes_max = t->bytes_max;
+    const uint32_t most = t->most, message_max = t->message_max, senders = t->senders;
+    const uint32_t host = s->host;
+    for (; number < stop && (pos < end || PLANTED(group_record_looks)) && b->count < most &&
+           b->bytes < bytes_max;
+         number += senders, want++) {
+        uint32_t bytes;
+        const struct record *r = record_in(a->ring, mask, message_max, s, &pos, &end, want, &bytes);
+        if (r == NULL)
+            continue;
+        pos += record_size(bytes);
+        if (number >= skip_to)
+            cell_item(b, r, bytes, host, number);
     }
-    c->number_at = number;
-    c->round_at = round;
-    c->turn_at = turn;
+    s->pos = pos;
+    s->end = end;
+    return number;
+}
+
+/* Takes the numbers below the limit while the batch has room, with messages, nulls and what a trim cuts off (NULL: nothing). Returns the first
+ * number that was not taken. */
+static uint64_t take_numbers(struct cell *c, const struct taking *t, uint64_t limit,
+                             const uint64_t *trim)
+{
+    struct taker circle[GROUP_HOSTS_MAX];
+    uint32_t count = line_up(c, circle, limit, trim), at = 0, before = count - 1;
+    uint64_t round = c->round_at, vid = c->of->view->vid;
+    while (at < count && circle[at].turn < c->turn_at)
+        before = at++;
+    if (at == count) {
+        at = 0;
+        round++;
+    }
+    while (count > 0) {
+        const struct taker *a = &circle[at];
+        uint64_t number = round * c->senders + a->turn;
+        if (number >= limit || t->batch->count >= t->most || t->batch->bytes >= t->bytes_max)
+            return min_u64(number, limit);
+        bool alone = a->next == at;
+        uint64_t stop = alone ? a->limit : min_u64(a->limit, number + 1);
+        uint64_t next = take_from(t, a, number, stamp(vid, round), stop);
+        if (alone && next > number)
+            round += (next - number) / c->senders - 1;
+        if (!has_more(a->s) || next >= a->limit) { /* it has nothing more to take */
+            c->of->count.trimmed += a->limit < limit && a->s->pos < a->s->end;
+            circle[before].next = a->next;
+            count = alone ? 0 : count;
+        } else {
+            before = at;
+        }
+        at = a->next;
+        round += circle[at].turn <= a->turn;
+    }
+    return limit;
 }
 
 void cell_upcall(struct cell *c, const struct batch *b)
@@ -283,6 +338,8 @@ void cell_upcall(struct cell *c, const struct batch *b)
     struct member *m = c->of;
     if (b->count == 0)
         return;
+    if (is_feeding(c))
+        transfer_feed(c, b);
     m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
     m->count.upcalls++;
     m->count.delivered += b->count;
@@ -291,28 +348,32 @@ void cell_upcall(struct cell *c, const struct batch *b)
 
 static void tell_delivered(struct cell *);
 
-/* Delivers numbers below the limit, a batch of them. */
-static bool deliver_some(struct cell *c, uint64_t limit, bool finishing, uint64_t *bytes)
+/* Delivers numbers below the limit, a batch of them; of each sender those before its trim, if there are trims. */
+static bool deliver_some(struct cell *c, uint64_t limit, const uint64_t *trim, uint64_t *bytes)
 {
+    if (c->number_at >= limit) /* also where there are no senders */
+        return false;
     struct batch b;
     b.count = 0;
     b.bytes = 0;
-    uint32_t most = c->of->opt.unbatched & BATCH_DELIVER ? 1 : MEMBER_ITEMS_MAX;
-    uint32_t only = 0;
-    if (finishing || !c->has_state || PLANTED(group_record_looks))
-        while (c->number_at < limit && b.count < most && *bytes + b.bytes < c->opt.deliver_bytes)
-            take_number(c, &b, finishing);
-    else if (count_active(c, &only) == 1)
-        take_from(c, only, &b, limit, most, c->opt.deliver_bytes - *bytes);
-    else
-        take_numbers(c, &b, limit, most, c->opt.deliver_bytes - *bytes);
+    const bool one = c->of->opt.unbatched & BATCH_DELIVER;
+    const struct taking t = {.batch = &b,
+                             .most = one ? 1 : MEMBER_ITEMS_MAX,
+                             .message_max = c->opt.message_max,
+                             .senders = c->senders,
+                             .bytes_max = c->opt.deliver_bytes - *bytes,
+                             .skip_to = c->has_state ? c->skip_to : UINT64_MAX,
+                             .mask = c->opt.ring_bytes - 1};
+    c->number_at = take_numbers(c, &t, limit, trim);
+    c->round_at = c->number_at / c->senders;
+    c->turn_at = (uint32_t)(c->number_at % c->senders);
     if (PLANTED(group_delivered_early)) {
         tell_delivered(c);
         cell_push(c, false);
     }
     cell_upcall(c, &b);
     *bytes += b.bytes;
-    return c->number_at < limit && most > 1 && *bytes < c->opt.deliver_bytes;
+    return c->number_at < limit && !one && *bytes < c->opt.deliver_bytes;
 }
 
 /* What was delivered may be written over by its senders, once they know. It stands still while the view ends: what a trim leaves out was
@@ -328,9 +389,9 @@ static int deliver(struct cell *c)
 {
     uint64_t bytes = 0, from = c->number_at;
     find_stable(c);
-    if (!c->has_state || c->number_at >= c->stable)
+    if (!c->has_state || c->number_at >= c->stable || (is_feeding(c) && transfer_holds(c)))
         return 0;
-    while (deliver_some(c, c->stable, false, &bytes))
+    while (deliver_some(c, c->stable, NULL, &bytes))
         ;
     tell_delivered(c);
     return c->number_at > from;
@@ -363,9 +424,11 @@ int cell_settle(struct cell *c)
 
 int cell_post(struct cell *c)
 {
+    int work = 0;
+    if (c->learns)
+        cell_push(c, false);
     if (!c->in)
         return 0;
-    int work = 0;
     if (c->of->phase == MEMBER_OPEN && own_publish(c)) {
         work = 1;
         ring(c);
@@ -384,6 +447,8 @@ void cell_wedge(struct cell *c)
     if (!c->in)
         return;
     r->has_state = c->has_state && c->number_at >= c->skip_to;
+    r->large = r->has_state && c->large;
+    r->learnt = r->has_state ? transfer_learnt(c) : 0;
     r->senders = c->senders;
     for (uint32_t i = 0; i < c->senders; i++) {
         look(c, &c->source[i]);
@@ -405,19 +470,13 @@ bool cell_finish(struct cell *c)
     for (uint32_t i = 0; i < c->senders; i++)
         if (next->trim[i] > 0)
             limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
-    while (deliver_some(c, limit, true, &bytes))
+    if (is_feeding(c))
+        transfer_holds(c);
+    while (deliver_some(c, limit, next->trim, &bytes))
         ;
     if (PLANTED(group_delivered_over_trim))
         tell_delivered(c);
     return c->number_at >= limit;
-}
-
-/* Counts what the trim cut off here, of records that this host holds. */
-static void count_cut(struct cell *c)
-{
-    const struct view_cell *next = &c->of->next->cell[c->number];
-    for (uint32_t i = 0; c->in && i < c->senders; i++)
-        c->of->count.trimmed += c->source[i].count > next->trim[i];
 }
 
 /* ---- the begin of a view ---- */
@@ -450,9 +509,10 @@ static void begin_row(struct cell *c, uint64_t vid)
         table_send_to(c->row, ranks_of(c, c->members));
     if (c->taken)
         table_send_to(c->taken, ranks_of(c, c->members));
-    cell_set(c, CELL_RECEIVED, stamp(vid, 0));
-    cell_set(c, CELL_DELIVERED, stamp(vid, 0));
-    cell_set(c, CELL_TAKEN, stamp(vid, 0));
+    if (c->in) {
+        cell_set(c, CELL_RECEIVED, stamp(vid, 0));
+        cell_set(c, CELL_DELIVERED, stamp(vid, 0));
+    }
     cell_set(c, CELL_STATE, stamp(vid, c->has_state ? HAS_STATE : WANTS_STATE));
 }
 
@@ -476,23 +536,21 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     uint64_t ahead[GROUP_HOSTS_MAX] = {0};
     if (c->in && c->taken)
         raw_ahead(c, before, now, ahead);
-    if (c->in) {
-        count_cut(c);
-        /* Of a cell that this host is out of it does not hear who has begun the next view: all may still be in this one. */
+    if (c->in) /* of a cell that it is out of it does not hear who has begun the next view: all may still be in this one */
         own_readers(c, in_set(vc->members, c->of->opt.me) ? who_left(c, before, now) : c->members);
-    }
     own_begin(c, now, c->in && c->index < c->senders, c->index);
     c->in = in_set(vc->members, c->of->opt.me);
+    c->learns = in_set(vc->learners, c->of->opt.me);
     c->members = vc->members;
-    c->unready = c->row ? vc->members & ~set_of(c->of->opt.me) : 0;
+    c->learners = vc->learners;
+    c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
-    c->loading = false;
     c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid && machine->born)
         machine->born(c->of->opt.ctx, c->number);
-    if (c->in)
+    if (c->in || c->learns)
         begin_row(c, now->vid);
     if (c->in && c->taken)
         raw_begin(c, now->vid, ahead);
@@ -503,8 +561,8 @@ void cell_reset(struct cell *c)
     if (!c->mine)
         return;
     own_reset(c);
-    c->in = c->has_state = c->loading = false;
-    c->members = c->unready = 0;
+    c->in = c->learns = c->has_state = false;
+    c->members = c->learners = c->unready = 0;
     c->senders = c->index = 0;
 }
 
@@ -626,6 +684,7 @@ void cell_close(struct cell *c)
     free(c->from[1]);
     free(c->out);
     free(c->flow);
+    free(c->fed);
     if (c->alone) {
         free(c->own.ring[0]);
         free(c->own.ring[1]);

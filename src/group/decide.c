@@ -92,6 +92,19 @@ static uint64_t trim_of(const struct decide_input *in, uint64_t enders, uint32_t
     return PLANTED(group_trim_max) ? most : least;
 }
 
+/* Of a state that is large: all who do not have it, but for those who nearly do. */
+static uint64_t learners_of(const struct decide_input *in, uint64_t stateful, uint32_t cell)
+{
+    bool large = false;
+    uint64_t learnt = 0;
+    for (uint64_t rest = stateful; rest; rest = set_rest(rest)) {
+        const struct cell_report *r = told(in, set_first(rest), cell);
+        large |= r->large;
+        learnt |= r->learnt ? set_of(r->learnt - 1) : 0;
+    }
+    return large ? ~learnt : 0;
+}
+
 /* `enders` end the view in order, `stay` of them go on. */
 static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t stay, uint32_t cell,
                       struct view_cell *next)
@@ -112,6 +125,7 @@ static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t s
         if (told(in, h, cell)->has_state || PLANTED(group_stateless_stay))
             next->stateful |= set_of(h);
     }
+    next->learners = learners_of(in, next->stateful, cell);
     if (next->stateful == 0) {
         next->state = CELL_VACANT;
         next->members_last = now->members;

@@ -24,12 +24,13 @@ enum cell_word {
     CELL_RECEIVED,  /* stamp: all numbers below are here */
     CELL_DELIVERED, /* stamp: all numbers below were delivered, and the upcalls are over */
     CELL_STATE,     /* stamp of WANTS_STATE or HAS_STATE */
-    CELL_TAKEN,     /* stamp: bytes of the state that it took so far */
+    CELL_TAKEN, /* stamp of the vid in which a transfer began: which one, and the bytes of it that were taken (transfer.c) */
     CELL_USER,
     CELL_WORDS = CELL_USER + MEMBER_COLUMNS,
 };
 
 enum { WANTS_STATE = 1, HAS_STATE = 2 };
+enum { FEED_HEAD_BYTES = 24, BACKLOG_BYTES = 64 << 20 };
 
 /* END and GUARD are on different cache lines, and are two writes: GUARD never lands before END. */
 enum send_word {
@@ -77,11 +78,13 @@ struct own_stream {
     uint64_t start;                  /* where the records of this view begin */
     uint64_t end;                    /* published up to here */
     uint64_t head;                   /* reserved up to here */
-    uint64_t ready;                  /* from `end` to here all is ready, and stamped: */
-    uint64_t ready_end;              /* (the last of them ends here) */
-    uint32_t ready_count;            /* so many messages */
-    uint64_t vid;                    /* of the view that the stream is in */
-    uint64_t issued;                 /* indices given in it */
+    uint64_t limit;     /* up to here records are reserved without looking further; see set_limit */
+    uint64_t claimed;   /* cache lines before are in this processor's cache */
+    uint64_t ready;     /* from `end` to here all is ready, and stamped: */
+    uint64_t ready_end; /* (the last of them ends here) */
+    uint32_t ready_count; /* so many messages */
+    uint64_t vid;         /* of the view that the stream is in */
+    uint64_t issued;      /* indices given in it */
     /* New to this view, or back: nothing may be written before all members have begun the view. */
     bool fresh;
     struct published batch[PUBLISHED_MAX];
@@ -97,6 +100,7 @@ struct source_stream {
     uint32_t host;
     bool started;   /* pos is known */
     bool there;     /* the lane shows the life that is in the view */
+    bool torn;      /* it has what no member writes, and is not read any more */
     uint32_t ring;  /* which of its rings it uses */
     uint64_t count; /* its index: all below are here */
     uint64_t pos;   /* of its next record */
@@ -123,10 +127,11 @@ struct cell {
     uint64_t lost;                      /* hosts whose flow was lost: they get everything again */
 
     /* In this view. */
-    bool in;          /* member of it */
-    bool has_state;   /* as of `number`, or of skip_to if that is higher */
-    uint64_t members; /* of the view */
-    uint64_t unready; /* members whose row is not yet that of the life in the view */
+    bool in;                    /* member of it */
+    bool learns;                /* learner */
+    bool has_state;             /* as of `number`, or of skip_to if that is higher */
+    uint64_t members, learners; /* of the view */
+    uint64_t unready;           /* of both: whose row is not yet that of the life in the view */
     uint32_t senders;
     uint32_t index;     /* of this host among them; senders: it is none */
     uint64_t number_at; /* next number to deliver, and the same as */
@@ -140,10 +145,20 @@ struct cell {
     bool push;     /* the row has something new that others wait for */
     uint32_t idle; /* rounds without work */
 
-    /* A state that comes. */
-    bool loading;
+    /* States. */
+    bool large;                       /* the last that was sent or came */
+    uint8_t attempt[GROUP_HOSTS_MAX]; /* transfers begun in this view, by joiner */
+
+    /* One that comes. */
+    uint64_t load_id;    /* of the transfer; 0: none */
+    uint64_t load_since; /* of a view before this vid it cannot be */
+    bool loading;        /* the copy comes */
+    bool loaded;         /* it has, and what follows is the feed */
     uint64_t load_taken; /* bytes of the stream */
     uint64_t load_number;
+    uint64_t piece_at;  /* of the next piece this was taken */
+    unsigned char *fed; /* a message of the feed, with its head, */
+    uint32_t fed_at;    /* of which so much has come */
 
     /* Of planted bugs. */
     void *early_save;
@@ -160,7 +175,7 @@ enum member_phase {
 
 /* Words of a STATE lane. */
 enum state_word {
-    STATE_ID, /* whose transfer: vid, cell and joiner (state_id); 0: none. Set behind BASE, cleared before the ring is used again */
+    STATE_ID, /* whose transfer: vid, cell, joiner, and which attempt (state_id); 0: none. Set behind BASE, cleared before the ring is used again */
     STATE_BASE,  /* position at which it begins */
     STATE_GUARD, /* bytes up to this position are there */
     STATE_WORDS,
@@ -168,9 +183,14 @@ enum state_word {
 
 /* The state that is being sent: one at a time. */
 struct sending {
-    bool active, saved; /* saved: all of it is in the ring */
-    uint32_t cell, joiner;
-    uint64_t vid, base, end; /* positions in the ring */
+    bool active, saved; /* saved: all of the copy is in the ring */
+    uint64_t ask_ns;    /* when to ask (again) for a view in which the joiner is a member */
+    uint32_t cell, joiner, attempt;
+    uint64_t vid;                  /* in which it began */
+    uint64_t base, copy_end, end;  /* positions in the ring */
+    uint64_t taken;                /* bytes of it, by the joiner; */
+    uint64_t moved_ns;             /* when there was last something new of that */
+    uint64_t feed_head, feed_tail; /* positions in the backlog */
     void *save;
     struct mem_flow flow;
 };
@@ -192,6 +212,7 @@ struct member {
     struct view *view; /* the one that was begun; vid 0 if none */
     struct view *next; /* while that one is finished: what follows */
     bool leaving;
+    uint64_t torn;              /* members of the view whose streams have what no member writes */
     struct cell_report *report; /* by cell */
 
     /* Signs of life, by host. */
@@ -213,6 +234,8 @@ struct member {
     unsigned char *piece; /* for one, with its head */
     uint32_t piece_bytes;
     uint32_t snap_bytes;
+    unsigned char *backlog; /* of the feed: what is delivered and not yet sent */
+    uint64_t backlog_bytes;
     struct sending sending;
 
     struct member_counts count;
@@ -271,14 +294,15 @@ struct batch {
     uint32_t count;
     uint64_t bytes;
 };
-/* The sender's record of that index; NULL: it is a null. */
-const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index);
-static inline void cell_item(struct batch *b, const struct record *r, uint32_t sender,
-                             uint64_t number)
+/* The sender's record of that index, and how many bytes it has; NULL: it is a null. */
+const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index,
+                                 uint32_t *bytes);
+static inline void cell_item(struct batch *b, const struct record *r, uint32_t bytes,
+                             uint32_t sender, uint64_t number)
 {
     b->item[b->count++] =
-        (struct member_item){.data = r + 1, .bytes = r->bytes, .sender = sender, .number = number};
-    b->bytes += record_size(r->bytes);
+        (struct member_item){.data = r + 1, .bytes = bytes, .sender = sender, .number = number};
+    b->bytes += record_size(bytes);
 }
 void cell_upcall(struct cell *, const struct batch *);
 
@@ -306,7 +330,19 @@ int transfer_open(struct member *, struct err *);
 void transfer_close(struct member *);
 int transfer_post(struct member *);
 int transfer_settle(struct member *);
-/* The view ends: what is under way is void. */
+/* What the cell is delivering goes to who is sent its state. */
+void transfer_feed(struct cell *, const struct batch *);
+/* There is no room for it: the cell is not to deliver now. */
+bool transfer_holds(struct cell *);
+/* The host that is sent the state of the cell and is nearly up to date, plus 1; 0: none. */
+uint32_t transfer_learnt(const struct cell *);
+static inline bool is_feeding(const struct cell *c)
+{
+    return c->of->sending.active && c->of->sending.cell == c->number;
+}
+/* A new view begins here: what is under way goes on, or is void. */
+void transfer_begin(struct member *, const struct view *before, const struct view *now);
+/* In no view any more: what is under way is void. */
 void transfer_end(struct member *);
 
 /* ---- planted.c: mistakes of more than a line ---- */
@@ -315,7 +351,7 @@ bool planted_majority_delivered(const struct cell *, uint64_t *below);
 void planted_new_first(struct cell *);
 uint64_t planted_one_null(struct cell *, uint64_t need);
 const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
-                                          uint64_t want);
+                                          uint64_t want, uint32_t *bytes);
 void planted_next_life_early(struct cell *);
 void planted_report_early(struct member *);
 void planted_copy_early(struct member *);

@@ -39,6 +39,8 @@ enum top_word {
 /* What a member says of a view that it has wedged. Written once in a view. */
 struct cell_report {
     bool has_state;
+    bool large;       /* and it is large: who comes without it is to learn it first */
+    uint32_t learnt;  /* whom it sends the state, and who is nearly up to date: host + 1 */
     uint32_t senders; /* that the cell had in that view */
     uint64_t
         held[GROUP_HOSTS_MAX]; /* by sender: what it holds, messages and nulls below this count */

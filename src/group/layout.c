@@ -70,7 +70,7 @@ static void keep(const struct plan *p, const struct view *before)
         stay |= before->life[h] == next->life[h] ? set_of(h) : 0;
     }
     for (uint32_t c = 0; c < next->cells; c++)
-        next->cell[c].members = before->cell[c].members & stay;
+        next->cell[c].members = (before->cell[c].members | before->cell[c].learners) & stay;
 }
 
 /* What is filled first: the lower, the sooner. A cell with a state that lacks members, then one that would begin, then the others;
@@ -149,8 +149,19 @@ static void fill_up(struct plan *p)
 
 /* ---- whoever filled it ---- */
 
+/* Who has no state learns first, unless the cell needs it to have enough members. */
+static void let_learn(const struct cell_layout *l, struct view_cell *c)
+{
+    c->learners &= c->state == CELL_LIVES ? c->members & ~c->stateful : 0;
+    uint32_t left = set_count(c->members & ~c->learners), least = wanted_min(l);
+    if (left < least)
+        c->learners &= ~lowest_of(c->learners, least - left);
+    c->members &= ~c->learners;
+}
+
 static void begin_or_wait(const struct cell_layout *l, uint64_t vid, struct view_cell *c)
 {
+    let_learn(l, c);
     bool enough = set_count(c->members) >= wanted_min(l);
     if (c->state == CELL_UNBORN && enough) {
         c->state = CELL_LIVES;

@@ -28,8 +28,9 @@ struct layout_options {
     void *ctx;
 };
 
-/* On entry `next` has vid, members and lives, and of each cell state, born, and in `stateful` those members of `before` who have its state
- * and go on. Fills members, senders, stateful and adequate. A cell keeps at least one who has its state, whatever else is wanted. One that is
+/* On entry `next` has vid, members and lives, and of each cell state, born, in `stateful` those members of `before` who have its state
+ * and go on, and in `learners` whoever is not to be a member without the state. Fills members, senders, stateful, learners and adequate. Who would be a
+ * learner is a member nevertheless if the cell has fewer than members_min without it. A cell keeps at least one who has its state, whatever else is wanted. One that is
  * unborn begins when members_min are there. */
 void layout_fill(const struct layout_options *, const struct view *before, struct view *next);
 

@@ -39,7 +39,7 @@ static int watch(struct member *m, uint64_t now_ns)
     if (now_ns < m->look_ns)
         return 0;
     m->look_ns = now_ns + m->opt.heartbeat_ns / 4;
-    uint64_t claims = 0;
+    uint64_t claims = is_in_view(m) ? m->torn & m->view->members : 0;
     for (uint32_t h = 0; h < m->opt.hosts; h++) {
         if (h == m->opt.me)
             continue;
@@ -66,7 +66,7 @@ static void beat(struct member *m, uint64_t now_ns)
         return;
     table_push_row(m->top);
     for (uint32_t c = 0; c < m->opt.cells; c++)
-        if (m->cell[c].in && m->cell[c].row)
+        if ((m->cell[c].in || m->cell[c].learns) && m->cell[c].row)
             cell_push(&m->cell[c], true);
 }
 
@@ -276,6 +276,11 @@ bool member_has_state(const struct member *m, uint32_t cell)
 {
     const struct cell *c = &m->cell[cell];
     return c->in && c->has_state && c->number_at >= c->skip_to;
+}
+
+bool member_is_behind(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].loaded;
 }
 
 uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, const void *data)

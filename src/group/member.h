@@ -48,7 +48,8 @@ struct member_item {
 enum { MEMBER_ITEMS_MAX = 64 }; /* of one call */
 
 struct member_machine {
-    /* Messages of one cell, in order, of the view of that vid. */
+    /* Messages of one cell, in order, of the view of that vid. That is the one which began last, but for who is on its way to the state of
+     * the cell: it may be told of a view first, and then of what was delivered before that. */
     void (*deliver)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
                     uint32_t count);
 
@@ -81,7 +82,9 @@ struct member_options {
     bool no_nulls;      /* for measuring: who has nothing to send holds up the others */
     uint32_t unbatched; /* BATCH_* that are off */
 
-    uint32_t snap_bytes;                      /* ring for states; 0: 64 KiB */
+    uint32_t snap_bytes; /* ring for states; 0: 64 KiB */
+    uint64_t
+        backlog_bytes; /* for what is delivered while a state is sent, touched only then; 0: 64 MiB */
     uint64_t heartbeat_ns;                    /* 0: 15 ms */
     uint64_t suspect_ns;                      /* 0: 60 ms */
     uint64_t stagger_ns, detach_ns, start_ns; /* as in keeper_options; 0: the same */
@@ -130,6 +133,8 @@ const struct view *member_view(const struct member *);
 bool member_wedged(const struct member *); /* the view is ending */
 /* Does this host have the cell's state in its view? */
 bool member_has_state(const struct member *, uint32_t cell);
+/* Has it got a copy of the state, and is behind: what was delivered since is under way? */
+bool member_is_behind(const struct member *, uint32_t cell);
 
 /* For traces: where in the sender's stream a message of it stands that is being delivered, or an own one that is being written. It is
  * a multiple of 16 and rises with every message of a life, over all views: so all know a message by it. */
@@ -151,8 +156,12 @@ struct member_counts {
     uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
     uint64_t restamped; /* own messages that went on to the next view */
     uint64_t returned;
+    uint64_t
+        torn; /* streams of members that had what no member writes, so that they were claimed */
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
     uint64_t states_sent, states_loaded;
+    uint64_t
+        learnt; /* of those loaded: with what was delivered meanwhile, before it was a member */
 };
 void member_counts(const struct member *, struct member_counts *);
 

@@ -65,9 +65,10 @@ uint64_t planted_one_null(struct cell *c, uint64_t need)
 /* ---- group_record_looks, group_next_life_early: cell.c ---- */
 
 const struct record *planted_record_looks(const unsigned char *ring, uint64_t mask, uint64_t pos,
-                                          uint64_t want)
+                                          uint64_t want, uint32_t *bytes)
 {
     const struct record *r = ring ? (const void *)(ring + (pos & mask)) : NULL;
+    *bytes = r ? r->bytes : 0;
     return r && r->stamp == want && record_size(r->bytes) <= mask / 4 ? r : NULL;
 }
 

@@ -12,11 +12,12 @@ static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, 
     b.bytes = 0;
     while (s->taken < limit && b.count < MEMBER_ITEMS_MAX &&
            *bytes + b.bytes < c->opt.deliver_bytes) {
-        const struct record *r = cell_record(c, s, s->taken);
+        uint32_t size;
+        const struct record *r = cell_record(c, s, s->taken, &size);
         if (r) {
-            s->pos += record_size(r->bytes);
+            s->pos += record_size(size);
             if (s->taken >= s->skip)
-                cell_item(&b, r, s->host, s->taken);
+                cell_item(&b, r, size, s->host, s->taken);
         }
         s->taken++;
     }
@@ -85,5 +86,5 @@ void raw_begin(struct cell *c, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MA
     for (uint64_t rest = c->hosts; rest; rest = set_rest(rest))
         table_set(c->taken, c->rank[set_first(rest)], stamp(vid, 0));
     for (uint32_t i = 0; i < c->senders; i++)
-        c->source[i].skip = ahead[c->source[i].host];
+        c->source[i].skip = PLANTED(group_raw_again) ? 0 : ahead[c->source[i].host];
 }

@@ -1,11 +1,11 @@
 /* Reports as bytes, in words of 8:
  *
- *      | vid | life | cells: | has_state 1, senders << 8 | held of each sender ... | ... | */
+ *      | vid | life | cells: | has_state 1, large 1, learnt << 8, senders << 16 | held of each sender ... | ... | */
 #include "group/keeper_impl.h"
 
 #include <string.h>
 
-enum { HEAD_WORDS = 2, SENDERS_SHIFT = 8 };
+enum { HEAD_WORDS = 2, HAS_STATE = 1, LARGE = 2, LEARNT_SHIFT = 8, SENDERS_SHIFT = 16 };
 
 uint32_t report_bytes_max(uint32_t hosts, uint32_t cells)
 {
@@ -23,8 +23,10 @@ uint32_t report_encode(const struct report *r, uint32_t cells, unsigned char *ou
     unsigned char *at = word_put(word_put(out, r->vid), r->life);
     for (uint32_t c = 0; c < cells; c++) {
         const struct cell_report *cell = &r->cell[c];
-        CHECK(cell->senders <= GROUP_HOSTS_MAX);
-        at = word_put(at, cell->has_state | (uint64_t)cell->senders << SENDERS_SHIFT);
+        CHECK(cell->senders <= GROUP_HOSTS_MAX && cell->learnt <= GROUP_HOSTS_MAX);
+        at = word_put(at, (cell->has_state ? HAS_STATE : 0) | (cell->large ? LARGE : 0) |
+                              (uint64_t)cell->learnt << LEARNT_SHIFT |
+                              (uint64_t)cell->senders << SENDERS_SHIFT);
         for (uint32_t i = 0; i < cell->senders; i++)
             at = word_put(at, cell->held[i]);
     }
@@ -46,10 +48,13 @@ bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint
         if (at == words)
             return false;
         memcpy(&head, in + 8 * (size_t)at++, 8);
-        uint64_t senders = head >> SENDERS_SHIFT;
-        if ((head & 0xff) > 1 || senders > hosts || senders > words - at)
+        uint64_t senders = head >> SENDERS_SHIFT, learnt = head >> LEARNT_SHIFT & 0xff;
+        if ((head & 0xff) > (HAS_STATE | LARGE) || learnt > hosts || senders > hosts ||
+            senders > words - at)
             return false;
-        cell[c].has_state = head & 1;
+        cell[c].has_state = head & HAS_STATE;
+        cell[c].large = head & LARGE;
+        cell[c].learnt = (uint32_t)learnt;
         cell[c].senders = (uint32_t)senders;
         memcpy(cell[c].held, in + 8 * (size_t)at, 8 * senders);
         at += (uint32_t)senders;

@@ -2,19 +2,64 @@
 
 #include <stdlib.h>
 
-/* States for members that have none. In each cell the first of those who have its state when the view begins is the *donor*: it sends a
- * copy to the others, one after the other, through its STATE lane.
+/* States for those who have none. In each cell the first of those who have its state when the view begins is the *donor*: it sends a
+ * copy to the others, one after the other, through its STATE lane, and behind it what it delivers since: the *feed*.
  *
- *      | bytes 8 | number 8, size 8 | bytes 8 | piece, padded ... | ... | 0 |
+ *      | bytes 8 | number 8, size 8 | bytes 8 | piece, padded ... | ... | 0 | bytes 8 | of the feed, padded | ... |
  *
- * The copy is of the donor's state in the view, and says up to which number; the joiner passes over the numbers below. The ring is paced by the
- * joiner's CELL_TAKEN. All of it is void when the view ends, and begins anew in the next. */
+ * The copy is of the donor's state in the view in which it began, and says up to which number. Who is a member of the cell in that view passes over the
+ * numbers below, and is done with the copy. Everybody else, a learner, and who has seen a view end meanwhile, goes on with the feed, in
+ * which the begin of each view is marked: at the mark of a view in which it is a member it has what everybody has who begins that, and delivers by itself
+ * from there on. So a transfer goes on over views as long as the same two are its ends; else it is void, and begins anew.
+ *
+ * The ring is paced by the joiner's CELL_TAKEN. What the donor delivers faster than that is kept in its backlog; when that is full it delivers
+ * no more until there is room, as if the joiner were a member that is slow, and gives the transfer up if there is none for long. */
 
-enum { STATE_HEAD = 8, STATE_FIRST = 16 };
+enum { STATE_HEAD = 8, STATE_FIRST = 16, TAKEN_BITS = 36, ATTEMPTS_MAX = 15 };
 
-static uint64_t state_id(uint64_t vid, uint32_t cell, uint32_t joiner)
+/* In the feed, before each message. */
+struct feed_head {
+    uint64_t vid, number;
+    uint32_t sender; /* FEED_MARK: none; the view of that vid begins here */
+    uint32_t bytes;
+};
+
+#define FEED_MARK UINT32_MAX
+
+_Static_assert(sizeof(struct feed_head) == FEED_HEAD_BYTES, "what is allocated for one");
+
+static uint64_t state_id(uint64_t vid, uint32_t cell, uint32_t joiner, uint32_t attempt)
 {
-    return stamp(vid, (uint64_t)cell << 16 | (uint64_t)joiner << 8 | 1);
+    return stamp(vid, (uint64_t)cell << 16 | (uint64_t)joiner << 8 | attempt);
+}
+
+/* What the joiner has taken of that transfer, as a word that rises over transfers too. */
+static uint64_t taken_stamp(uint64_t id, uint64_t taken)
+{
+    return stamp(stamp_vid(id), (id & 0xff) << TAKEN_BITS | taken);
+}
+
+/* Who sends states of the cell in the view; GROUP_HOSTS_MAX: nobody. */
+static uint32_t donor_of(const struct view *v, uint32_t cell)
+{
+    return v->cell[cell].stateful ? set_first(v->cell[cell].stateful) : GROUP_HOSTS_MAX;
+}
+
+/* Does the host lack the cell's state when the view begins, and need it? */
+static bool lacks_state(const struct view *v, uint32_t cell, uint32_t host)
+{
+    const struct view_cell *c = &v->cell[cell];
+    return in_set((c->members | c->learners) & ~c->stateful, host);
+}
+
+/* Both ends of a transfer are what they were. */
+static bool goes_on(const struct view *before, const struct view *now, uint32_t cell,
+                    uint32_t joiner)
+{
+    uint32_t donor = donor_of(now, cell);
+    return donor < GROUP_HOSTS_MAX && donor == donor_of(before, cell) &&
+           before->life[donor] == now->life[donor] && before->life[joiner] == now->life[joiner] &&
+           lacks_state(before, cell, joiner) && lacks_state(now, cell, joiner);
 }
 
 static uint64_t padded8(uint64_t bytes)
@@ -75,16 +120,27 @@ static void add(struct member *m, const void *data, uint64_t bytes)
     tell_word(m, STATE_GUARD, s->end);
 }
 
-static uint64_t taken_of(const struct member *m)
+static uint64_t sending_id(const struct sending *s)
 {
-    const struct sending *s = &m->sending;
-    return cell_count(&m->cell[s->cell], s->joiner, CELL_TAKEN);
+    return state_id(s->vid, s->cell, s->joiner, s->attempt);
+}
+
+/* Takes note of what the joiner has taken. Its row may be out of sight while views change. */
+static void look_taken(struct member *m)
+{
+    struct sending *s = &m->sending;
+    uint64_t word = cell_word(&m->cell[s->cell], s->joiner, CELL_TAKEN);
+    uint64_t none = taken_stamp(sending_id(s), 0);
+    if (word - none > s->end - s->base || word - none <= s->taken)
+        return;
+    s->taken = word - none;
+    s->moved_ns = m->settled_ns;
 }
 
 static bool has_room(const struct member *m, uint64_t bytes)
 {
     const struct sending *s = &m->sending;
-    return s->end + STATE_HEAD + padded8(bytes) <= s->base + taken_of(m) + m->snap_bytes;
+    return s->end + STATE_HEAD + padded8(bytes) <= s->base + s->taken + m->snap_bytes;
 }
 
 static void stop_sending(struct member *m)
@@ -107,16 +163,30 @@ static void announce(struct member *m)
     struct sending *s = &m->sending;
     tell_word(m, STATE_BASE, s->base);
     tell_word(m, STATE_GUARD, s->end);
-    tell_word(m, STATE_ID, state_id(s->vid, s->cell, s->joiner));
+    tell_word(m, STATE_ID, sending_id(s));
+}
+
+/* A state of that many bytes takes longer than the rings hold what is sent meanwhile. */
+static bool is_large(const struct cell *c, uint64_t bytes)
+{
+    return bytes > c->opt.ring_bytes; /* also what is not known */
+}
+
+/* Who is a member already, and is sent a large state, had better be a learner. */
+static void ask_to_learn(struct member *m, const struct cell *c, uint32_t joiner)
+{
+    if (c->large && in_set(c->members, joiner) && set_count(c->members) > c->opt.layout.members_min)
+        member_relayout(m);
 }
 
 static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
 {
     struct sending *s = &m->sending;
+    struct cell *c = &m->cell[cell];
     const struct state_ops *ops = m->opt.machine->state;
-    uint64_t first[2] = {m->cell[cell].number_at, STATE_UNKNOWN};
+    uint64_t first[2] = {c->number_at, STATE_UNKNOWN};
     void *ctx = state_ctx(m, cell);
-    if (!state_save_ready(ops, ctx) || !spend(m))
+    if (c->attempt[joiner] == ATTEMPTS_MAX || !state_save_ready(ops, ctx) || !spend(m))
         return false;
     void *save = PLANTED(group_copy_before_trim) && m->cell[cell].early_save
                      ? planted_copy(m, cell, &first[1])
@@ -128,7 +198,9 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     *s = (struct sending){.active = true,
                           .cell = cell,
                           .joiner = joiner,
+                          .attempt = ++c->attempt[joiner],
                           .vid = m->view->vid,
+                          .moved_ns = m->settled_ns,
                           .save = save,
                           .base = s->end,
                           .end = s->end,
@@ -138,6 +210,8 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     announce(m);
     add(m, first, STATE_FIRST);
     m->count.states_sent++;
+    c->large = is_large(c, first[1]);
+    ask_to_learn(m, c, joiner);
     return true;
 }
 
@@ -150,7 +224,7 @@ static bool find_joiner(struct member *m)
         if (!c->in || !c->has_state || c->number_at < c->skip_to || donors == 0 ||
             set_first(donors) != m->opt.me)
             continue;
-        for (uint64_t rest = c->members & ~donors; rest; rest = set_rest(rest))
+        for (uint64_t rest = (c->members | c->learners) & ~donors; rest; rest = set_rest(rest))
             if (cell_count(c, set_first(rest), CELL_STATE) == WANTS_STATE)
                 return start_sending(m, i, set_first(rest));
     }
@@ -170,9 +244,98 @@ static int send_pieces(struct member *m)
         }
         add(m, m->piece, (uint64_t)bytes);
         s->saved = bytes == 0;
+        s->copy_end = s->end;
         work++;
     }
     return work;
+}
+
+/* ---- the feed ---- */
+
+static uint64_t feed_room(const struct member *m)
+{
+    return m->backlog_bytes - (m->sending.feed_head - m->sending.feed_tail);
+}
+
+/* For all that the cell delivers at once: a message is at most half as long again in the feed as in its ring. */
+static uint64_t feed_need(const struct cell *c)
+{
+    return 2 * (c->opt.deliver_bytes + record_size(c->opt.message_max) + FEED_HEAD_BYTES);
+}
+
+static void feed(struct member *m, const struct feed_head *h, const void *data)
+{
+    struct sending *s = &m->sending;
+    if (feed_room(m) < sizeof(*h) + padded8(h->bytes)) {
+        stop_sending(m);
+        return;
+    }
+    ring_write(m->backlog, m->backlog_bytes, s->feed_head, h, sizeof(*h));
+    ring_write(m->backlog, m->backlog_bytes, s->feed_head + sizeof(*h), data, h->bytes);
+    s->feed_head += sizeof(*h) + padded8(h->bytes);
+}
+
+void transfer_feed(struct cell *c, const struct batch *b)
+{
+    struct member *m = c->of;
+    for (uint32_t i = 0; i < b->count && m->sending.active; i++) {
+        const struct member_item *t = &b->item[i];
+        feed(m,
+             &(struct feed_head){
+                 .vid = m->view->vid, .number = t->number, .sender = t->sender, .bytes = t->bytes},
+             t->data);
+    }
+}
+
+bool transfer_holds(struct cell *c)
+{
+    struct member *m = c->of;
+    if (feed_room(m) >= feed_need(c))
+        return false;
+    if (m->phase == MEMBER_OPEN && m->settled_ns - m->sending.moved_ns <= m->opt.suspect_ns)
+        return true;
+    stop_sending(m);
+    return false;
+}
+
+static int send_feed(struct member *m)
+{
+    struct sending *s = &m->sending;
+    int work = 0;
+    while (s->saved && s->feed_tail < s->feed_head && has_room(m, m->piece_bytes) && spend(m)) {
+        uint64_t bytes = min_u64(m->piece_bytes, s->feed_head - s->feed_tail);
+        ring_read(m->backlog, m->backlog_bytes, s->feed_tail, m->piece, bytes);
+        s->feed_tail += bytes;
+        add(m, m->piece, bytes);
+        work++;
+    }
+    return work;
+}
+
+/* The joiner has loaded the copy, and of the feed lacks less than half a ring. */
+static bool has_learnt(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    uint64_t left = s->end - s->base - s->taken + s->feed_head - s->feed_tail;
+    return s->active && s->saved && s->base + s->taken >= s->copy_end &&
+           left < m->cell[s->cell].opt.ring_bytes / 2;
+}
+
+uint32_t transfer_learnt(const struct cell *c)
+{
+    const struct sending *s = &c->of->sending;
+    return s->cell == c->number && has_learnt(c->of) ? s->joiner + 1 : 0;
+}
+
+/* It is to be a member in the next view. That is said again after a while: a request is lost if the leader of the keepers changes. */
+static void ask_to_admit(struct member *m)
+{
+    struct sending *s = &m->sending;
+    if (m->settled_ns < s->ask_ns || !in_set(m->cell[s->cell].learners, s->joiner) ||
+        !has_learnt(m))
+        return;
+    s->ask_ns = m->settled_ns + 2 * m->opt.suspect_ns;
+    member_relayout(m);
 }
 
 /* After a loss everything that was not taken goes out again. */
@@ -184,21 +347,25 @@ static void resend(struct member *m)
     mem_flow_open(m->mem, &s->flow, s->joiner, region_number(REGION_MEMBER, 0), 0);
     if (s->flow.status != MEM_DONE)
         return;
-    put_out_bytes(m, s->base + taken_of(m), s->end);
+    put_out_bytes(m, s->base + s->taken, s->end);
     announce(m);
 }
 
 int transfer_post(struct member *m)
 {
     struct sending *s = &m->sending;
-    if (m->opt.machine->state == NULL || m->phase != MEMBER_OPEN || m->opt.hosts == 1)
+    if (m->opt.machine->state == NULL || !is_in_view(m) || m->opt.hosts == 1)
         return 0;
     if (!s->active)
-        return find_joiner(m);
+        return m->phase == MEMBER_OPEN && find_joiner(m);
+    look_taken(m);
     resend(m);
     int work = send_pieces(m);
+    work += m->broken ? 0 : send_feed(m);
     if (work)
         mem_bell_later(m->mem, s->joiner);
+    if (m->phase == MEMBER_OPEN)
+        ask_to_admit(m);
     if (cell_count(&m->cell[s->cell], s->joiner, CELL_STATE) == HAS_STATE)
         stop_sending(m);
     return work;
@@ -212,16 +379,28 @@ static int load_first(struct member *m, struct cell *c)
     memcpy(first, m->piece, sizeof(first));
     c->load_number = first[0];
     c->loading = true;
+    c->large = is_large(c, first[1]);
     return m->opt.machine->state->load_open(state_ctx(m, c->number), first[1]);
+}
+
+/* It delivers by itself from that number on. */
+static void has_now(struct member *m, struct cell *c, uint64_t number)
+{
+    c->has_state = true;
+    c->skip_to = number;
+    c->load_id = 0;
+    c->loaded = false;
+    m->count.states_loaded++;
+    cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
 }
 
 static int load_last(struct member *m, struct cell *c)
 {
     c->loading = false;
-    c->has_state = true;
-    c->skip_to = c->load_number;
-    m->count.states_loaded++;
-    cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
+    if (c->in && stamp_vid(c->load_id) == m->view->vid)
+        has_now(m, c, c->load_number);
+    else
+        c->loaded = true;
     return m->opt.machine->state->load_close(state_ctx(m, c->number), true);
 }
 
@@ -234,12 +413,89 @@ static int load_piece(struct member *m, struct cell *c, uint64_t bytes)
     return m->opt.machine->state->load_next(state_ctx(m, c->number), m->piece, (uint32_t)bytes);
 }
 
+/* A message, or the begin of a view: in which it has all that others have, if it is a member. */
+static void take_fed(struct member *m, struct cell *c, const struct feed_head *h)
+{
+    if (h->sender != FEED_MARK) {
+        const struct member_item item = {.data = c->fed + sizeof(*h),
+                                         .bytes = h->bytes,
+                                         .sender = h->sender,
+                                         .number = h->number};
+        m->opt.machine->deliver(m->opt.ctx, c->number, h->vid, &item, 1);
+        m->count.upcalls++;
+        m->count.delivered++;
+        m->count.delivered_bytes += record_size(h->bytes);
+    } else if (c->in && h->vid == m->view->vid) {
+        m->count.learnt++;
+        has_now(m, c, 0);
+    }
+}
+
+/* How much there has to be of what is fed, as far as its head says. */
+static uint64_t fed_whole(const struct cell *c, struct feed_head *h)
+{
+    if (c->fed_at < sizeof(*h))
+        return sizeof(*h);
+    memcpy(h, c->fed, sizeof(*h));
+    return sizeof(*h) + padded8(h->bytes);
+}
+
+/* The next bytes of the feed. What is of a view that has not begun here waits for that: ERR_AGAIN. */
+static int load_fed(struct member *m, struct cell *c, uint64_t bytes)
+{
+    for (struct feed_head h = {0}; !c->has_state;) {
+        uint64_t whole = fed_whole(c, &h);
+        if (h.bytes > c->opt.message_max)
+            return ERR_CORRUPT;
+        if (c->fed_at == whole && whole > 0 && c->fed_at >= sizeof(h)) {
+            if (h.vid > m->view->vid)
+                return ERR_AGAIN;
+            c->fed_at = 0;
+            take_fed(m, c, &h);
+            h = (struct feed_head){0};
+            continue;
+        }
+        if (c->piece_at == bytes)
+            return 0;
+        uint64_t part = min_u64(whole - c->fed_at, bytes - c->piece_at);
+        memcpy(c->fed + c->fed_at, m->piece + c->piece_at, part);
+        c->fed_at += (uint32_t)part;
+        c->piece_at += part;
+    }
+    return 0;
+}
+
+static void void_load(struct member *m, struct cell *c)
+{
+    if (c->loading)
+        m->opt.machine->state->load_close(state_ctx(m, c->number), false);
+    c->loading = c->loaded = false;
+    c->load_id = c->load_taken = c->piece_at = 0;
+    c->fed_at = 0;
+}
+
+/* Which transfer the lane has for the cell here; it may be another than the one before. */
+static bool find_transfer(struct member *m, struct cell *c, const struct mem_lane *lane)
+{
+    uint64_t id = mem_word(lane, STATE_ID), vid = stamp_vid(id);
+    if (c->load_id && id != c->load_id)
+        void_load(m, c);
+    if (c->load_id)
+        return true;
+    uint32_t attempt = id & 0xff;
+    if (vid < c->load_since || vid > m->view->vid || attempt == 0 || attempt > ATTEMPTS_MAX ||
+        id != state_id(vid, c->number, m->opt.me, attempt))
+        return false;
+    c->load_id = id;
+    c->load_taken = 0;
+    cell_set(c, CELL_TAKEN, taken_stamp(id, 0));
+    return true;
+}
+
 /* Copies the next piece, if it is there and the transfer is still ours afterwards. Negative: there is none. */
 static int64_t next_piece(struct member *m, const struct cell *c, const struct mem_lane *lane)
 {
-    uint64_t id = state_id(m->view->vid, c->number, m->opt.me), bytes;
-    if (mem_word(lane, STATE_ID) != id)
-        return -1;
+    uint64_t bytes;
     uint64_t from = mem_word(lane, STATE_BASE) + c->load_taken, guard = mem_word(lane, STATE_GUARD);
     if (from + STATE_HEAD > guard)
         return -1;
@@ -248,27 +504,35 @@ static int64_t next_piece(struct member *m, const struct cell *c, const struct m
         return -1;
     ring_read(lane->ring, m->snap_bytes, from + STATE_HEAD, m->piece, bytes);
     atomic_thread_fence(memory_order_acquire);
-    return mem_word(lane, STATE_ID) == id ? (int64_t)bytes : -1;
+    return mem_word(lane, STATE_ID) == c->load_id ? (int64_t)bytes : -1;
 }
 
 static int take(struct member *m, struct cell *c)
 {
-    uint64_t donors = m->view->cell[c->number].stateful & ~set_of(m->opt.me);
-    if (donors == 0)
+    uint32_t donor = donor_of(m->view, c->number);
+    if (donor == GROUP_HOSTS_MAX || donor == m->opt.me)
         return 0;
-    struct mem_lane *lane = m->state_in[set_first(donors)];
+    struct mem_lane *lane = m->state_in[donor];
     mem_lane_next(m->mem, lane);
     int work = 0;
+    if (PLANTED(group_rest_forgotten) && c->loaded && c->in)
+        has_now(m, c, 0);
     for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 &&
-                        (bytes = next_piece(m, c, lane)) >= 0;
+                        find_transfer(m, c, lane) && (bytes = next_piece(m, c, lane)) >= 0;
          work++) {
         spend(m);
-        if (load_piece(m, c, (uint64_t)bytes) < 0) {
+        int rc = (c->loaded ? load_fed : load_piece)(m, c, (uint64_t)bytes);
+        if (rc == ERR_AGAIN)
+            return work;
+        if (rc < 0) {
             member_stop(m, "the machine cannot load the state that it was sent");
             return work;
         }
+        if (c->load_id == 0) /* it has all of it */
+            return work + 1;
+        c->piece_at = 0;
         c->load_taken += STATE_HEAD + padded8((uint64_t)bytes);
-        cell_set(c, CELL_TAKEN, stamp(m->view->vid, c->load_taken));
+        cell_set(c, CELL_TAKEN, taken_stamp(c->load_id, c->load_taken));
     }
     return work;
 }
@@ -277,24 +541,62 @@ int transfer_settle(struct member *m)
 {
     int work = 0;
     for (uint32_t i = 0; m->opt.machine->state && m->phase == MEMBER_OPEN && i < m->opt.cells; i++)
-        if (m->cell[i].in && !m->cell[i].has_state)
+        if ((m->cell[i].in || m->cell[i].learns) && !m->cell[i].has_state)
             work += take(m, &m->cell[i]);
     return work;
+}
+
+/* ---- from view to view ---- */
+
+void transfer_begin(struct member *m, const struct view *before, const struct view *now)
+{
+    struct sending *s = &m->sending;
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
+        struct cell *c = &m->cell[i];
+        memset(c->attempt, 0, sizeof(c->attempt));
+        if (goes_on(before, now, i, m->opt.me) && !c->has_state)
+            continue;
+        void_load(m, c);
+        c->load_since = now->vid;
+    }
+    if (!s->active)
+        return;
+    s->ask_ns = 0;
+    if (donor_of(now, s->cell) != m->opt.me || !goes_on(before, now, s->cell, s->joiner))
+        stop_sending(m);
+    else
+        feed(m, &(struct feed_head){.vid = now->vid, .sender = FEED_MARK}, "");
 }
 
 void transfer_end(struct member *m)
 {
     stop_sending(m);
-    for (uint32_t i = 0; i < m->opt.cells; i++) {
-        struct cell *c = &m->cell[i];
-        if (c->loading)
-            m->opt.machine->state->load_close(state_ctx(m, i), false);
-        c->loading = false;
-        c->load_taken = 0;
-    }
+    for (uint32_t i = 0; i < m->opt.cells; i++)
+        void_load(m, &m->cell[i]);
 }
 
 /* ---- opening ---- */
+
+/* Memory that is not touched before it is needed. */
+static bool feeds_open(struct member *m)
+{
+    uint64_t least = m->opt.backlog_bytes ? m->opt.backlog_bytes : BACKLOG_BYTES;
+    if (m->opt.machine->state == NULL || m->opt.hosts == 1)
+        return true;
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
+        struct cell *c = &m->cell[i];
+        if (!c->mine)
+            continue;
+        least = max_u64(least, 2 * feed_need(c));
+        c->fed = malloc(FEED_HEAD_BYTES + padded8(c->opt.message_max));
+        if (c->fed == NULL)
+            return false;
+    }
+    for (m->backlog_bytes = MEM_PAGE_BYTES; m->backlog_bytes < least;)
+        m->backlog_bytes *= 2;
+    m->backlog = malloc(m->backlog_bytes);
+    return m->backlog != NULL;
+}
 
 int transfer_open(struct member *m, struct err *e)
 {
@@ -304,7 +606,7 @@ int transfer_open(struct member *m, struct err *e)
     m->snap_bytes = m->opt.snap_bytes ? m->opt.snap_bytes : 64 << 10;
     m->piece_bytes = (uint32_t)min_u64(STATE_PIECE_BYTES, m->snap_bytes / 4);
     m->piece = calloc(1, m->piece_bytes);
-    if (m->piece == NULL)
+    if (m->piece == NULL || !feeds_open(m))
         return err_set(e, ERR_NOMEM, "group: no memory for a piece of a state");
     for (uint32_t h = 0; h < m->opt.hosts; h++)
         for (uint32_t way = 0; h != m->opt.me && way < 2; way++) {
@@ -327,4 +629,5 @@ int transfer_open(struct member *m, struct err *e)
 void transfer_close(struct member *m)
 {
     free(m->piece);
+    free(m->backlog);
 }

@@ -8,8 +8,8 @@
  *      | vid | hosts 32, cells 31, adequate 1 | members | leavers | who was ever let in |
  *      | life of each member | seen of each who was ever let in | cells ... |
  *
- *      a cell: | state 8, trims 8 | born, members, senders, stateful (lives) or born, members_last (vacant) | trims ... | */
-enum { HEAD_WORDS = 5, CELL_WORDS = 5, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
+ *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners (lives) or born, members_last (vacant) | trims ... | */
+enum { HEAD_WORDS = 5, CELL_WORDS = 6, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
 #define ADEQUATE (UINT64_C(1) << 63)
 
 int view_open(uint32_t hosts, uint32_t cells, struct view **out, struct err *e)
@@ -43,7 +43,7 @@ static bool words_equal(const uint64_t *a, const uint64_t *b, uint32_t count)
 static bool cell_equal(const struct view_cell *a, const struct view_cell *b)
 {
     return a->state == b->state && a->born == b->born && a->members == b->members &&
-           a->senders == b->senders && a->stateful == b->stateful &&
+           a->senders == b->senders && a->stateful == b->stateful && a->learners == b->learners &&
            a->members_last == b->members_last && a->trims == b->trims &&
            words_equal(a->trim, b->trim, a->trims);
 }
@@ -84,6 +84,7 @@ static unsigned char *cell_put(unsigned char *at, const struct view_cell *c)
         at = word_put(at, c->members);
         at = word_put(at, c->senders);
         at = word_put(at, c->stateful);
+        at = word_put(at, c->learners);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         at = word_put(at, c->trim[i]);
@@ -158,6 +159,7 @@ static bool cell_get(struct words *w, uint32_t hosts, struct view_cell *c)
         c->members = word_get(w);
         c->senders = word_get(w);
         c->stateful = word_get(w);
+        c->learners = word_get(w);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         c->trim[i] = word_get(w);
@@ -223,11 +225,15 @@ static const char *living_check(const struct view *v, const struct view_cell *c)
         return "a sender is no member of its cell";
     if (c->stateful & ~c->members)
         return "one has a cell's state who is not in it";
+    if (c->learners & c->members)
+        return "a learner is a member";
+    if (c->learners & ~v->members)
+        return "a cell has a learner that the view does not have";
     if (c->stateful == 0)
         return "nobody has the state of a cell that lives";
     if (c->members_last)
         return "a cell that lives has last members";
-    if (c->born == v->vid && (c->stateful != c->members || c->trims))
+    if (c->born == v->vid && (c->stateful != c->members || c->learners || c->trims))
         return "a cell that begins has a past";
     return NULL;
 }
@@ -241,7 +247,7 @@ static const char *cell_check(const struct view *v, const struct view_cell *c)
             return "a trim is no count";
     if (c->state == CELL_LIVES)
         return living_check(v, c);
-    if (c->members | c->senders | c->stateful)
+    if (c->members | c->senders | c->stateful | c->learners)
         return "a cell that does not live has members";
     if (v->adequate)
         return "the view is adequate, and a cell does not live";

@@ -95,7 +95,9 @@ struct view_cell {
     uint64_t born;    /* the vid in which it began: who is in it then has its state, which is new */
     uint64_t members; /* by host; their rank is their order */
     uint64_t senders; /* of the members; the i-th of them has index i */
-    uint64_t stateful;     /* of the members: have its state when the view begins */
+    uint64_t stateful; /* of the members: have its state when the view begins */
+    /* Not members yet: they are sent a large state, and what is delivered since, and nobody waits for them. */
+    uint64_t learners;
     uint64_t members_last; /* vacant: who was in it last; else 0 */
     /* Where the view before ended, by the senders that it had there: of each, messages and nulls below this count are
      * delivered in it, and none beyond. None if nobody who was in the cell has ended it in order. */

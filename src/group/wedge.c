@@ -55,7 +55,6 @@ static void report(struct member *m)
 
 static void wedge(struct member *m)
 {
-    transfer_end(m);
     m->phase = MEMBER_WEDGED;
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_wedge(&m->cell[c]);
@@ -84,10 +83,12 @@ static void begin(struct member *m)
     greet(m, before, now);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_begin(&m->cell[c], before, now);
+    transfer_begin(m, before, now);
     m->view = now;
     m->next = before;
     m->phase = MEMBER_OPEN;
     m->count.views++;
+    m->torn = 0;
     table_set(m->top, TOP_VIEW, now->vid);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         if (m->cell[c].in)

@@ -19,6 +19,7 @@ enum {
     SHARED_STREAM = 21, /* of the seed */
     LAYOUT_STREAM = 22,
     LOAD_STREAM = 23,
+    KIND_STREAM = 24,
 };
 
 static struct group_node *node_of(void *ctx)
@@ -28,11 +29,20 @@ static struct group_node *node_of(void *ctx)
 
 /* ---- what members are told ---- */
 
+static void look_states(const struct group_node *n)
+{
+    struct group_check *c = &n->run->check;
+    for (uint32_t k = 0; k < c->cells; k++)
+        if (c->host[n->host].cell[k].behind && member_has_state(n->member, k))
+            group_check_has(c, n->host, k);
+}
+
 static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *m,
                        uint32_t count)
 {
     struct group_node *n = node_of(ctx);
     struct group_run *r = n->run;
+    look_states(n);
     for (uint32_t i = 0; i < count; i++) {
         chaos_trace(&r->fleet.chaos,
                     "h%u delivers %u bytes of h%u, cell %u, view %llu, number %llu", n->host,
@@ -55,11 +65,11 @@ static void trace_view(const struct group_node *n, const struct view *now)
     for (uint32_t k = 0; k < now->cells; k++) {
         const struct view_cell *c = &now->cell[k];
         size_t at = strlen(text);
-        snprintf(text + at, sizeof(text) - at, " | %s%llx send %llx state %llx",
+        snprintf(text + at, sizeof(text) - at, " | %s%llx send %llx state %llx learn %llx",
                  c->state == CELL_VACANT   ? "vacant "
                  : c->state == CELL_UNBORN ? "unborn "
                                            : "",
-                 (ull)c->members, (ull)c->senders, (ull)c->stateful);
+                 (ull)c->members, (ull)c->senders, (ull)c->stateful, (ull)c->learners);
     }
     chaos_trace(&n->run->fleet.chaos, "h%u begins view %llu: %llx%s%s", n->host, (ull)now->vid,
                 (ull)now->members, now->adequate ? "" : " (not adequate)", text);
@@ -113,9 +123,10 @@ static void on_loaded(struct counter_machine *counter, bool good)
 {
     struct group_cell *c = (struct group_cell *)counter;
     struct group_node *n = c->node;
-    chaos_trace(&n->run->fleet.chaos, "h%u has loaded the state of cell %u: %llu deliveries",
-                n->host, c->cell, (ull)counter->state.count);
-    group_check_loaded(&n->run->check, n->host, c->cell, good);
+    bool behind = member_is_behind(n->member, c->cell);
+    chaos_trace(&n->run->fleet.chaos, "h%u has loaded the state of cell %u: %llu deliveries%s",
+                n->host, c->cell, (ull)counter->state.count, behind ? ", and is behind" : "");
+    group_check_loaded(&n->run->check, n->host, c->cell, good, behind);
 }
 
 static const struct member_machine machine = {
@@ -125,6 +136,13 @@ static const struct member_machine machine = {
     .born = on_born,
     .state = &counter_machine_ops,
     .state_ctx = state_ctx,
+};
+
+static const struct member_machine stateless_machine = {
+    .deliver = on_deliver,
+    .view = on_view,
+    .returned = on_returned,
+    .born = on_born,
 };
 
 /* ---- layouts of a user's own ---- */
@@ -139,13 +157,15 @@ static uint64_t some_of(struct rng *g, uint64_t set)
 static void draw_layout(void *ctx, const struct view *before, struct view *next)
 {
     struct group_run *r = ctx;
-    (void)before;
     for (uint32_t k = 0; k < next->cells; k++) {
         struct view_cell *c = &next->cell[k];
         if (c->state == CELL_VACANT)
             continue;
         uint64_t may = next->members & r->cell[k].layout.hosts;
         c->members = rng_below(&r->rng, 3) ? may : some_of(&r->rng, may);
+        uint64_t were = may & (before->cell[k].members | before->cell[k].learners);
+        if (r->fleet.chaos.calm && were) /* who learns is a member some day */
+            c->members = were;
         if (set_count(c->members) < r->cell[k].layout.members_min)
             c->members = may;
         c->senders = rng_below(&r->rng, 2) ? c->members : some_of(&r->rng, c->members);
@@ -186,6 +206,7 @@ static void host_died(struct fleet_node *f)
     g->trimmed += n->counts.trimmed;
     g->restamped += n->counts.restamped;
     g->states += n->counts.states_sent;
+    g->learnt += n->counts.learnt;
     g->nulls += n->counts.nulls;
     g->deliveries += n->counts.delivered;
     n->counts = (struct member_counts){0};
@@ -200,9 +221,13 @@ static void stepped(struct fleet_member *m)
     struct group_run *r = m->host->fleet->ctx;
     struct group_node *n = &r->node[m->host->node];
     member_counts(n->member, &n->counts);
+    look_states(n);
     const char *broken = member_broken(n->member);
     if (broken)
         group_check_violated(&r->check, "self-check", 0, "h%u: %s", n->host, broken);
+    if (n->counts.torn)
+        group_check_violated(&r->check, "self-check", 0,
+                             "h%u finds what no member writes in a stream", n->host);
     if (r->check.result->property == NULL)
         group_load_step(n);
 }
@@ -267,6 +292,23 @@ static void draw_shards(struct group_run *r)
     }
 }
 
+/* Cells without a common order, and machines without a state. */
+static void draw_kinds(struct group_run *r)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(r->opt->seed, KIND_STREAM));
+    bool some = rng_below(g, 3) == 0;
+    for (uint32_t k = 0; k < r->check.cells; k++) {
+        if (!some || rng_below(g, 2))
+            continue;
+        r->cell[k].mode = CELL_RAW;
+        r->check.raw |= UINT32_C(1) << k;
+    }
+    r->check.stateless = rng_below(g, 6) == 0;
+    r->check.result->group.stateless = r->check.stateless;
+    r->member_opt.machine = r->check.stateless ? &stateless_machine : &machine;
+}
+
 static void draw_keepers(struct group_run *r)
 {
     static const uint32_t counts[] = {1, 2, 3, 3, 3, 3, 3, 5};
@@ -312,9 +354,9 @@ static void draw_member(struct group_run *r)
     o->layout_ctx = r;
     o->unbatched = rng_below(g, 8) ? 0 : (uint32_t)rng_below(g, 16);
     o->snap_bytes = RING;
+    o->backlog_bytes = 1; /* the least that will do */
     o->heartbeat_ns = RUN_HEARTBEAT_NS;
     o->start_ns = rng_range(g, 20 * RUN_US, 150 * RUN_US);
-    o->machine = &machine;
     run_draw_times(g, &o->suspect_ns, &o->stagger_ns, &o->detach_ns);
 }
 
@@ -351,6 +393,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
         draw_cell(r, &r->cell[k]);
     draw_shards(r);
     draw_member(r);
+    draw_kinds(r);
     draw_load(r);
 }
 
@@ -375,11 +418,11 @@ static bool has_all(const struct group_run *r, uint32_t host, const struct view 
 {
     const struct group_node *n = &r->node[host];
     for (uint32_t k = 0; k < r->check.cells; k++) {
+        if (in_set(v->cell[k].learners, host))
+            return false;
         if (!in_set(v->cell[k].members, host))
             continue;
-        const struct group_history *y = group_check_history(&r->check, v, k);
-        if (!member_has_state(n->member, k) || !r->check.host[host].cell[k].has ||
-            n->cell[k].counter.state.count != (y ? y->count : 0))
+        if (!member_has_state(n->member, k) || !group_check_has_all(&r->check, host, k))
             return false;
     }
     return true;

@@ -89,7 +89,23 @@ static void group__a_joiner_gets_its_state_though_donors_die(void **state)
 {
     (void)state;
     for (uint32_t ticks = 0; ticks < STEPS / 2; ticks += EVERY)
-        HOLDS(schedule_donor_dies_after(ticks));
+        HOLDS(schedule_donor_dies_after(ticks, 500));
+    for (uint32_t ticks = 0; ticks < 6 * STEPS; ticks += 3 * EVERY) /* until it is a member */
+        HOLDS(schedule_donor_dies_after(ticks, 5 * 4096));
+}
+
+static void group__nobody_waits_for_who_is_sent_a_large_state(void **state)
+{
+    (void)state;
+    HOLDS(schedule_learner_is_not_waited_for(false));
+    HOLDS(schedule_learner_is_not_waited_for(true));
+}
+
+static void group__a_learner_that_stands_still_is_left_behind(void **state)
+{
+    (void)state;
+    for (uint32_t us = 0; us < 200; us += 20)
+        HOLDS(schedule_learner_stands_still(us));
 }
 
 static void group__one_may_leave_when_another_crashes(void **state)
@@ -123,6 +139,16 @@ static void group__cells_take_turns(void **state)
     HOLDS(schedule_two_cells_are_fair());
 }
 
+static void group__old_bytes_in_a_ring_are_no_messages(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= WORLDS; seed++)
+        HOLDS(schedule_forged_bytes(seed));
+    finds_in_some(
+        PLANTED_group_record_looks, schedule_forged_bytes, WORLDS,
+        "same sequence|integrity|sender FIFO|delivered once|order is rounds|uniform|rule");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,11 +163,14 @@ int main(void)
         cmocka_unit_test(group__a_batch_survives_a_link_that_breaks),
         cmocka_unit_test(group__a_restart_before_removal_is_another_member),
         cmocka_unit_test(group__a_joiner_gets_its_state_though_donors_die),
+        cmocka_unit_test(group__nobody_waits_for_who_is_sent_a_large_state),
+        cmocka_unit_test(group__a_learner_that_stands_still_is_left_behind),
         cmocka_unit_test(group__one_may_leave_when_another_crashes),
         cmocka_unit_test(group__without_most_keepers_there_is_no_view),
         cmocka_unit_test(group__a_cell_is_never_empty_by_itself),
         cmocka_unit_test(group__nobody_publishes_where_members_lack),
         cmocka_unit_test(group__cells_take_turns),
+        cmocka_unit_test(group__old_bytes_in_a_ring_are_no_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
