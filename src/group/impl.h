@@ -143,6 +143,7 @@ struct cell {
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
     bool push;     /* the row has something new that others wait for */
+    bool ring;     /* others were told something, and may sleep */
     uint32_t idle; /* rounds without work */
 
     /* States. */
