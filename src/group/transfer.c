@@ -172,13 +172,6 @@ static bool is_large(const struct cell *c, uint64_t bytes)
     return bytes > c->opt.ring_bytes; /* also what is not known */
 }
 
-/* Who is a member already, and is sent a large state, had better be a learner. */
-static void ask_to_learn(struct member *m, const struct cell *c, uint32_t joiner)
-{
-    if (c->large && in_set(c->members, joiner) && set_count(c->members) > c->opt.layout.members_min)
-        member_relayout(m);
-}
-
 static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
 {
     struct sending *s = &m->sending;
@@ -212,7 +205,6 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     add(m, first, STATE_FIRST);
     m->count.states_sent++;
     c->large = is_large(c, first[1]);
-    ask_to_learn(m, c, joiner);
     return true;
 }
 
@@ -349,12 +341,21 @@ uint32_t transfer_learnt(const struct cell *c)
     return s->cell == c->number && has_learnt(c->of) ? s->joiner + 1 : 0;
 }
 
-/* It is to be a member in the next view. That is said again after a while: a request is lost if the leader of the keepers changes. */
-static void ask_to_admit(struct member *m)
+/* A learner that has learnt is to be a member; a member that is sent a large state had better be a learner. */
+static bool wants_view(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    const struct cell *c = &m->cell[s->cell];
+    if (in_set(c->learners, s->joiner))
+        return has_learnt(m);
+    return c->large && set_count(c->members) > c->opt.layout.members_min && !has_learnt(m);
+}
+
+/* It is said again after a while: a request is lost if the leader of the keepers changes. */
+static void ask_for_view(struct member *m)
 {
     struct sending *s = &m->sending;
-    if (m->settled_ns < s->ask_ns || !in_set(m->cell[s->cell].learners, s->joiner) ||
-        !has_learnt(m))
+    if (m->phase != MEMBER_OPEN || m->settled_ns < s->ask_ns || !wants_view(m))
         return;
     s->ask_ns = m->settled_ns + 2 * m->opt.suspect_ns;
     member_relayout(m);
@@ -387,8 +388,7 @@ int transfer_post(struct member *m)
     if (work)
         mem_bell_later(m->mem, s->joiner);
     look_near(m);
-    if (m->phase == MEMBER_OPEN)
-        ask_to_admit(m);
+    ask_for_view(m);
     if (cell_count(&m->cell[s->cell], s->joiner, CELL_STATE) == HAS_STATE)
         stop_sending(m);
     return work;
