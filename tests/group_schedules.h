@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+const char *schedule_trim_at_one(uint64_t step);
 const char *schedule_leader_dies_after(uint32_t ticks, bool shared);
 const char *schedule_wakes_two_views_later(bool shared);
 const char *schedule_publish_into_wedge(void);

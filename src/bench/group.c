@@ -203,14 +203,14 @@ static void send_many(struct runner *r)
 }
 
 /* One round in a thread that polls several; or with the waiting that is due, in a process. */
-static void runner_round(struct runner *r, int phase)
+static void runner_round(struct runner *r, int phase, uint64_t now_ns)
 {
     if (phase == PHASE_SEND)
         send_many(r);
     if (r->args->procs)
         host_step(r->host);
     else
-        host_turn(r->host, clock_now_ns());
+        host_turn(r->host, now_ns);
 }
 
 /* ---- the others ---- */
@@ -220,13 +220,12 @@ static void round_of_others(void *ctx, uint64_t now_ns)
     struct bench *b = ctx;
     int phase = atomic_load_explicit(&b->shared->phase, memory_order_relaxed);
     uint32_t seen = 0;
-    (void)now_ns;
     if (b->floor_runs) {
         group_floor_round(b->floor);
         return;
     }
     for (uint32_t m = 1; m < b->args->members; m++) {
-        runner_round(&b->runner[m], phase);
+        runner_round(&b->runner[m], phase, now_ns);
         seen += b->runner[m].seen_all;
     }
     atomic_store_explicit(&b->shared->in_view, seen, memory_order_release);
@@ -244,7 +243,7 @@ static void be_other(struct bench *b, uint32_t me, uint32_t size)
         _exit(1);
     }
     for (int phase; (phase = atomic_load(&s->phase)) != PHASE_STOP;) {
-        runner_round(r, phase);
+        runner_round(r, phase, 0);
         if (r->seen_all && !told)
             atomic_fetch_add(&s->in_view, 1);
         told |= r->seen_all;
@@ -306,7 +305,7 @@ static void all_counts(struct bench *b, struct member_counts *sum)
             atomic_store(&s->counted[m], false);
             for (uint64_t until = clock_now_ns() + SECOND;
                  !atomic_load(&s->counted[m]) && clock_now_ns() < until;)
-                runner_round(&b->runner[0], PHASE_SERVE);
+                runner_round(&b->runner[0], PHASE_SERVE, clock_now_ns());
             c = s->counts[m];
         }
         sum->sent += c.sent;
@@ -327,10 +326,11 @@ static int wait_all(struct bench *b, struct err *e)
     struct runner *r = &b->runner[0];
     uint64_t until = clock_now_ns() + BENCH_STARTS_WITHIN_S * SECOND;
     while (!r->seen_all || atomic_load(&b->shared->in_view) < b->args->members - 1) {
-        runner_round(r, PHASE_SERVE);
+        uint64_t now = clock_now_ns();
+        runner_round(r, PHASE_SERVE, now);
         if (b->shared->error[0])
             return err_set(e, ERR_SYSTEM, "%s", b->shared->error);
-        if (clock_now_ns() > until)
+        if (now > until)
             return err_set(e, ERR_TIMEOUT, "the members did not find together within %d s",
                            BENCH_STARTS_WITHIN_S);
     }
@@ -344,7 +344,7 @@ static int drain(struct bench *b, struct err *e)
     uint64_t last = r->delivered, moved = clock_now_ns(), now = moved;
     atomic_store(&b->shared->phase, PHASE_SERVE);
     for (; now - moved < 20000000; now = clock_now_ns()) {
-        runner_round(r, PHASE_SERVE);
+        runner_round(r, PHASE_SERVE, now);
         if (r->delivered != last) {
             last = r->delivered;
             moved = now;
@@ -354,24 +354,36 @@ static int drain(struct bench *b, struct err *e)
     return broken ? err_set(e, ERR_CORRUPT, "%s", broken) : 0;
 }
 
+/* Sends one message and polls until it is delivered. The time is read once a round: it is the round's, and that of the end. */
+static int one_message(struct runner *r, uint64_t give_up, uint64_t *sent, uint64_t *now,
+                       struct err *e)
+{
+    uint64_t own = r->own;
+    *sent = *now;
+    while (!send_one(r, 0)) { /* rows are still on their way that make room */
+        if (*now > give_up)
+            return err_set(e, ERR_AGAIN, "a member cannot send for 10 s");
+        runner_round(r, PHASE_SERVE, *now);
+        *sent = *now = clock_now_ns();
+    }
+    for (; r->own == own; *now = clock_now_ns()) {
+        if (*now > give_up)
+            return err_set(e, ERR_TIMEOUT, "a message was not delivered within 10 s");
+        runner_round(r, PHASE_SERVE, *now);
+    }
+    return 0;
+}
+
 static int measure_latency(struct bench *b, uint64_t ns, struct hist *h, struct err *e)
 {
     struct runner *r = &b->runner[0];
     uint64_t start = clock_now_ns(), now = start, give_up = start + ns + 10 * SECOND;
     while (now - start < ns) {
-        uint64_t own = r->own;
-        now = clock_now_ns();
-        while (!send_one(r, 0)) { /* rows are still on their way that make room */
-            if (clock_now_ns() > give_up)
-                return err_set(e, ERR_AGAIN, "a member cannot send for 10 s");
-            runner_round(r, PHASE_SERVE);
-            now = clock_now_ns();
-        }
-        while (r->own == own && clock_now_ns() < give_up)
-            runner_round(r, PHASE_SERVE);
-        if (r->own == own)
-            return err_set(e, ERR_TIMEOUT, "a message was not delivered within 10 s");
-        hist_add(h, clock_now_ns() - now);
+        uint64_t sent;
+        int rc = one_message(r, give_up, &sent, &now, e);
+        if (rc != 0)
+            return rc;
+        hist_add(h, now - sent);
     }
     return 0;
 }
@@ -382,7 +394,7 @@ static double measure_rate(struct bench *b, uint64_t ns)
     atomic_store(&b->shared->phase, PHASE_SEND);
     uint64_t start = clock_now_ns(), now = start, first = r->delivered;
     while (now - start < ns) {
-        runner_round(r, PHASE_SEND);
+        runner_round(r, PHASE_SEND, now);
         now = clock_now_ns();
     }
     return (double)(r->delivered - first) * 1e9 / (double)(now - start);

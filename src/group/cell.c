@@ -27,10 +27,11 @@ void cell_set(struct cell *c, enum cell_word word, uint64_t value)
     c->push = true;
 }
 
-/* Wakes the members that sleep. Where writes are messages they wake by themselves. */
-static void ring(const struct cell *c)
+/* Wakes the members that sleep, at the end of a round that told them something. Where writes are messages they wake by themselves. */
+static void ring(struct cell *c)
 {
     struct mem *mem = c->of->mem;
+    c->ring = false;
     if (mem->remote)
         return;
     for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest; rest = set_rest(rest))
@@ -51,7 +52,7 @@ void cell_push(struct cell *c, bool whole)
         (whole ? table_push_row : table_push)(c->taken);
     if (c->push) {
         c->of->count.row_pushes++;
-        ring(c);
+        c->ring = true;
     }
     c->push = false;
 }
@@ -410,7 +411,7 @@ int cell_settle(struct cell *c)
     int work = receive(c);
     if (own_publish(c)) {
         work++;
-        ring(c);
+        c->ring = true;
         work += receive(c);
     }
     /* Where a push is a few stores the others hear of it before the upcalls. */
@@ -419,22 +420,24 @@ int cell_settle(struct cell *c)
     work += c->taken ? raw_deliver(c) : deliver(c);
     if (c->push && c->of->mem->shared)
         cell_push(c, false);
+    if (c->ring)
+        ring(c);
     return work;
 }
 
 int cell_post(struct cell *c)
 {
     int work = 0;
-    if (c->learns)
-        cell_push(c, false);
-    if (!c->in)
-        return 0;
-    if (c->of->phase == MEMBER_OPEN && own_publish(c)) {
+    if (c->in && c->of->phase == MEMBER_OPEN && own_publish(c)) {
         work = 1;
-        ring(c);
+        c->ring = true;
     }
-    own_resend(c);
-    cell_push(c, false);
+    if (c->in)
+        own_resend(c);
+    if (c->in || c->learns)
+        cell_push(c, false);
+    if (c->ring)
+        ring(c);
     return work;
 }
 

@@ -143,6 +143,7 @@ struct cell {
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
     bool push;     /* the row has something new that others wait for */
+    bool ring;     /* others were told something, and may sleep */
     uint32_t idle; /* rounds without work */
 
     /* States. */
@@ -186,10 +187,11 @@ struct sending {
     bool active, saved; /* saved: all of the copy is in the ring */
     uint64_t ask_ns;    /* when to ask (again) for a view in which the joiner is a member */
     uint32_t cell, joiner, attempt;
-    uint64_t vid;                  /* in which it began */
-    uint64_t base, copy_end, end;  /* positions in the ring */
-    uint64_t taken;                /* bytes of it, by the joiner; */
-    uint64_t moved_ns;             /* when there was last something new of that */
+    uint64_t vid;                 /* in which it began */
+    uint64_t base, copy_end, end; /* positions in the ring */
+    uint64_t taken;               /* bytes of it, by the joiner; */
+    uint64_t near_ns;  /* since when it lacks less than half a ring; UINT64_MAX: it does not */
+    uint64_t moved_ns; /* when there was last something new of that */
     uint64_t feed_head, feed_tail; /* positions in the backlog */
     void *save;
     struct mem_flow flow;
@@ -237,6 +239,7 @@ struct member {
     unsigned char *backlog; /* of the feed: what is delivered and not yet sent */
     uint64_t backlog_bytes;
     struct sending sending;
+    uint32_t busy_rounds; /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
 };

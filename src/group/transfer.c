@@ -201,6 +201,7 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
                           .attempt = ++c->attempt[joiner],
                           .vid = m->view->vid,
                           .moved_ns = m->settled_ns,
+                          .near_ns = UINT64_MAX,
                           .save = save,
                           .base = s->end,
                           .end = s->end,
@@ -312,13 +313,34 @@ static int send_feed(struct member *m)
     return work;
 }
 
-/* The joiner has loaded the copy, and of the feed lacks less than half a ring. */
+/* What the joiner lacks of the feed, if it has loaded the copy. */
+static uint64_t lacks(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    if (!s->active || !s->saved || s->base + s->taken < s->copy_end)
+        return UINT64_MAX;
+    return s->end - s->base - s->taken + s->feed_head - s->feed_tail;
+}
+
+static bool is_near(const struct member *m)
+{
+    return lacks(m) < m->cell[m->sending.cell].opt.ring_bytes / 2;
+}
+
+static void look_near(struct member *m)
+{
+    struct sending *s = &m->sending;
+    s->near_ns = !is_near(m) ? UINT64_MAX : min_u64(s->near_ns, m->settled_ns);
+}
+
+/* It lacks what is on its way, or no more than half a ring, and it does not get nearer. As a member it is waited for until it has that. */
 static bool has_learnt(const struct member *m)
 {
     const struct sending *s = &m->sending;
-    uint64_t left = s->end - s->base - s->taken + s->feed_head - s->feed_tail;
-    return s->active && s->saved && s->base + s->taken >= s->copy_end &&
-           left < m->cell[s->cell].opt.ring_bytes / 2;
+    if (lacks(m) <= m->snap_bytes)
+        return true;
+    return is_near(m) && s->near_ns < m->settled_ns &&
+           m->settled_ns - s->near_ns > m->opt.suspect_ns;
 }
 
 uint32_t transfer_learnt(const struct cell *c)
@@ -364,6 +386,7 @@ int transfer_post(struct member *m)
     work += m->broken ? 0 : send_feed(m);
     if (work)
         mem_bell_later(m->mem, s->joiner);
+    look_near(m);
     if (m->phase == MEMBER_OPEN)
         ask_to_admit(m);
     if (cell_count(&m->cell[s->cell], s->joiner, CELL_STATE) == HAS_STATE)
@@ -394,14 +417,38 @@ static void has_now(struct member *m, struct cell *c, uint64_t number)
     cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
 }
 
+/* The others hear of it before the machine is called: it is told in one round, and done in a later one. */
+enum { TELL_ROUNDS = 3 };
+
+static void set_busy(struct member *m, bool is)
+{
+    uint64_t word = table_get(m->top, m->opt.me, TOP_BUSY);
+    m->busy_rounds = is;
+    if ((word & 1) != is) {
+        table_set(m->top, TOP_BUSY, word + 1);
+        table_push(m->top);
+    }
+}
+
+static bool has_told(struct member *m)
+{
+    if (m->busy_rounds == 0)
+        set_busy(m, true);
+    return m->busy_rounds++ >= TELL_ROUNDS;
+}
+
 static int load_last(struct member *m, struct cell *c)
 {
+    if (!has_told(m))
+        return ERR_AGAIN;
     c->loading = false;
     if (c->in && stamp_vid(c->load_id) == m->view->vid)
         has_now(m, c, c->load_number);
     else
         c->loaded = true;
-    return m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    int rc = m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    set_busy(m, false);
+    return rc;
 }
 
 static int load_piece(struct member *m, struct cell *c, uint64_t bytes)
@@ -523,7 +570,7 @@ static int take(struct member *m, struct cell *c)
         spend(m);
         int rc = (c->loaded ? load_fed : load_piece)(m, c, (uint64_t)bytes);
         if (rc == ERR_AGAIN)
-            return work;
+            return work + (m->busy_rounds > 0); /* which does not sleep */
         if (rc < 0) {
             member_stop(m, "the machine cannot load the state that it was sent");
             return work;
@@ -551,6 +598,7 @@ int transfer_settle(struct member *m)
 void transfer_begin(struct member *m, const struct view *before, const struct view *now)
 {
     struct sending *s = &m->sending;
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         memset(c->attempt, 0, sizeof(c->attempt));
@@ -571,6 +619,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
 void transfer_end(struct member *m)
 {
     stop_sending(m);
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++)
         void_load(m, &m->cell[i]);
 }

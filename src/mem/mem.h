@@ -356,7 +356,7 @@ static inline void mem_bell(struct mem *m, uint32_t node)
     m->ops->bell(m, node);
 }
 
-/* As mem_bell, at the next poll or sleep of m at the latest: all bells of a round then share one
+/* As mem_bell, within a few polls of m, or at its next sleep: all bells of these rounds then share one
  * fence. For who polls all the time. */
 static inline void mem_bell_later(struct mem *m, uint32_t node)
 {

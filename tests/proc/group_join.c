@@ -1,9 +1,10 @@
 /* A member joins a group with a large state, under load, as processes: the others' deliveries go on meanwhile, and in the end it has what they
  * have.
  *
- *      group_join MEGABYTES LOAD_MS [shm|tcp]     prints TAP
+ *      group_join MEGABYTES LOAD_MS [shm|tcp [CLOSE_MS]]     prints TAP
  *
- * LOAD_MS is how long the joiner takes to load, besides the time that it needs: the slower it is, the longer the others would wait. */
+ * LOAD_MS is how long the joiner takes to load, besides the time that it needs: the slower it is, the longer the others would wait. CLOSE_MS is
+ * how long its last call takes, in which it does nothing else. */
 #include "../cluster_fixture.h"
 #include "../far_fixture.h"
 #include "api/group_impl.h"
@@ -47,7 +48,7 @@ struct board {
 };
 
 static struct {
-    uint64_t bytes, load_ns;
+    uint64_t bytes, load_ns, close_ns;
     enum cluster_transport transport;
     char dir[64], file[96], traces[96];
     struct board *board;
@@ -179,6 +180,7 @@ static int on_load_close(void *ctx, uint32_t cell, bool whole)
     for (uint64_t i = 0; i < t.bytes; i += 4096)
         if (p.body[i] != byte_of(i))
             return -1;
+    sleep_ns(t.close_ns);
     p.state = p.saved;
     show();
     return 0;
@@ -348,6 +350,7 @@ static bool run(void)
     bool good = verdict(wait_for(all_ready, SENDERS), "two_come");
     sleep_ns(AFTER_MS * MS);
     good = good && verdict(join(&took_ns, &gap_ns), "a_third_comes_and_gets_a_large_state");
+    good = good && verdict(atomic_load(&t.board[JOINER].put_out) == 0, "it_is_not_put_out");
     good = good && verdict(gap_ns < max_u64(GAP_MAX, took_ns / 2), "the_others_are_not_held_up");
     for (uint32_t h = 0; h < HOSTS; h++)
         atomic_store(&t.board[h].quiet, true);
@@ -394,6 +397,7 @@ int main(int argc, char **argv)
     t.bytes = (uint64_t)(argc > 1 ? atoi(argv[1]) : 16) << 20;
     t.load_ns = (uint64_t)(argc > 2 ? atoi(argv[2]) : 1000) * MS;
     t.transport = argc > 3 && strcmp(argv[3], "tcp") == 0 ? CLUSTER_TCP : CLUSTER_SHM;
+    t.close_ns = (uint64_t)(argc > 4 ? atoi(argv[4]) : 0) * MS;
     t.board = mmap(NULL, HOSTS * sizeof(*t.board), PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (t.board == MAP_FAILED || !make_cluster()) {

@@ -22,6 +22,16 @@ static void group__goes_on_when_its_leader_dies_at_any_step(void **state)
     }
 }
 
+/* Derecho's protocol breaks here (D1). */
+static void group__a_trim_that_one_member_knows_is_everybodys(void **state)
+{
+    (void)state;
+    for (uint64_t step = 0; step < 2 * STEPS; step += 4)
+        HOLDS(schedule_trim_at_one(step));
+    finds_in_some(PLANTED_group_trim_uncommitted, schedule_trim_at_one, 2 * STEPS,
+                  "view agreement|same sequence|uniform|integrity|returned|rule");
+}
+
 static void group__one_who_wakes_two_views_later_has_a_prefix(void **state)
 {
     (void)state;
@@ -153,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(group__goes_on_when_its_leader_dies_at_any_step),
+        cmocka_unit_test(group__a_trim_that_one_member_knows_is_everybodys),
         cmocka_unit_test(group__one_who_wakes_two_views_later_has_a_prefix),
         cmocka_unit_test(group__what_is_published_into_a_wedge_is_first_in_the_next_view),
         cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),

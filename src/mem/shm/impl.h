@@ -349,6 +349,7 @@ struct shm {
     struct peer *self;
     struct peer *ring[SHM_RINGS_MAX]; /* whose bells are to be rung with the next poll */
     uint32_t rings;
+    uint32_t rings_waited; /* polls since the first of them */
     struct peer *_Atomic peers[SHM_NODES_MAX];
     struct lane **lanes; /* hash table by key, lanes_size a power of two */
     uint32_t lanes_count, lanes_size;
@@ -589,6 +590,8 @@ bool life_over(const struct shm *, const struct peer *);
 void bell_ring(struct bell *);
 void shm_bell(struct mem *, uint32_t node);
 void shm_bell_later(struct mem *, uint32_t node);
+/* Is it time to ring what was put off? A fence waits for all stores to be done, so there is not one in every poll. */
+bool rings_due(struct shm *);
 void rings_do(struct shm *); /* rings what was put off; the caller has fenced */
 void rings_flush(struct shm *);
 

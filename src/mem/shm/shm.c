@@ -501,11 +501,12 @@ static int shm_poll(struct mem *m)
         alive_lock(s);
     if (atomic_load_explicit(&s->inbox_count, memory_order_acquire) != s->inbox_seen || s->held)
         changed += shm_adopt(s);
-    if ((s->pending || s->rings) && !PLANTED(no_fence))
+    bool ring = s->rings && (s->pending || rings_due(s));
+    if ((s->pending || ring) && !PLANTED(no_fence))
         full_fence();
     if (s->pending)
         changed += settle_all(s);
-    if (s->rings)
+    if (ring)
         rings_do(s);
     if (s->ops)
         changed += progress_ops(s);

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { RINGS_WAIT_POLLS = 8 };
+
 /* Sleeping and waking (Dekker again): the sleeper stores 1 in its bell, fences and looks for work
  * once more; the waker writes the work, fences and looks at the bell. One of the two sees the
  * other. futex sees to the rest: it sleeps only while the word is still 1. */
@@ -49,6 +51,19 @@ void shm_bell_later(struct mem *m, uint32_t node)
     s->ring[s->rings++] = p;
 }
 
+/* Without a fence a bell may be seen silent though its owner is about to sleep and has not seen the work. By the next poll it is seen to
+ * sleep, and after some polls there is a fence all the same. Who sleeps itself rings before (rings_flush). */
+bool rings_due(struct shm *s)
+{
+    if (++s->rings_waited == RINGS_WAIT_POLLS)
+        return true;
+    for (uint32_t i = 0; i < s->rings; i++)
+        if (s->ring[i]->bell &&
+            atomic_load_explicit(&s->ring[i]->bell->word, memory_order_relaxed) != 0)
+            return true;
+    return false;
+}
+
 void rings_do(struct shm *s)
 {
     for (uint32_t i = 0; i < s->rings; i++) {
@@ -56,7 +71,7 @@ void rings_do(struct shm *s)
         if (s->ring[i]->bell)
             ring_fenced(s->ring[i]->bell);
     }
-    s->rings = 0;
+    s->rings = s->rings_waited = 0;
 }
 
 void shm_doze(struct mem *m)
