@@ -56,6 +56,26 @@ static int watch(struct member *m, uint64_t now_ns)
 
 /* ---- rounds ---- */
 
+/* Rows of cells go out again where a connection was lost; to all of them once in a while, in case that was not noticed. */
+enum { BEATS_A_ROW = 16 };
+
+static void push_rows(struct member *m)
+{
+    bool whole = ++m->beats % BEATS_A_ROW == 0;
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
+        struct cell *c = &m->cell[i];
+        if (!(c->in || c->learns) || c->row == NULL)
+            continue;
+        if (whole) {
+            cell_push(c, true);
+            continue;
+        }
+        table_push(c->row);
+        if (c->taken)
+            table_push(c->taken);
+    }
+}
+
 static void beat(struct member *m, uint64_t now_ns)
 {
     if (now_ns < m->beat_ns)
@@ -65,9 +85,7 @@ static void beat(struct member *m, uint64_t now_ns)
     if (m->mem->shared)
         return;
     table_push_row(m->top);
-    for (uint32_t c = 0; c < m->opt.cells; c++)
-        if ((m->cell[c].in || m->cell[c].learns) && m->cell[c].row)
-            cell_push(&m->cell[c], true);
+    push_rows(m);
 }
 
 static void ring_all(struct member *m)
