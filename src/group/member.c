@@ -97,8 +97,8 @@ static void ring_all(struct member *m)
 }
 
 /* What is not about messages is looked at every so often, and not in every round: it would cost as much as they do, and its time to
- * those who wait for an answer. Of a heartbeat of 15 ms this is 4 us. */
-enum { LOOKS_A_HEARTBEAT = 4096 };
+ * those who wait for an answer. Of a heartbeat of 15 ms this is 15 us. */
+enum { LOOKS_A_HEARTBEAT = 1024 };
 
 static bool looks_around(const struct member *m, uint64_t *last_ns, uint64_t now_ns)
 {
