@@ -67,6 +67,8 @@ test-group: all
 LARGE ?= 200
 test-large: all
 	@TRAM=$(abspath $(BUILD)/tram) tests/proc/large $(abspath $(BUILD)/tests/proc/proc_large_state) $(LARGE) 200
+	@$(BUILD)/tests/proc/proc_group_join $(LARGE) 0 shm
+	@$(BUILD)/tests/proc/proc_group_join $(LARGE) 0 tcp
 	@TRAM=$(abspath $(BUILD)/tram) tests/proc/restart $(abspath $(BUILD)/tests/proc/proc_restart) 1024 256 1024 5000
 
 # The part of the tests that runs under AddressSanitizer and UBSan, or under ThreadSanitizer.

@@ -90,7 +90,8 @@ void views_start(struct views *v, uint32_t host)
     struct views_host *h = &v->host[host];
     struct err e = {""};
     for (uint32_t k = 0; k < v->opt.cells; k++)
-        h->counter[k] = (struct counter_machine){.pad = 500, .on_load = on_load};
+        h->counter[k] =
+            (struct counter_machine){.pad = v->opt.pad ? v->opt.pad : 500, .on_load = on_load};
     h->mem = sim_node_start(v->sim, host);
     h->held = false;
     struct member_options o = {.mem = h->mem,
@@ -102,6 +103,7 @@ void views_start(struct views *v, uint32_t host)
                                .cells = v->opt.cells,
                                .view_majority = v->opt.majority,
                                .snap_bytes = VIEWS_RING,
+                               .backlog_bytes = v->opt.backlog ? v->opt.backlog : 1,
                                .heartbeat_ns = HEARTBEAT_US * US,
                                .suspect_ns = SUSPECT_US * US,
                                .stagger_ns = 10 * US,

@@ -20,6 +20,9 @@ struct views_options {
     bool shared;                    /* common lanes are one memory */
     bool links;                     /* connections, which break */
     bool majority;
+    uint32_t
+        backlog; /* bytes, for what is delivered while a state is sent; 0: the least that will do */
+    uint32_t pad;  /* bytes of a state, beside the real ones; 0: 500 */
     uint64_t seed; /* how the memory behaves where it may choose; 0: 1 */
     struct cell_layout layout[GROUP_CHECK_CELLS_MAX]; /* hosts 0: all, with all as senders */
 };

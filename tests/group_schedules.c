@@ -2,6 +2,8 @@
 
 #include "group_fixture.h"
 
+#include <stdio.h>
+
 enum { VIEW_US = 3000, HEALED_US = 8000 };
 
 static uint64_t all_of(const struct views *v)
@@ -38,6 +40,51 @@ const char *schedule_leader_dies_after(uint32_t ticks, bool shared)
     }
     views_kill(v, leader, true);
     views_until_settled(v, 0xf & ~set_of(leader), HEALED_US);
+    return views_close(v);
+}
+
+static uint32_t leader_of(const struct views *v)
+{
+    for (uint32_t q = 0; q < v->opt.keepers; q++)
+        if (v->host[q].unit.of && unit_status(&v->host[q].unit).role == UNIT_LEADER)
+            return q;
+    return 0;
+}
+
+/* Seven members. One dies whose last messages some have and some have not. Two of the others do not hear each other; the leader of the
+ * keepers, some way into the next view, reaches only one of those two, and dies. Nobody has acted on a trim that others do not find. */
+const char *schedule_trim_at_one(uint64_t step)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 7, .keepers = 5});
+    send_all(v, all_of(v), 3, 80);
+    views_run(v, 20);
+    for (uint32_t q = 2; q < 5; q++) /* some do not get the last of host 6 */
+        sim_cut(v->sim, 6, q, true);
+    for (uint32_t i = 0; i < 3; i++) {
+        send_all(v, all_of(v), 1, 60);
+        views_tick(v);
+    }
+    views_kill(v, 6, true);
+    uint32_t leader = leader_of(v), one = (leader + 1) % 5, other = (leader + 2) % 5;
+    views_cut(v, one, other, true);
+    for (uint64_t i = 0; i < step; i++)
+        views_tick(v);
+    leader = leader_of(v);
+    for (uint32_t q = 0; q < 6; q++)
+        if (q != leader && q != one)
+            views_cut(v, leader, q, true);
+    for (uint32_t i = 0; i < 40; i++)
+        views_tick(v);
+    if (leader != one)
+        views_kill(v, leader, false);
+    views_run(v, 300);
+    for (uint32_t a = 0; a < 7; a++)
+        for (uint32_t b = 0; b < a; b++)
+            views_cut(v, a, b, false);
+    uint64_t left = 0x3f;
+    if (leader != one)
+        left &= ~set_of(leader);
+    views_until_settled(v, left, 2 * HEALED_US);
     return views_close(v);
 }
 
@@ -84,7 +131,9 @@ const char *schedule_mutual_claims(void)
     struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3, .links = true});
     send_all(v, all_of(v), 2, 100);
     views_cut(v, 2, 3, true);
-    views_run(v, 1000);
+    views_run(v, 4000);
+    if (v->check.vid_last > 24) /* by turns one of them is put out, and let in: ever more seldom */
+        views_violated(v, "turns", "two who do not hear each other cost everybody many views");
     uint32_t least = 4;
     for (uint64_t vid = 1; vid <= v->check.vid_last; vid++) {
         uint32_t members = v->check.view[vid] ? set_count(v->check.view[vid]->members) : 4;
@@ -198,10 +247,10 @@ const char *schedule_restart_before_removal(bool keep_memory)
     return views_close(v);
 }
 
-/* Somebody joins under load, and who sends it the state dies so many ticks later. */
-const char *schedule_donor_dies_after(uint32_t ticks)
+/* Somebody joins under load, and who sends it the state, of that many bytes, dies so many ticks later. */
+const char *schedule_donor_dies_after(uint32_t ticks, uint32_t state)
 {
-    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3});
+    struct views *v = views_open(&(struct views_options){.hosts = 5, .keepers = 3, .pad = state});
     views_kill(v, 4, true);
     views_until_settled(v, 0xf, VIEW_US);
     views_start(v, 4);
@@ -213,6 +262,66 @@ const char *schedule_donor_dies_after(uint32_t ticks)
     }
     views_kill(v, 0, true); /* the lowest rank with the state */
     views_until_settled(v, 0x1e, HEALED_US);
+    return views_close(v);
+}
+
+/* A state of many rings is sent to somebody who joins. */
+enum { LARGE_STATE = 400 * VIEWS_RING, WINDOW_US = 60 };
+
+static bool is_learning(const struct views *v, uint32_t host)
+{
+    const struct view *w = member_view(v->host[0].member);
+    return w && in_set(w->cell[0].learners, host);
+}
+
+/* All send as fast as they can while it is on its way, and nobody waits for who is sent it. In the end that one is a member like the others. */
+const char *schedule_learner_is_not_waited_for(bool shared)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4,
+                                                         .keepers = 3,
+                                                         .shared = shared,
+                                                         .pad = LARGE_STATE,
+                                                         .backlog = 2 * LARGE_STATE});
+    views_kill(v, 3, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_start(v, 3);
+    uint32_t windows = 0;
+    for (; windows < 1000 && v->result.property == NULL; windows++) {
+        uint64_t before = views_delivered(v, 1, 0);
+        bool learning = is_learning(v, 3);
+        for (uint32_t i = 0; i < WINDOW_US; i++) {
+            send_all(v, 0x7, 1, 200);
+            views_run(v, 1);
+        }
+        if (views_delivered(v, 1, 0) == before)
+            views_violated(v, "nobody waits for a learner", "no message was delivered for long");
+        if (learning && !is_learning(v, 3) && member_has_state(v->host[3].member, 0))
+            break;
+    }
+    if (windows < 5 || windows == 1000)
+        views_violated(v, "learns", "it did not learn its state, or the state is small");
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* It stands still so long after it began to learn, until the backlog is full and it is put out. */
+const char *schedule_learner_stands_still(uint32_t us)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 4, .keepers = 3, .pad = 8 * VIEWS_RING});
+    views_kill(v, 3, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_start(v, 3);
+    for (uint32_t i = 0; i < 4000 && !is_learning(v, 3); i++)
+        views_tick(v);
+    views_run(v, us);
+    views_hold(v, 3);
+    for (uint32_t i = 0; i < 300; i++) {
+        send_all(v, 0x7, 1, 300);
+        views_run(v, 1);
+    }
+    views_release(v, 3);
+    views_until_settled(v, all_of(v), HEALED_US);
     return views_close(v);
 }
 

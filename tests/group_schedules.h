@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+const char *schedule_trim_at_one(uint64_t step);
 const char *schedule_leader_dies_after(uint32_t ticks, bool shared);
 const char *schedule_wakes_two_views_later(bool shared);
 const char *schedule_publish_into_wedge(void);
@@ -15,7 +16,9 @@ const char *schedule_nulls_over_wrap_and_view(void);
 const char *schedule_one_way_cut(void);
 const char *schedule_link_breaks_and_heals(uint64_t seed);
 const char *schedule_restart_before_removal(bool keep_memory);
-const char *schedule_donor_dies_after(uint32_t ticks);
+const char *schedule_donor_dies_after(uint32_t ticks, uint32_t state);
+const char *schedule_learner_is_not_waited_for(bool shared);
+const char *schedule_learner_stands_still(uint32_t us);
 const char *schedule_leave_and_crash(uint32_t ticks);
 const char *schedule_keepers_stopped(void);
 const char *schedule_cell_without_survivors(void);

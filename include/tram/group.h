@@ -141,7 +141,10 @@ struct tram_group_options {
     void *layout_ctx;
 
     enum tram_wait wait;
-    uint32_t leave_ms;   /* how long tram_group_close waits until it has left; 0: 2000 */
+    uint32_t leave_ms; /* how long tram_group_close waits until it has left; 0: 2000 */
+    /* Write what is sent and delivered there, for `tram check`; NULL: do not. A disk that is full later ends the trace,
+     * with a warning, not the member. */
+    const char *trace_dir;
     struct tram_log log; /* zeroed: the cluster's */
 };
 

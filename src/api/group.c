@@ -43,13 +43,18 @@ static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct memb
     }
     g->cell[cell].delivered += count;
     g->cell[cell].bytes += bytes;
+    if (g->trace)
+        group_trace_deliver(g, cell, in, count);
     if (g->machine.deliver)
         g->machine.deliver(g->ctx, cell, vid, item, count);
 }
 
 static void on_view(void *ctx, const struct view *before, const struct view *now)
 {
-    group_view_changed(ctx, before, now);
+    struct tram_group *g = ctx;
+    if (g->trace)
+        group_trace_view(g, now);
+    group_view_changed(g, before, now);
 }
 
 static void on_returned(void *ctx, uint32_t cell, const void *data, uint32_t bytes)
@@ -72,13 +77,22 @@ static void *on_state_ctx(void *ctx, uint32_t cell)
     return &g->cell[cell].machine;
 }
 
+static int on_load_close(void *ctx, bool whole)
+{
+    struct group_cell *c = ctx;
+    int rc = api_load_close(&c->machine, whole);
+    if (rc >= 0 && whole && c->of->trace)
+        group_trace_loaded(c->of, c->machine.group);
+    return rc;
+}
+
 static const struct state_ops state_calls = {
     .save_open = api_save_open,
     .save_next = api_save_next,
     .save_close = api_save_close,
     .load_open = api_load_open,
     .load_next = api_load_next,
-    .load_close = api_load_close,
+    .load_close = on_load_close,
 };
 
 static const struct member_machine machine_calls = {.deliver = on_deliver,
@@ -150,6 +164,7 @@ static void make_cells(struct tram_group *g)
                                                   .group_name = s->name,
                                                   .heartbeat_ns = f->heartbeat_ms * MS,
                                                   .say = g->say};
+        g->cell[i].of = g;
     }
 }
 
@@ -199,8 +214,11 @@ static enum cluster_wait wait_of(const struct tram_group_options *o, const struc
 static int open_all(struct tram_group *g, const struct tram_group_options *o, struct err *e)
 {
     const struct tram_cluster *c = g->cluster;
-    const struct api_loop_options loop = {
-        .cluster = c, .index = g->index, .wait = wait_of(o, c->conf), .say = &g->say};
+    const struct api_loop_options loop = {.cluster = c,
+                                          .index = g->index,
+                                          .wait = wait_of(o, c->conf),
+                                          .traces = o->trace_dir != NULL,
+                                          .say = &g->say};
     g->cells = cluster_cells(c->conf);
     g->options = calloc(g->cells, sizeof(*g->options));
     g->cell = calloc(g->cells, sizeof(*g->cell));
@@ -217,7 +235,9 @@ static int open_all(struct tram_group *g, const struct tram_group_options *o, st
     g->page = group_page_open(g->run.home.dir, o->host, g->run.mem->life, g->cells, e);
     if (g->page == NULL)
         return ERR_SYSTEM;
-    rc = open_member(g, e);
+    rc = o->trace_dir ? group_trace_open(g, o->trace_dir, e) : 0;
+    if (rc == 0)
+        rc = open_member(g, e);
     if (rc == 0)
         rc = api_mem_limits(c, g->run.mem, e);
     if (rc == 0)
@@ -307,6 +327,7 @@ void tram_group_close(struct tram_group *g)
     api_loop_close(&g->run);
     for (uint32_t i = 0; g->cell && i < g->cells; i++)
         api_machine_fini(&g->cell[i].machine);
+    group_trace_close(g);
     group_views_close(g);
     free(g->options);
     free(g->cell);
@@ -459,12 +480,28 @@ static int not_sent(const struct tram_group *g, uint32_t cell, int rc, uint32_t 
                                  : "the view is not adequate");
 }
 
+/* The same, in two steps, so that what is sent is in the trace before it is. */
+static int traced_send(struct tram_group *g, uint32_t cell, const void *data, uint32_t bytes,
+                       struct tram_error *error)
+{
+    struct err e = {""};
+    bool fits = bytes <= g->options[cell].message_max;
+    void *room = fits ? member_reserve(g->member, cell, bytes) : NULL;
+    if (room == NULL)
+        return api_error(error, not_sent(g, cell, fits ? ERR_AGAIN : ERR_TOOBIG, bytes, &e), &e);
+    memcpy(room, data, bytes);
+    tram_commit(g, cell, room, bytes);
+    return TRAM_OK;
+}
+
 int tram_group_send(struct tram_group *g, uint32_t cell, const void *data, uint32_t bytes,
                     struct tram_error *error)
 {
     struct err e = {""};
     if (cell >= g->cells)
         return api_error(error, err_set(&e, ERR_NOTFOUND, "there is no cell %u", cell), &e);
+    if (g->trace)
+        return traced_send(g, cell, data, bytes, error);
     int rc = member_send(g->member, cell, data, bytes);
     if (rc == 0)
         return TRAM_OK;
@@ -478,7 +515,10 @@ void *tram_reserve(struct tram_group *g, uint32_t cell, uint32_t bytes)
 
 void tram_commit(struct tram_group *g, uint32_t cell, void *room, uint32_t bytes)
 {
-    member_commit(g->member, cell, room, bytes);
+    if (g->trace)
+        group_trace_commit(g, cell, room, bytes);
+    else
+        member_commit(g->member, cell, room, bytes);
 }
 
 void tram_release(struct tram_group *g, uint32_t cell, void *room)

@@ -18,7 +18,9 @@ struct plain_view {
 /* A cell at this host. */
 struct group_cell {
     struct api_machine machine; /* first: the ctx of the calls that save and load */
+    struct tram_group *of;
     uint64_t delivered, bytes;
+    bool learns; /* what is delivered belongs to the state that comes, for the trace */
     uint64_t state_count, state_hash; /* what a program says of its state, for `tram view` */
 };
 
@@ -39,6 +41,7 @@ struct tram_group {
     struct say say;
 
     struct api_loop run;
+    struct trace_writer *trace; /* NULL: none */
     struct member *member;
     bool added; /* it is a unit of the loop */
     uint32_t cells;
@@ -70,6 +73,18 @@ struct tram_group {
     bool page_old;
     int reset_cell; /* that somebody wants reset; CLUSTER_NONE */
 };
+
+/* ---- group_trace.c: what is sent and delivered, for `tram check`; only if there is g->trace ---- */
+
+int group_trace_open(struct tram_group *, const char *dir, struct err *);
+void group_trace_close(struct tram_group *);
+void group_trace_view(struct tram_group *, const struct view *now);
+void group_trace_deliver(struct tram_group *, uint32_t cell, const struct member_item *,
+                         uint32_t count);
+/* Commits a message, which is in the trace before. */
+void group_trace_commit(struct tram_group *, uint32_t cell, void *room, uint32_t bytes);
+/* The state of the cell was loaded. */
+void group_trace_loaded(struct tram_group *, uint32_t cell);
 
 /* Memory for views; false: there is none. */
 bool group_views_open(struct tram_group *);

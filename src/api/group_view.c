@@ -57,7 +57,7 @@ void group_plain_view(const struct tram_group *g, const struct view *v, struct p
             .subgroup = s->name,
             .shard = shard,
             .state = cell_state(c->state),
-            .members = c->members,
+            .members = c->members | c->learners,
             .senders = c->senders,
             .stateful = c->stateful,
             .members_last = c->members_last,

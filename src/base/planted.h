@@ -158,6 +158,10 @@
     X(group_new_first, group, "V16: new messages go before those that a trim left out")            \
     X(group_copy_before_trim, group, "V19: a joiner's copy is of before the trim")                 \
     X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
+    X(group_rest_forgotten, group,                                                                 \
+      "D8: who has learnt a state begins without the rest of the view before")                     \
+    X(group_raw_again, group,                                                                      \
+      "raw cells deliver again what a trim cut off and they had delivered")                        \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \

@@ -17,7 +17,7 @@ enum {
     LOAD_TURNS = 8,
     WARM_UPS_MAX = 4,  /* times as long as it is measured */
     CASTS_A_TURN = 32, /* of one client before the next one's turn */
-    IDLE_ROUNDS = 64,  /* without a reply before one of the clients waits for its own */
+    SPIN_NS = 20000,   /* without a reply before one of the clients waits for its own */
     WAIT_NS = 1000000,
 };
 
@@ -133,16 +133,17 @@ static uint64_t saturate(struct run *r, uint32_t payload, uint64_t for_ns, uint6
 {
     struct durable_cluster *c = &r->c;
     uint64_t first = done(c), start = clock_now_ns(), now = start;
-    uint32_t next = 0, idle = 0;
+    uint64_t worked = start;
+    uint32_t next = 0, turn = 0;
     for (; now < start + for_ns && !stopped; now = clock_now_ns()) {
         int work = 0;
         for (uint32_t i = 0; i < c->users; i++) {
             work += cast_some(r, &c->user[i], payload, &next);
             work += tram_client_poll(c->user[i].client);
         }
-        idle = work > 0 ? 0 : idle + 1;
-        if (idle > IDLE_ROUNDS) /* what the others wait for comes at about the same time */
-            tram_client_wait(c->user[idle % c->users].client, WAIT_NS);
+        worked = work > 0 ? now : worked;
+        if (now - worked > SPIN_NS) /* what the others wait for comes at about the same time */
+            tram_client_wait(c->user[turn++ % c->users].client, WAIT_NS);
     }
     *ns += now - start;
     return done(c) - first;

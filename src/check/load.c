@@ -112,9 +112,28 @@ static void feed_cell(struct loader *l, const struct trace_event *ev, struct amc
     uint32_t cell = vsync_cell(l->v, ev->cell.at, ev->cell.len);
     if (ev->kind == TRACE_CELL_START)
         vsync_start(l->v, life_of(l, ev), cell, ev->vid, ev->n, place);
-    else
+    else if (ev->kind == TRACE_CELL_DELIVER)
         vsync_deliver(l->v, life_of(l, ev), cell, ev->vid, ev->n,
                       vsync_message(l->v, ev->id.at, ev->id.len), place);
+    else
+        vsync_deliver_raw(l->v, life_of(l, ev), cell, ev->vid,
+                          vsync_message(l->v, ev->id.at, ev->id.len), place);
+}
+
+static int feed_member(struct loader *l, const struct trace_event *ev, struct amcast_place place,
+                       struct err *e)
+{
+    if (l->v == NULL)
+        return err_set(e, ERR_INVALID, "%s:%u: a trace of a group with views", l->r.path,
+                       l->r.line);
+    l->report->views++;
+    if (ev->kind == TRACE_VIEW)
+        feed_view(l, ev, place);
+    else if (ev->kind == TRACE_OUT)
+        vsync_out(l->v, life_of(l, ev));
+    else
+        feed_cell(l, ev, place);
+    return 0;
 }
 
 /* What a message was cast to is the cell that is named first. */
@@ -165,14 +184,9 @@ static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
     case TRACE_VIEW:
     case TRACE_CELL_START:
     case TRACE_CELL_DELIVER:
-        if (l->v == NULL)
-            return err_set(e, ERR_INVALID, "%s:%u: a trace of a group with views", l->r.path,
-                           l->r.line);
-        l->report->views++;
-        if (ev->kind == TRACE_VIEW)
-            feed_view(l, ev, place);
-        else
-            feed_cell(l, ev, place);
+    case TRACE_RAW_DELIVER:
+    case TRACE_OUT:
+        rc = feed_member(l, ev, place, e);
         break;
     }
     return rc;

@@ -34,6 +34,7 @@ struct step {
 struct part {
     uint64_t vid, n; /* it delivers from n on */
     uint32_t cell, life;
+    uint32_t stay; /* how often the life had been out before */
     struct amcast_place place;
     struct step *steps;
     uint32_t count, max;
@@ -43,6 +44,7 @@ struct life {
     uint32_t member, inc;
     uint64_t vid; /* that it is in; 0: none */
     uint64_t vid_max;
+    uint32_t stay;   /* how often it was out */
     uint32_t *parts; /* by cell: of this view, plus 1; 0: none */
     uint32_t parts_max;
 };
@@ -54,13 +56,24 @@ struct message {
     uint32_t cell;    /* it was cast to, plus 1; 0: it was not */
     uint64_t vid;     /* in which it is delivered; 0: nowhere yet */
     uint32_t in_cell; /* likewise */
+    uint32_t turn;    /* among all that its stream cast to the cell; given at the end */
+};
+
+/* A delivery in a raw cell. */
+struct raw {
+    uint64_t vid;
+    uint32_t life, cell, message;
+    struct amcast_place place;
 };
 
 struct vsync {
     struct intern member_names, cell_names, ids, stream_names;
     struct intern life_keys; /* struct vsync_life */
     struct intern vids;
-    struct view *views; /* by number in vids */
+    struct intern raw_keys; /* life, cell, stream */
+    struct view *views;     /* by number in vids */
+    struct raw *raws;
+    uint32_t raw_count, raw_max;
     struct life *lives;
     struct message *messages;
     struct part *parts;
@@ -130,7 +143,9 @@ void vsync_close(struct vsync *v)
     intern_fini(&v->stream_names);
     intern_fini(&v->life_keys);
     intern_fini(&v->vids);
+    intern_fini(&v->raw_keys);
     free(v->views);
+    free(v->raws);
     free(v->lives);
     free(v->messages);
     free(v->parts);
@@ -170,7 +185,7 @@ uint32_t vsync_message(struct vsync *v, const char *id, size_t len)
     size_t stream = colon ? (size_t)(colon - id) : len;
     struct message *x = &v->messages[m];
     *x = (struct message){.number = colon ? 0 : UINT64_MAX, .sender = NONE};
-    for (size_t i = stream + 1; i < len && x->number != UINT64_MAX; i++)
+    for (size_t i = stream + 1; i < len && id[i] != '.' && x->number != UINT64_MAX; i++)
         x->number = id[i] >= '0' && id[i] <= '9' && x->number < UINT64_MAX / 16
                         ? x->number * 10 + (uint64_t)(id[i] - '0')
                         : UINT64_MAX;
@@ -268,8 +283,8 @@ void vsync_start(struct vsync *v, struct vsync_life who, uint32_t cell, uint64_t
         return;
     }
     v->parts = intern_grow(v->parts, &v->part_max, v->part_count, sizeof(*v->parts));
-    v->parts[v->part_count++] =
-        (struct part){.vid = vid, .n = n, .cell = cell, .life = number, .place = place};
+    v->parts[v->part_count++] = (struct part){
+        .vid = vid, .n = n, .cell = cell, .life = number, .stay = l->stay, .place = place};
     l->parts[cell] = v->part_count;
 }
 
@@ -320,6 +335,30 @@ void vsync_deliver(struct vsync *v, struct vsync_life who, uint32_t cell, uint64
     check_once(v, l, cell, vid, message, place);
     p->steps = intern_grow(p->steps, &p->max, p->count, sizeof(*p->steps));
     p->steps[p->count++] = (struct step){n, message, place.line};
+}
+
+void vsync_deliver_raw(struct vsync *v, struct vsync_life who, uint32_t cell, uint64_t vid,
+                       uint32_t message, struct amcast_place place)
+{
+    uint32_t number = life_of(v, who);
+    v->deliveries++;
+    if (v->lives[number].vid != vid)
+        violated(v, VSYNC_INTEGRITY, place,
+                 "%s delivers %s in view %llu of cell %s, and is in another view",
+                 member_text(v, who.member), text_of(&v->ids, message), (ull)vid,
+                 text_of(&v->cell_names, cell));
+    v->raws = intern_grow(v->raws, &v->raw_max, v->raw_count, sizeof(*v->raws));
+    v->raws[v->raw_count++] =
+        (struct raw){.vid = vid, .life = number, .cell = cell, .message = message, .place = place};
+}
+
+void vsync_out(struct vsync *v, struct vsync_life who)
+{
+    struct life *l = &v->lives[life_of(v, who)];
+    l->vid = 0;
+    l->stay++;
+    if (l->parts)
+        memset(l->parts, 0, l->parts_max * sizeof(*l->parts));
 }
 
 void vsync_cast(struct vsync *v, uint32_t message, uint32_t cell)
@@ -388,7 +427,7 @@ static void join(struct vsync *v, const struct part *p, uint32_t parts, struct j
 static const struct part *part_after(const struct vsync *v, const struct part *p)
 {
     for (const struct part *q = p; q < v->parts + v->part_count && q->cell == p->cell; q++)
-        if (q->vid == p->vid + 1 && q->life == p->life)
+        if (q->vid == p->vid + 1 && q->life == p->life && q->stay == p->stay)
             return q;
         else if (q->vid > p->vid + 1)
             break;
@@ -423,25 +462,114 @@ static void check_part(struct vsync *v, const struct part *p, const struct joint
                  (ull)p->vid);
 }
 
+static bool knows_casts(const struct vsync *v)
+{
+    return v->casts > 0 && !v->gap;
+}
+
+static void check_cast(struct vsync *v, uint32_t cell, const struct step *s,
+                       struct amcast_place place)
+{
+    if (knows_casts(v) && v->messages[s->message].cell != cell + 1)
+        violated(v, VSYNC_INTEGRITY, place, "%s is delivered in cell %s, and was not cast to it",
+                 text_of(&v->ids, s->message), text_of(&v->cell_names, cell));
+}
+
+/* What was heard of a stream before this. */
+struct heard {
+    uint64_t least; /* its number may not be less */
+    uint64_t vid;   /* in which it was */
+    uint32_t turn;  /* of the last: its place among all that the stream cast to the cell */
+};
+
+static void check_next(struct vsync *v, struct heard *h, uint32_t cell, uint64_t vid,
+                       const struct step *s, struct amcast_place place)
+{
+    const struct message *m = &v->messages[s->message];
+    if (m->number == UINT64_MAX)
+        return;
+    if (m->number < h->least)
+        violated(v, VSYNC_FIFO, place,
+                 "%s is delivered in view %llu of cell %s, after number %llu of its sender",
+                 text_of(&v->ids, s->message), (ull)vid, text_of(&v->cell_names, cell),
+                 (ull)h->least - 1);
+    else if (h->vid == vid && m->turn > h->turn + 1 && knows_casts(v))
+        violated(v, VSYNC_FIFO, place,
+                 "%s is delivered in view %llu of cell %s, and what its sender cast after number "
+                 "%llu is left out",
+                 text_of(&v->ids, s->message), (ull)vid, text_of(&v->cell_names, cell),
+                 (ull)h->least - 1);
+    *h = (struct heard){.least = m->number + 1, .vid = vid, .turn = m->turn};
+}
+
 /* What all deliver is in the order in which each sender sent it, over all views; and was cast. */
 static void check_order(struct vsync *v, const struct part *p, const struct joint *j,
-                        uint64_t *last)
+                        struct heard *heard)
 {
     for (uint32_t i = 0; i < j->count; i++) {
-        const struct message *m = &v->messages[j->steps[i].message];
-        if (v->casts > 0 && !v->gap && m->cell != p->cell + 1)
-            violated(v, VSYNC_INTEGRITY, p->place,
-                     "%s is delivered in cell %s, and was not cast to it",
-                     text_of(&v->ids, j->steps[i].message), text_of(&v->cell_names, p->cell));
-        if (m->number == UINT64_MAX)
-            continue;
-        if (m->number + 1 <= last[m->stream])
-            violated(v, VSYNC_FIFO, p->place,
-                     "%s is delivered in view %llu of cell %s, after number %llu of its sender",
-                     text_of(&v->ids, j->steps[i].message), (ull)p->vid,
-                     text_of(&v->cell_names, p->cell), (ull)last[m->stream] - 1);
-        last[m->stream] = m->number + 1;
+        const struct step *s = &j->steps[i];
+        check_cast(v, p->cell, s, p->place);
+        check_next(v, &heard[v->messages[s->message].stream], p->cell, p->vid, s, p->place);
     }
+}
+
+struct cast {
+    uint64_t number;
+    uint32_t cell, stream, message;
+};
+
+static int by_stream(const void *a, const void *b)
+{
+    const struct cast *x = a, *y = b;
+    if (x->cell != y->cell)
+        return x->cell < y->cell ? -1 : 1;
+    if (x->stream != y->stream)
+        return x->stream < y->stream ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Gives each message that was cast its turn in the stream of its sender to the cell. */
+static void give_turns(struct vsync *v)
+{
+    struct cast *list = calloc((size_t)v->ids.count + 1, sizeof(*list));
+    uint32_t count = 0;
+    if (list == NULL)
+        abort();
+    for (uint32_t i = 0; i < v->ids.count; i++) {
+        const struct message *m = &v->messages[i];
+        if (m->cell != 0)
+            list[count++] = (struct cast){m->number, m->cell, m->stream, i};
+    }
+    qsort(list, count, sizeof(*list), by_stream);
+    for (uint32_t i = 1; i < count; i++)
+        if (list[i].cell == list[i - 1].cell && list[i].stream == list[i - 1].stream)
+            v->messages[list[i].message].turn = v->messages[list[i - 1].message].turn + 1;
+    free(list);
+}
+
+/* The messages of a life's stream in a raw cell. */
+static struct heard *heard_of(struct vsync *v, struct heard **heard, uint32_t *max,
+                              const struct raw *r)
+{
+    const uint32_t key[3] = {r->life, r->cell, v->messages[r->message].stream};
+    uint32_t had = v->raw_keys.count, i = intern_add(&v->raw_keys, key, sizeof(key));
+    *heard = intern_grow(*heard, max, i, sizeof(**heard));
+    if (i == had)
+        (*heard)[i] = (struct heard){0};
+    return &(*heard)[i];
+}
+
+static void check_raw(struct vsync *v)
+{
+    struct heard *heard = NULL;
+    uint32_t max = 0;
+    for (uint32_t i = 0; i < v->raw_count; i++) {
+        const struct raw *r = &v->raws[i];
+        const struct step s = {.message = r->message, .line = r->place.line};
+        check_cast(v, r->cell, &s, r->place);
+        check_next(v, heard_of(v, &heard, &max, r), r->cell, r->vid, &s, r->place);
+    }
+    free(heard);
 }
 
 static void check_chain(struct vsync *v)
@@ -461,9 +589,10 @@ static void check_chain(struct vsync *v)
 bool vsync_verify(struct vsync *v, bool majority)
 {
     struct joint j = {0};
-    uint64_t *last = calloc((size_t)v->stream_names.count + 1, sizeof(*last));
-    if (last == NULL)
+    struct heard *heard = calloc((size_t)v->stream_names.count + 1, sizeof(*heard));
+    if (heard == NULL)
         abort();
+    give_turns(v);
     v->majority = majority;
     v->verified = true;
     if (v->part_count > 0)
@@ -474,15 +603,16 @@ bool vsync_verify(struct vsync *v, bool majority)
                        v->parts[next].vid == p->vid;)
             next++;
         if (i > 0 && v->parts[i - 1].cell != p->cell)
-            memset(last, 0, v->stream_names.count * sizeof(*last));
+            memset(heard, 0, v->stream_names.count * sizeof(*heard));
         join(v, p, next - i, &j);
         for (uint32_t k = i; k < next; k++)
             check_part(v, &v->parts[k], &j);
-        check_order(v, p, &j, last);
+        check_order(v, p, &j, heard);
     }
+    check_raw(v);
     if (majority)
         check_chain(v);
-    free(last);
+    free(heard);
     free(j.steps);
     for (uint32_t p = 0; p < VSYNC_PROPERTIES; p++)
         if (v->found[p] > 0)

@@ -13,7 +13,10 @@
  * same sequence   In a cell and view everybody delivers the same message with the same number, in the order of the numbers,
  *                 and leaves none out that is between two of its own.
  * uniform         What anybody delivered in a view, everybody delivers in it who has the cell's state and goes on to the next view.
- * sender order    Over all views the messages of a sender come in the order of their numbers. */
+ * sender order    Over all views the messages of a sender come in the order of their numbers; and between two of one view none is left
+ *                 out that it cast.
+ *
+ * In a raw cell there is no common order: the last holds for each life by itself, besides integrity. */
 #ifndef CHECK_VSYNC_H
 #define CHECK_VSYNC_H
 
@@ -47,7 +50,8 @@ void vsync_close(struct vsync *);
 
 uint32_t vsync_member(struct vsync *, const char *name, size_t len);
 uint32_t vsync_cell(struct vsync *, const char *name, size_t len);
-/* A message is named SENDER:NUMBER or SENDER.LIFE:NUMBER, where SENDER is a member. */
+/* A message is named SENDER:NUMBER or SENDER.LIFE:NUMBER, where SENDER is a member. A dot and more may follow the number: what is
+ * not named alike is not the same. */
 uint32_t vsync_message(struct vsync *, const char *id, size_t len);
 
 /* ---- events ---- */
@@ -64,6 +68,11 @@ void vsync_start(struct vsync *, struct vsync_life, uint32_t cell, uint64_t vid,
                  struct amcast_place);
 void vsync_deliver(struct vsync *, struct vsync_life, uint32_t cell, uint64_t vid, uint64_t n,
                    uint32_t message, struct amcast_place);
+/* In a raw cell. */
+void vsync_deliver_raw(struct vsync *, struct vsync_life, uint32_t cell, uint64_t vid,
+                       uint32_t message, struct amcast_place);
+/* The life is in no view any more; if it is in another one later, it does not go on there. */
+void vsync_out(struct vsync *, struct vsync_life);
 void vsync_cast(struct vsync *, uint32_t message, uint32_t cell);
 /* Events are missing: whether a message was cast, and what must have been delivered, is not checked. */
 void vsync_gap(struct vsync *);

@@ -167,11 +167,12 @@ static int run(const struct host_args *a, const struct tram_cluster *c, struct j
 
 static int run_member(const struct host_args *a, const struct tram_cluster *c)
 {
-    const struct member_host member = {
-        .name = a->name, .rate = a->rate, .quiet = a->quiet, .stop = &asked_to_stop};
+    const struct member_host member = {.name = a->name,
+                                       .trace = a->trace,
+                                       .rate = a->rate,
+                                       .quiet = a->quiet,
+                                       .stop = &asked_to_stop};
 
-    if (a->trace)
-        return args_bad("host", "--trace", "a member of a group writes none yet");
     catch_signals();
     name_process(a->name);
     return member_host_run(&member, c);

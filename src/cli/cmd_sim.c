@@ -69,6 +69,8 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->vacant += g->vacant;
     sum->states += g->states;
     sum->learnt += g->learnt;
+    sum->raw += g->raw;
+    sum->stateless += g->stateless;
     sum->nulls += g->nulls;
     sum->deliveries += g->deliveries;
     sum->skipped += g->skipped;
@@ -232,14 +234,15 @@ static void print_group(const struct group_figures *g)
     printf("%llu views, %llu joins, %llu leaves, %llu put out alive, %llu trimmed, %llu restamped, "
            "%llu returned, %llu cells vacant, %llu states sent, %llu learnt, %llu nulls, %llu "
            "deliveries, "
-           "%llu runs on shared lanes, %llu runs that cannot end\n",
+           "%llu raw, %llu runs on shared lanes, %llu without states, %llu runs that cannot end\n",
            (unsigned long long)g->views, (unsigned long long)g->joins,
            (unsigned long long)g->leaves, (unsigned long long)g->put_out,
            (unsigned long long)g->trimmed, (unsigned long long)g->restamped,
            (unsigned long long)g->returned, (unsigned long long)g->vacant,
            (unsigned long long)g->states, (unsigned long long)g->learnt,
            (unsigned long long)g->nulls, (unsigned long long)g->deliveries,
-           (unsigned long long)g->shared, (unsigned long long)g->skipped);
+           (unsigned long long)g->raw, (unsigned long long)g->shared,
+           (unsigned long long)g->stateless, (unsigned long long)g->skipped);
 }
 
 static int run_many(const struct sim_args *a)

@@ -1,16 +1,13 @@
 /* tram status: groups, leaders, replicas and rates, once. */
 #include "api/api.h"
-#include "base/clock.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/member_view.h"
 #include "cli/status_view.h"
 
 #include <stdio.h>
-#include <string.h>
-#include <time.h>
 
-enum { SAMPLE_MS = 200, LOOK_MS = 20 };
+enum { SAMPLE_MS = 200 };
 
 struct status_args {
     struct running_args running;
@@ -18,42 +15,10 @@ struct status_args {
     bool json;
 };
 
-static void pause_ms(uint32_t ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-
-    nanosleep(&t, NULL);
-}
-
-/* Whether all replicas took part before the time was over. */
-static bool wait_all(struct running *r, uint64_t seconds)
-{
-    uint64_t until = r->now_ns + seconds * UINT64_C(1000000000);
-
-    while (!running_all_attached(r) && r->now_ns < until) {
-        pause_ms(LOOK_MS);
-        running_sample(r);
-    }
-    return running_all_attached(r);
-}
-
-static int show(const struct status_args *a, struct running *r)
+static int show_groups(const struct status_args *a, struct running *r, bool well)
 {
     struct status_view v = {0};
-    bool well = a->wait_s == 0 || wait_all(r, a->wait_s);
 
-    if (running_hosts_alive(r) == 0 && !a->json) {
-        fprintf(stderr, "tram status: no host of cluster '%s' %s\n", r->cluster->conf->name,
-                running_not(r->cluster).s);
-        return CMD_FAILED;
-    }
-    if (r->cluster->conf->protocol == CLUSTER_GROUP) {
-        if (a->json)
-            member_view_json(r, stdout);
-        else
-            member_view_print(r, stdout);
-        return well && running_all_in_view(r) ? CMD_DONE : CMD_FAILED;
-    }
     if (!status_view_open(&v, r)) {
         fprintf(stderr, "tram status: no memory\n");
         status_view_close(&v);
@@ -61,32 +26,29 @@ static int show(const struct status_args *a, struct running *r)
     }
     running_sample(r);
     status_view_update(&v);
-    pause_ms(SAMPLE_MS);
+    running_pause(SAMPLE_MS);
     running_sample(r);
+    bool led = running_hosts_alive(r) > 0 && running_until(r, running_all_led, RUNNING_CHANGE_MS);
     status_view_update(&v);
     if (a->json)
         status_view_json(&v, stdout);
     else
         status_view_print(&v, stdout, 0);
     status_view_close(&v);
-    /* Who has waited has seen all take part: that a leader changes while this is shown is no reason to fail. */
-    return (a->wait_s ? well : running_all_led(r)) ? CMD_DONE : CMD_FAILED;
+    /* Who has waited has seen all take part. */
+    return (a->wait_s ? well : led) ? CMD_DONE : CMD_FAILED;
 }
 
-static int start(const struct status_args *a)
+static int show(const void *args, struct running *r)
 {
-    struct tram_cluster *c;
-    struct running r = {0};
+    const struct status_args *a = args;
+    bool well = a->wait_s == 0 || running_until(r, running_all_attached, a->wait_s * 1000);
 
-    int code = running_load(&a->running, "status", &c);
-    if (code != CMD_DONE)
-        return code;
-    code = running_open(&r, c, "status");
-    if (code == CMD_DONE)
-        code = show(a, &r);
-    running_close(&r);
-    tram_cluster_free(c);
-    return code;
+    if (running_hosts_alive(r) == 0 && !a->json)
+        return running_nobody(r, "status");
+    if (r->cluster->conf->protocol == CLUSTER_GROUP)
+        return member_view_show(r, a->json) && well ? CMD_DONE : CMD_FAILED;
+    return show_groups(a, r, well);
 }
 
 int cmd_status(int argc, char **argv)
@@ -118,5 +80,5 @@ int cmd_status(int argc, char **argv)
     };
 
     int code = args_read(&command, argc, argv);
-    return code == ARGS_GO ? start(&a) : code;
+    return code == ARGS_GO ? running_look(&a.running, "status", show, &a) : code;
 }

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { WATCH_MS = 500, LOOK_MS = 20 };
@@ -33,29 +32,6 @@ static void on_signal(int number)
     asked_to_stop = 1;
 }
 
-static void pause_ms(uint32_t ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-
-    nanosleep(&t, NULL);
-}
-
-static void show(const struct view_args *a, const struct running *r)
-{
-    if (a->json)
-        member_view_json(r, stdout);
-    else
-        member_view_print(r, stdout);
-    fflush(stdout);
-}
-
-static int not_running(const struct running *r)
-{
-    fprintf(stderr, "tram view: no host of cluster '%s' %s\n", r->cluster->conf->name,
-            running_not(r->cluster).s);
-    return CMD_FAILED;
-}
-
 /* ---- watching ---- */
 
 static void watch(const struct view_args *a, struct running *r)
@@ -68,21 +44,14 @@ static void watch(const struct view_args *a, struct running *r)
     while (!asked_to_stop) {
         if (terminal)
             fputs("\033[H\033[2J", stdout);
-        show(a, r);
-        pause_ms(WATCH_MS);
+        if (a->json)
+            member_view_json(r, stdout);
+        else
+            member_view_print(r, stdout);
+        fflush(stdout);
+        running_pause(WATCH_MS);
         running_sample(r);
     }
-}
-
-static bool wait_all(struct running *r, uint64_t seconds)
-{
-    uint64_t until = r->now_ns + seconds * UINT64_C(1000000000);
-
-    while (!running_all_attached(r) && r->now_ns < until) {
-        pause_ms(LOOK_MS);
-        running_sample(r);
-    }
-    return running_all_attached(r);
 }
 
 /* ---- a vacant cell ---- */
@@ -155,7 +124,7 @@ static int reset(const struct view_args *a, struct running *r)
     if (ask(r, (uint32_t)lead, (uint32_t)cell) != CMD_DONE)
         return CMD_FAILED;
     for (uint64_t until = clock_now_ns() + RESET_NS; clock_now_ns() < until;) {
-        pause_ms(LOOK_MS);
+        running_pause(LOOK_MS);
         running_sample(r);
         v = newest(r);
         if (v != NULL && v->cell[cell].state != CELL_VACANT) {
@@ -169,44 +138,28 @@ static int reset(const struct view_args *a, struct running *r)
 
 /* ---- the whole ---- */
 
-static int view(const struct view_args *a, struct running *r)
+static int view(const void *args, struct running *r)
 {
-    bool well = a->wait_s == 0 || wait_all(r, a->wait_s);
+    const struct view_args *a = args;
+    const struct cluster *c = r->cluster->conf;
 
+    if (c->protocol != CLUSTER_GROUP) {
+        fprintf(stderr,
+                "tram view: cluster '%s' has protocol: %s, which has no views; `tram status` shows"
+                " its groups\n",
+                c->name, cluster_protocol_name(c->protocol));
+        return CMD_USAGE;
+    }
+    bool well = a->wait_s == 0 || running_until(r, running_all_attached, a->wait_s * 1000);
     if (running_hosts_alive(r) == 0 && !a->json && !a->watch)
-        return not_running(r);
+        return running_nobody(r, "view");
     if (a->reset != NULL)
         return reset(a, r);
     if (a->watch) {
         watch(a, r);
         return CMD_DONE;
     }
-    show(a, r);
-    return well && running_all_in_view(r) ? CMD_DONE : CMD_FAILED;
-}
-
-static int start(const struct view_args *a)
-{
-    struct tram_cluster *c;
-    struct running r = {0};
-
-    int code = running_load(&a->running, "view", &c);
-    if (code != CMD_DONE)
-        return code;
-    if (c->conf->protocol != CLUSTER_GROUP) {
-        fprintf(stderr,
-                "tram view: cluster '%s' has protocol: %s, which has no views; `tram status` shows"
-                " its groups\n",
-                c->conf->name, cluster_protocol_name(c->conf->protocol));
-        tram_cluster_free(c);
-        return CMD_USAGE;
-    }
-    code = running_open(&r, c, "view");
-    if (code == CMD_DONE)
-        code = view(a, &r);
-    running_close(&r);
-    tram_cluster_free(c);
-    return code;
+    return member_view_show(r, a->json) && well ? CMD_DONE : CMD_FAILED;
 }
 
 int cmd_view(int argc, char **argv)
@@ -238,5 +191,5 @@ int cmd_view(int argc, char **argv)
     };
 
     int code = args_read(&command, argc, argv);
-    return code == ARGS_GO ? start(&a) : code;
+    return code == ARGS_GO ? running_look(&a.running, "view", view, &a) : code;
 }

@@ -128,6 +128,7 @@ int member_host_run(const struct member_host *a, const struct tram_cluster *c)
         .host = a->name,
         .machine = {.deliver = on_deliver, .born = on_born, .save = on_save, .load = on_load},
         .ctx = &t,
+        .trace_dir = a->trace,
     };
 
     if (t.cell == NULL)

@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 struct member_host {
-    const char *name; /* of the host */
-    uint32_t rate;    /* messages a second that it sends to each of its cells */
+    const char *name;  /* of the host */
+    const char *trace; /* directory; NULL: none */
+    uint32_t rate;     /* messages a second that it sends to each of its cells */
     bool quiet;
     volatile sig_atomic_t *stop; /* set: it is to leave */
 };

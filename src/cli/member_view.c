@@ -368,3 +368,16 @@ void member_view_json(const struct running *r, FILE *f)
     json_hosts(r, "keepers", keepers, f);
     fprintf(f, ",\"leader\":\"%s\"}\n", lead >= 0 ? host_name(r, (uint32_t)lead) : "");
 }
+
+bool member_view_show(struct running *r, bool json)
+{
+    bool well =
+        running_hosts_alive(r) > 0 && running_until(r, running_all_in_view, RUNNING_CHANGE_MS);
+
+    if (json)
+        member_view_json(r, stdout);
+    else
+        member_view_print(r, stdout);
+    fflush(stdout);
+    return well;
+}

@@ -10,4 +10,8 @@
 void member_view_print(const struct running *, FILE *);
 void member_view_json(const struct running *, FILE *);
 
+/* Either of them on standard output, when a view that is changing has changed. Whether all hosts that run are in one view, and it is
+ * adequate. */
+bool member_view_show(struct running *, bool json);
+
 #endif

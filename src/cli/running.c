@@ -17,11 +17,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     SILENT_NS = 1000000000,
     LOOK_NS = 1000000000,
+    LOOK_MS = 20, /* between two samples, while something is waited for */
     PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8
 };
 
@@ -495,4 +497,46 @@ const char *running_state_name(enum running_state s)
     static const char *const name[] = {"down", "starting", "silent", "up", "elsewhere"};
 
     return name[s];
+}
+
+/* ---- commands that look ---- */
+
+void running_pause(uint32_t ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+bool running_until(struct running *r, bool (*holds)(const struct running *), uint64_t ms)
+{
+    for (uint64_t until = r->now_ns + ms * UINT64_C(1000000); !holds(r) && r->now_ns < until;) {
+        running_pause(LOOK_MS);
+        running_sample(r);
+    }
+    return holds(r);
+}
+
+int running_look(const struct running_args *a, const char *command,
+                 int (*look)(const void *args, struct running *), const void *args)
+{
+    struct tram_cluster *c;
+    struct running r = {0};
+
+    int code = running_load(a, command, &c);
+    if (code != CMD_DONE)
+        return code;
+    code = running_open(&r, c, command);
+    if (code == CMD_DONE)
+        code = look(args, &r);
+    running_close(&r);
+    tram_cluster_free(c);
+    return code;
+}
+
+int running_nobody(const struct running *r, const char *command)
+{
+    fprintf(stderr, "tram %s: no host of cluster '%s' %s\n", command, r->cluster->conf->name,
+            running_not(r->cluster).s);
+    return CMD_FAILED;
 }

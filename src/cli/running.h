@@ -134,4 +134,21 @@ bool running_all_attached(const struct running *);
 
 const char *running_state_name(enum running_state);
 
+/* ---- commands that look ---- */
+
+/* Leaders and views change within milliseconds. What is still amiss after this is no change. */
+enum { RUNNING_CHANGE_MS = 1000 };
+
+void running_pause(uint32_t ms);
+
+/* Samples until it holds, for so long at most. Whether it does. */
+bool running_until(struct running *, bool (*holds)(const struct running *), uint64_t ms);
+
+/* Loads the file, takes the first sample, and has the command look. Returns its exit code, or that of what went wrong. */
+int running_look(const struct running_args *, const char *command,
+                 int (*look)(const void *args, struct running *), const void *args);
+
+/* CMD_FAILED, after a message: no host runs. */
+int running_nobody(const struct running *, const char *command);
+
 #endif

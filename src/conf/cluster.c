@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* How much larger the log, and clients' rings, are with disks. */
-enum { DURABLE_LOG = 8, DURABLE_RING = 4 };
+enum { DURABLE_LOG = 8, DURABLE_SOURCE = 4, DURABLE_REPLY = 8 };
 
 enum { NAMES_SHOWN = 4 }; /* of hosts or groups: names are long, and an error has little room */
 
@@ -61,7 +61,7 @@ uint32_t setting_standard(const struct cluster *c, enum setting s)
         return c->log_bytes / 2;
     case SETTING_source_bytes:
         fits = value_power_from((uint64_t)c->payload_max * SOURCE_MESSAGES);
-        least = if_durable(c, DURABLE_RING, 64 << 10);
+        least = if_durable(c, DURABLE_SOURCE, 64 << 10);
         return fits > least ? (uint32_t)fits : least;
     case SETTING_edge_bytes:
         return c->source_bytes;
@@ -70,7 +70,7 @@ uint32_t setting_standard(const struct cluster *c, enum setting s)
         if (fits > 256 << 10)
             fits = (uint64_t)REPLY_ROOM(c) * REPLIES_LARGE;
         fits = value_power_from(fits);
-        least = if_durable(c, DURABLE_RING, 16 << 10);
+        least = if_durable(c, DURABLE_REPLY, 16 << 10);
         return fits > least ? (uint32_t)fits : least;
     default:
         return setting_info[s].value;

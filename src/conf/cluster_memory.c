@@ -1,4 +1,5 @@
 #include "conf/cluster.h"
+#include "conf/value.h"
 
 /* Rings between the groups: from each replica to each replica of the groups that its group hands messages
  * to. In a tree that is from the parent; under the genuine protocol every group hands to every other. */
@@ -14,22 +15,47 @@ static uint64_t rings_from_groups(const struct cluster *c, uint32_t group)
     return writers * to->replicas;
 }
 
-/* A sender's ring is one memory for all readers on shm, and has a copy at each of them over a network. */
+/* ---- groups with views ---- */
+
+enum { SEND_RINGS = 2, VIEW_WORDS = 5, VIEW_LOG_BYTES = 64 << 10, VIEW_LOG_VIEWS = 16 };
+
+/* Who may be in a cell has a ring there, for it may become a sender. On shared memory that is one memory for all readers, and there is
+ * a second one, for while somebody who was put out may still read the first; over a network each of the others has a copy. */
 static uint64_t rings_of_subgroup(const struct cluster *c, const struct cluster_subgroup *s)
 {
     uint64_t members = (uint64_t)__builtin_popcountll(s->hosts);
-    uint64_t senders = (uint64_t)__builtin_popcountll(s->hosts & s->senders);
+    uint64_t copies = c->transport == CLUSTER_SHM || members == 1 ? SEND_RINGS : members;
 
-    return s->shards * senders * s->ring_bytes * (c->transport == CLUSTER_SHM ? 1 : members);
+    return s->shards * members * copies * s->ring_bytes;
+}
+
+/* Entries of the keepers' log are views: with the hosts, the cells, and a word for each sender of a cell. */
+static uint64_t view_log(const struct cluster *c)
+{
+    const uint64_t n = c->keepers, hosts = c->hosts, cells = cluster_cells(c);
+    const uint64_t view = 8 * (VIEW_WORDS + 2 * hosts + cells * (VIEW_WORDS + hosts));
+    uint64_t bytes = value_power_from(VIEW_LOG_VIEWS * view);
+
+    bytes = bytes < VIEW_LOG_BYTES ? VIEW_LOG_BYTES : bytes;
+    return n * n * bytes + n * (n - 1) * VIEW_LOG_BYTES;
+}
+
+static uint64_t memory_of_members(const struct cluster *c)
+{
+    const uint64_t copies = c->transport == CLUSTER_SHM ? 1 : c->hosts;
+    uint64_t bytes = view_log(c) + c->hosts * copies * c->snap_bytes;
+
+    for (uint32_t i = 0; i < c->subgroups; i++)
+        bytes += rings_of_subgroup(c, &c->subgroup[i]);
+    return bytes;
 }
 
 uint64_t cluster_memory(const struct cluster *c)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < c->subgroups; i++)
-        bytes += rings_of_subgroup(c, &c->subgroup[i]);
-
+    if (c->protocol == CLUSTER_GROUP)
+        return memory_of_members(c);
     for (uint32_t g = 0; g < c->groups; g++) {
         const uint64_t n = c->group[g].replicas;
         bytes += n * n * c->log_bytes + n * (n - 1) * c->snap_bytes;

@@ -185,12 +185,13 @@ enum state_word {
 /* The state that is being sent: one at a time. */
 struct sending {
     bool active, saved; /* saved: all of the copy is in the ring */
-    bool asked;         /* for a view in which the joiner is a member */
+    uint64_t ask_ns;    /* when to ask (again) for a view in which the joiner is a member */
     uint32_t cell, joiner, attempt;
-    uint64_t vid;                  /* in which it began */
-    uint64_t base, copy_end, end;  /* positions in the ring */
-    uint64_t taken;                /* bytes of it, by the joiner; */
-    uint64_t moved_ns;             /* when there was last something new of that */
+    uint64_t vid;                 /* in which it began */
+    uint64_t base, copy_end, end; /* positions in the ring */
+    uint64_t taken;               /* bytes of it, by the joiner; */
+    uint64_t near_ns;  /* since when it lacks less than half a ring; UINT64_MAX: it does not */
+    uint64_t moved_ns; /* when there was last something new of that */
     uint64_t feed_head, feed_tail; /* positions in the backlog */
     void *save;
     struct mem_flow flow;
@@ -239,6 +240,7 @@ struct member {
     unsigned char *backlog; /* of the feed: what is delivered and not yet sent */
     uint64_t backlog_bytes;
     struct sending sending;
+    uint32_t busy_rounds; /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
 };

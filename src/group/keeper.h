@@ -24,7 +24,7 @@
 #include "group/view.h"
 #include "lane/table.h"
 
-/* Words of a top row, which every host writes and all hosts read. All but CLAIMS and BUSY only rise within a process's life. */
+/* Words of a top row, which every host writes and all hosts read. All but CLAIMS only rise within a process's life. */
 enum top_word {
     TOP_LIFE, /* the life it is in; set and pushed before all else */
     TOP_BEAT, /* rises while it is polled */
@@ -33,6 +33,7 @@ enum top_word {
     TOP_CLOSE,  /* of keepers: views up to this one are closed */
     TOP_LEAVES, /* the life that wants to leave, or, of who has left, not to be let in: LIFE above `seen` asks for that unless LEAVES is it */
     TOP_WANTS,  /* rises with each request for another layout */
+    TOP_BUSY, /* odd: it is in a call of the machine that may take long, and is not silent for that */
     TOP_WORDS,
 };
 

@@ -16,6 +16,8 @@ struct keeper_host {
     uint64_t beat;               /* of its row, as it was seen last, */
     uint64_t beat_life;          /* in that life, */
     uint64_t beat_ns;            /* and when it moved; 0: never */
+    uint64_t life_ns;            /* when that life was seen first */
+    uint32_t turns;              /* times that it was put out soon after it was let in */
     uint64_t wants;              /* of its row, as of when the applied view was laid out, */
     uint64_t wants_next;         /* and as of when the one was that is proposed */
 };

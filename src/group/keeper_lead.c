@@ -9,6 +9,8 @@
 enum {
     LOOKS_PER_HEARTBEAT = 64, /* at rows, while nobody reports */
     JOINS_PER_START = 10,     /* who joins waits so much less for others than the first do */
+    TURNS_MAX = 5,            /* who is put out again and again waits up to 2^5 suspect_ns, */
+    CALM_SUSPECTS = 32,       /* and begins anew if it was not for that long */
 };
 
 static void waits_for(struct keeper *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -39,14 +41,31 @@ static bool is_dead(const struct keeper *k, uint32_t host)
     return host != k->opt.me && mem_dead(k->opt.mem, host);
 }
 
+/* How long a host that was put out waits until it is let in again: not at all, unless that happens by turns, as where two do not hear each
+ * other and everybody else hears both. Each turn costs everybody two views. */
+static uint64_t turn_wait_ns(const struct keeper *k, const struct keeper_host *h)
+{
+    return h->turns ? k->opt.suspect_ns << h->turns : 0;
+}
+
+static void turn_look(const struct keeper *k, struct keeper_host *h, uint64_t life)
+{
+    bool same = h->life_ns && life >> 16 == h->beat_life >> 16;
+    uint64_t calm_ns = CALM_SUSPECTS * k->opt.suspect_ns + turn_wait_ns(k, h);
+    bool soon = same && k->now_ns - h->life_ns < calm_ns;
+    h->turns = soon ? (uint32_t)min_u64(h->turns + 1, TURNS_MAX) : 0;
+    h->life_ns = k->now_ns;
+}
+
 /* What an old process has left in a row does not move. */
 static void beat_look(struct keeper *k, uint32_t host)
 {
     struct keeper_host *h = &k->host[host];
     uint64_t beat = table_get(k->opt.top, host, TOP_BEAT), life = life_of(k, host);
-    if (life != h->beat_life)
+    if (life != h->beat_life) {
+        turn_look(k, h, life);
         h->beat_ns = 0;
-    else if (beat != h->beat)
+    } else if (beat != h->beat)
         h->beat_ns = k->now_ns;
     h->beat = beat;
     h->beat_life = life;
@@ -75,7 +94,9 @@ static uint64_t wants_in(const struct keeper *k, uint32_t host)
 {
     uint64_t life = life_of(k, host);
     bool leaves = table_get(k->opt.top, host, TOP_LEAVES) == life;
-    return is_there(k, host) && !leaves ? life : 0;
+    const struct keeper_host *h = &k->host[host];
+    bool waits = k->now_ns - h->life_ns < turn_wait_ns(k, h);
+    return is_there(k, host) && !leaves && !waits ? life : 0;
 }
 
 static void host_look(struct keeper *k, uint32_t host)
@@ -214,8 +235,12 @@ static int end_view(struct keeper *k)
     uint64_t reported = decide_reported(&k->in), out = missing(k, reported);
     if (out == 0 || k->now_ns - k->closed_ns >= k->opt.suspect_ns)
         return propose(k);
-    waits_for(k, "%u members have not reported on view %llu, host %u is one", set_count(out),
-              (unsigned long long)k->machine.applied->vid, set_first(out));
+    if (set_count(out) == 1)
+        waits_for(k, "host %u has not reported on view %llu", set_first(out),
+                  (unsigned long long)k->machine.applied->vid);
+    else
+        waits_for(k, "%u members have not reported on view %llu, host %u is one", set_count(out),
+                  (unsigned long long)k->machine.applied->vid, set_first(out));
     return 0;
 }
 
@@ -227,7 +252,7 @@ static void say_open(struct keeper *k)
     if (cell < GROUP_CELLS_MAX && k->machine.applied->cell[cell].state == CELL_VACANT)
         waits_for(k, "cell %u is vacant: nobody who is left has its state", cell);
     else if (cell < GROUP_CELLS_MAX)
-        waits_for(k, "cell %u lacks %u members", cell, lacks);
+        waits_for(k, "cell %u lacks %u member%s", cell, lacks, lacks == 1 ? "" : "s");
 }
 
 static int lead(struct keeper *k)

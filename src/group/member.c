@@ -16,10 +16,14 @@ static void look_at(struct member *m, uint32_t host, uint64_t now_ns)
         m->reached_ns[host] = now_ns;
 }
 
+/* Who has said that it is busy has longer, but not for ever. */
+enum { BUSY_SUSPECTS = 100 };
+
 static bool is_silent(const struct member *m, uint32_t host, uint64_t now_ns)
 {
     uint64_t last = min_u64(m->heard_ns[host], m->reached_ns[host]);
-    return mem_dead(m->mem, host) || now_ns - last > m->opt.suspect_ns;
+    bool busy = table_get(m->top, host, TOP_BUSY) & 1;
+    return mem_dead(m->mem, host) || now_ns - last > m->opt.suspect_ns * (busy ? BUSY_SUSPECTS : 1);
 }
 
 /* What this thread did not see while it was away is nobody's silence. */
@@ -299,6 +303,30 @@ bool member_has_state(const struct member *m, uint32_t cell)
 bool member_is_behind(const struct member *m, uint32_t cell)
 {
     return m->cell[cell].loaded;
+}
+
+uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, const void *data)
+{
+    const struct cell *c = &m->cell[cell];
+    const unsigned char *at = (const unsigned char *)data - sizeof(struct record), *ring;
+    uint64_t behind; /* a position behind it, by less than a ring */
+    if (sender == m->opt.me) {
+        const struct own_stream *o = &c->own;
+        bool second = o->ring[1] && at >= o->ring[1] && at < o->ring[1] + c->opt.ring_bytes;
+        ring = o->ring[second];
+        behind = o->head;
+    } else {
+        const struct source_stream *s = &c->source[set_rank(m->view->cell[cell].senders, sender)];
+        ring = c->from[s->ring][sender]->ring;
+        behind = s->pos;
+    }
+    uint64_t back = (behind - (uint64_t)(at - ring)) & (c->opt.ring_bytes - 1);
+    return behind - (back ? back : c->opt.ring_bytes);
+}
+
+uint64_t member_delivers_from(const struct member *m, uint32_t cell)
+{
+    return m->cell[cell].skip_to;
 }
 
 void member_column_set(struct member *m, uint32_t cell, uint32_t column, uint64_t value)

@@ -136,6 +136,12 @@ bool member_has_state(const struct member *, uint32_t cell);
 /* Has it got a copy of the state, and is behind: what was delivered since is under way? */
 bool member_is_behind(const struct member *, uint32_t cell);
 
+/* For traces: where in the sender's stream a message of it stands that is being delivered, or an own one that is being written. It is
+ * a multiple of 16 and rises with every message of a life, over all views: so all know a message by it. */
+uint64_t member_place(const struct member *, uint32_t cell, uint32_t sender, const void *data);
+/* Numbers of this view from here on are delivered: those before are in the state that was loaded. */
+uint64_t member_delivers_from(const struct member *, uint32_t cell);
+
 /* Columns of users: words of the own row of the cell, which all members see. They only rise. 0 of who is not in the view. */
 enum { MEMBER_COLUMNS = 16 };
 void member_column_set(struct member *, uint32_t cell, uint32_t column, uint64_t value);

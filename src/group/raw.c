@@ -86,5 +86,5 @@ void raw_begin(struct cell *c, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MA
     for (uint64_t rest = c->hosts; rest; rest = set_rest(rest))
         table_set(c->taken, c->rank[set_first(rest)], stamp(vid, 0));
     for (uint32_t i = 0; i < c->senders; i++)
-        c->source[i].skip = ahead[c->source[i].host];
+        c->source[i].skip = PLANTED(group_raw_again) ? 0 : ahead[c->source[i].host];
 }

@@ -512,7 +512,8 @@ static void give_back(struct cell *c, uint64_t from)
         if (m->opt.machine->returned)
             m->opt.machine->returned(m->opt.ctx, c->number, r + 1, r->bytes);
     }
-    o->head = o->end = o->ready = from;
+    o->end = o->ready =
+        o->head; /* where it goes on if it sends again: no position has two messages */
     o->ready_count = 0;
     o->limit = 0;
 }

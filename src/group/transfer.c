@@ -172,13 +172,6 @@ static bool is_large(const struct cell *c, uint64_t bytes)
     return bytes > c->opt.ring_bytes; /* also what is not known */
 }
 
-/* Who is a member already, and is sent a large state, had better be a learner. */
-static void ask_to_learn(struct member *m, const struct cell *c, uint32_t joiner)
-{
-    if (c->large && in_set(c->members, joiner) && set_count(c->members) > c->opt.layout.members_min)
-        member_relayout(m);
-}
-
 static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
 {
     struct sending *s = &m->sending;
@@ -201,6 +194,7 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
                           .attempt = ++c->attempt[joiner],
                           .vid = m->view->vid,
                           .moved_ns = m->settled_ns,
+                          .near_ns = UINT64_MAX,
                           .save = save,
                           .base = s->end,
                           .end = s->end,
@@ -211,7 +205,6 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     add(m, first, STATE_FIRST);
     m->count.states_sent++;
     c->large = is_large(c, first[1]);
-    ask_to_learn(m, c, joiner);
     return true;
 }
 
@@ -312,13 +305,34 @@ static int send_feed(struct member *m)
     return work;
 }
 
-/* The joiner has loaded the copy, and of the feed lacks less than half a ring. */
+/* What the joiner lacks of the feed, if it has loaded the copy. */
+static uint64_t lacks(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    if (!s->active || !s->saved || s->base + s->taken < s->copy_end)
+        return UINT64_MAX;
+    return s->end - s->base - s->taken + s->feed_head - s->feed_tail;
+}
+
+static bool is_near(const struct member *m)
+{
+    return lacks(m) < m->cell[m->sending.cell].opt.ring_bytes / 2;
+}
+
+static void look_near(struct member *m)
+{
+    struct sending *s = &m->sending;
+    s->near_ns = !is_near(m) ? UINT64_MAX : min_u64(s->near_ns, m->settled_ns);
+}
+
+/* It lacks what is on its way, or no more than half a ring, and it does not get nearer. As a member it is waited for until it has that. */
 static bool has_learnt(const struct member *m)
 {
     const struct sending *s = &m->sending;
-    uint64_t left = s->end - s->base - s->taken + s->feed_head - s->feed_tail;
-    return s->active && s->saved && s->base + s->taken >= s->copy_end &&
-           left < m->cell[s->cell].opt.ring_bytes / 2;
+    if (lacks(m) <= m->snap_bytes)
+        return true;
+    return is_near(m) && s->near_ns < m->settled_ns &&
+           m->settled_ns - s->near_ns > m->opt.suspect_ns;
 }
 
 uint32_t transfer_learnt(const struct cell *c)
@@ -327,13 +341,23 @@ uint32_t transfer_learnt(const struct cell *c)
     return s->cell == c->number && has_learnt(c->of) ? s->joiner + 1 : 0;
 }
 
-/* It is to be a member in the next view. */
-static void ask_to_admit(struct member *m)
+/* A learner that has learnt is to be a member; a member that is sent a large state had better be a learner. */
+static bool wants_view(const struct member *m)
+{
+    const struct sending *s = &m->sending;
+    const struct cell *c = &m->cell[s->cell];
+    if (in_set(c->learners, s->joiner))
+        return has_learnt(m);
+    return c->large && set_count(c->members) > c->opt.layout.members_min && !has_learnt(m);
+}
+
+/* It is said again after a while: a request is lost if the leader of the keepers changes. */
+static void ask_for_view(struct member *m)
 {
     struct sending *s = &m->sending;
-    if (s->asked || !in_set(m->cell[s->cell].learners, s->joiner) || !has_learnt(m))
+    if (m->phase != MEMBER_OPEN || m->settled_ns < s->ask_ns || !wants_view(m))
         return;
-    s->asked = true;
+    s->ask_ns = m->settled_ns + 2 * m->opt.suspect_ns;
     member_relayout(m);
 }
 
@@ -363,8 +387,8 @@ int transfer_post(struct member *m)
     work += m->broken ? 0 : send_feed(m);
     if (work)
         mem_bell_later(m->mem, s->joiner);
-    if (m->phase == MEMBER_OPEN)
-        ask_to_admit(m);
+    look_near(m);
+    ask_for_view(m);
     if (cell_count(&m->cell[s->cell], s->joiner, CELL_STATE) == HAS_STATE)
         stop_sending(m);
     return work;
@@ -393,14 +417,38 @@ static void has_now(struct member *m, struct cell *c, uint64_t number)
     cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
 }
 
+/* The others hear of it before the machine is called: it is told in one round, and done in a later one. */
+enum { TELL_ROUNDS = 3 };
+
+static void set_busy(struct member *m, bool is)
+{
+    uint64_t word = table_get(m->top, m->opt.me, TOP_BUSY);
+    m->busy_rounds = is;
+    if ((word & 1) != is) {
+        table_set(m->top, TOP_BUSY, word + 1);
+        table_push(m->top);
+    }
+}
+
+static bool has_told(struct member *m)
+{
+    if (m->busy_rounds == 0)
+        set_busy(m, true);
+    return m->busy_rounds++ >= TELL_ROUNDS;
+}
+
 static int load_last(struct member *m, struct cell *c)
 {
+    if (!has_told(m))
+        return ERR_AGAIN;
     c->loading = false;
     if (c->in && stamp_vid(c->load_id) == m->view->vid)
         has_now(m, c, c->load_number);
     else
         c->loaded = true;
-    return m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    int rc = m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    set_busy(m, false);
+    return rc;
 }
 
 static int load_piece(struct member *m, struct cell *c, uint64_t bytes)
@@ -514,13 +562,15 @@ static int take(struct member *m, struct cell *c)
     struct mem_lane *lane = m->state_in[donor];
     mem_lane_next(m->mem, lane);
     int work = 0;
+    if (PLANTED(group_rest_forgotten) && c->loaded && c->in)
+        has_now(m, c, 0);
     for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 &&
                         find_transfer(m, c, lane) && (bytes = next_piece(m, c, lane)) >= 0;
          work++) {
         spend(m);
         int rc = (c->loaded ? load_fed : load_piece)(m, c, (uint64_t)bytes);
         if (rc == ERR_AGAIN)
-            return work;
+            return work + (m->busy_rounds > 0); /* which does not sleep */
         if (rc < 0) {
             member_stop(m, "the machine cannot load the state that it was sent");
             return work;
@@ -548,6 +598,7 @@ int transfer_settle(struct member *m)
 void transfer_begin(struct member *m, const struct view *before, const struct view *now)
 {
     struct sending *s = &m->sending;
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         memset(c->attempt, 0, sizeof(c->attempt));
@@ -558,7 +609,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
     }
     if (!s->active)
         return;
-    s->asked = false;
+    s->ask_ns = 0;
     if (donor_of(now, s->cell) != m->opt.me || !goes_on(before, now, s->cell, s->joiner))
         stop_sending(m);
     else
@@ -568,6 +619,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
 void transfer_end(struct member *m)
 {
     stop_sending(m);
+    set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++)
         void_load(m, &m->cell[i]);
 }

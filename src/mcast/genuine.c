@@ -26,7 +26,7 @@ enum {
     RING_BYTES_MIN = 8 << 10, /* of a stream */
     /* A message that waits is looked at so often before it is relayed: if its client is dead, or if it may live. */
     RELAY_DEAD_STEPS = 1,
-    RELAY_STEPS = 100,
+    RELAY_STEPS = 20,
     BACKLOG_BYTES_MAX = 64 << 20, /* beyond it nothing is taken from clients */
 };
 

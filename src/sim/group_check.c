@@ -54,8 +54,8 @@ void group_check_fini(struct group_check *c)
 
 /* ---- sending ---- */
 
-static struct group_stream *stream_of(const struct group_check *c, uint32_t host, uint32_t cell,
-                                      uint64_t life)
+struct group_stream *group_check_stream(const struct group_check *c, uint32_t host, uint32_t cell,
+                                        uint64_t life)
 {
     for (uint64_t i = c->streams; i > 0; i--) {
         struct group_stream *s = c->stream[i - 1];
@@ -130,8 +130,8 @@ static uint64_t next_of(struct group_stream *s)
     return s->next;
 }
 
-static bool is_message(const struct group_check *c, struct group_stream *s, uint64_t index,
-                       const void *data, uint32_t bytes)
+bool group_check_is_message(const struct group_check *c, struct group_stream *s, uint64_t index,
+                            const void *data, uint32_t bytes)
 {
     unsigned char expected[GROUP_CHECK_BYTES_MAX];
     const struct group_sent *m = &s->sent[index];
@@ -169,14 +169,20 @@ static struct group_history *history_of(const struct group_check *c, uint32_t ce
     return NULL;
 }
 
+/* Without a state nothing goes from a view to the next: each begins anew. */
+static uint64_t first_vid(const struct group_check *c, const struct view *v, uint32_t cell)
+{
+    return c->stateless ? v->vid : v->cell[cell].born;
+}
+
 static struct group_history *history_at(struct group_check *c, const struct view *v, uint32_t cell)
 {
-    struct group_history *h = history_of(c, cell, v->cell[cell].born);
+    struct group_history *h = history_of(c, cell, first_vid(c, v, cell));
     if (h != NULL)
         return h;
     h = calloc(1, sizeof(*h));
     CHECK(h != NULL);
-    *h = (struct group_history){.cell = cell, .born = v->cell[cell].born};
+    *h = (struct group_history){.cell = cell, .born = first_vid(c, v, cell)};
     c->history = reach(c->history, &c->histories_max, sizeof(struct group_history *), c->histories);
     c->history[c->histories++] = h;
     return h;
@@ -185,7 +191,7 @@ static struct group_history *history_at(struct group_check *c, const struct view
 const struct group_history *group_check_history(const struct group_check *c, const struct view *v,
                                                 uint32_t cell)
 {
-    return history_of(c, cell, v->cell[cell].born);
+    return history_of(c, cell, first_vid(c, v, cell));
 }
 
 /* Deliveries up to the end of that view, plus 1; 0: not known. */
@@ -279,7 +285,7 @@ static void check_ended(struct group_check *c, uint32_t host, uint32_t cell)
 {
     const struct group_host *h = &c->host[host];
     const struct view *v = h->view;
-    if (!in_set(v->cell[cell].members, host) || !h->cell[cell].has)
+    if (!in_set(v->cell[cell].members, host) || !h->cell[cell].has || group_check_is_raw(c, cell))
         return;
     struct group_history *y = history_at(c, v, cell);
     uint64_t at = h->cell[cell].state->count, end = end_of(y, v->vid);
@@ -302,13 +308,17 @@ static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, cons
     CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
     struct group_host *h = &c->host[host];
     const struct view_cell *v = &now->cell[cell];
-    bool had = h->cell[cell].has;
+    bool had = h->cell[cell].has, none = c->stateless || group_check_is_raw(c, cell);
+    if (group_check_is_raw(c, cell))
+        group_check_raw_begin(c, host, cell, now);
     h->cell[cell].number = 0;
     memset(h->cell[cell].seen, 0, sizeof(h->cell[cell].seen));
     /* One whose state came while the view ended has it, though it could not report that in time. */
-    h->cell[cell].has = in_set(v->members, host) && (had || in_set(v->stateful, host));
+    h->cell[cell].has = in_set(v->members, host) && (had || none || in_set(v->stateful, host));
+    if (c->stateless)
+        *h->cell[cell].state = (struct counter_machine_state){0};
     h->cell[cell].behind &= in_set(v->members | v->learners, host);
-    if (h->cell[cell].has && v->born < now->vid && !had)
+    if (h->cell[cell].has && v->born < now->vid && !had && !none)
         group_check_violated(c, "joiner's state", now->vid,
                              "view %llu says that h%u has the state of cell %u, and it has not",
                              (ull)now->vid, host, cell);
@@ -323,9 +333,11 @@ static void check_back(struct group_check *c, uint32_t host, uint32_t cell)
     if (left == 0)
         return;
     s->backs = 0;
-    for (uint64_t i = s->count; i > s->next && left > 0; i--) {
+    uint64_t least = group_check_is_raw(c, cell) ? 0 : s->next;
+    for (uint64_t i = s->count; i > least && left > 0; i--) {
         struct group_sent *m = &s->sent[i - 1];
-        if (m->state != SENT_READY)
+        bool taken = m->state == SENT_DELIVERED && group_check_is_raw(c, cell); /* by some */
+        if (m->state != SENT_READY && !taken)
             continue;
         group_check_fill(c, (struct group_lease){s, i - 1}, expected, m->bytes);
         if (hash_bytes(0, expected, m->bytes) != s->back[left - 1])
@@ -415,19 +427,20 @@ void group_check_died(struct group_check *c, uint32_t host)
 static void check_sent(struct group_check *c, uint32_t host, uint32_t cell, const struct view *v,
                        const struct member_item *m)
 {
-    struct group_stream *s = stream_of(c, m->sender, cell, v->life[m->sender]);
+    struct group_stream *s = group_check_stream(c, m->sender, cell, v->life[m->sender]);
     uint64_t due = s ? next_of(s) : 0;
     while (s && due < s->count &&
            (s->sent[due].state >= SENT_VOID ||
-            (s->sent[due].state == SENT_LOST && (s->sent[due].born != v->cell[cell].born ||
-                                                 !is_message(c, s, due, m->data, m->bytes)))))
+            (s->sent[due].state == SENT_LOST &&
+             (s->sent[due].born != v->cell[cell].born ||
+              !group_check_is_message(c, s, due, m->data, m->bytes)))))
         due++;
-    if (s && due < s->count && is_message(c, s, due, m->data, m->bytes)) {
+    if (s && due < s->count && group_check_is_message(c, s, due, m->data, m->bytes)) {
         s->sent[due].state = SENT_DELIVERED;
         return;
     }
     for (uint64_t i = 0; s && i < s->count; i++)
-        if (m->bytes > 0 && is_message(c, s, i, m->data, m->bytes)) {
+        if (m->bytes > 0 && group_check_is_message(c, s, i, m->data, m->bytes)) {
             const char *property = s->sent[i].state == SENT_DELIVERED  ? "delivered once"
                                    : s->sent[i].state == SENT_RETURNED ? "returned"
                                                                        : "sender FIFO";
@@ -508,6 +521,10 @@ void group_check_deliver(struct group_check *c, uint32_t host, uint32_t cell, ui
     if (cell >= c->cells || h->view == NULL) {
         group_check_violated(c, "same view", vid, "h%u delivers in cell %u and is in no view", host,
                              cell);
+        return;
+    }
+    if (group_check_is_raw(c, cell)) {
+        group_check_raw_deliver(c, host, cell, vid, m);
         return;
     }
     if (h->cell[cell].behind)
@@ -597,8 +614,8 @@ void group_check_loaded(struct group_check *c, uint32_t host, uint32_t cell, boo
         group_check_violated(c, "joiner's state", 0,
                              "h%u got other bytes as the state of cell %u than were saved", host,
                              cell);
-    if (v == NULL || !in_set(v->cell[cell].members | v->cell[cell].learners, host) ||
-        h->cell[cell].has) {
+    if (v == NULL || c->stateless || group_check_is_raw(c, cell) ||
+        !in_set(v->cell[cell].members | v->cell[cell].learners, host) || h->cell[cell].has) {
         group_check_violated(c, "joiner's state", 0,
                              "h%u loads a state of cell %u and is in no need of one", host, cell);
         return;
@@ -612,6 +629,17 @@ void group_check_loaded(struct group_check *c, uint32_t host, uint32_t cell, boo
         check_whole(c, host, cell);
     h->cell[cell].has = !behind;
     h->cell[cell].behind = behind;
+}
+
+bool group_check_has_all(const struct group_check *c, uint32_t host, uint32_t cell)
+{
+    const struct group_host *h = &c->host[host];
+    if (!h->cell[cell].has)
+        return false;
+    if (group_check_is_raw(c, cell))
+        return group_check_raw_has_all(c, host, cell);
+    const struct group_history *y = group_check_history(c, h->view, cell);
+    return h->cell[cell].state->count == (y ? y->count : 0);
 }
 
 /* ---- columns ---- */

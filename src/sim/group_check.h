@@ -2,7 +2,7 @@
  *
  * The checker holds all views, and of each cell the one true history, as the first member to deliver each message wrote it;
  * everybody else, also who dies or is put out later, is compared with that. A history belongs to a cell from the view in which it was
- * born until it is vacant. What each sender has sent is kept by the life in which it is a member, in the order in which room was
+ * born until it is vacant; if the machine has no state, to the cell in one view. What each sender has sent is kept by the life in which it is a member, in the order in which room was
  * reserved: that is the order in which it must be delivered. */
 #ifndef SIM_GROUP_CHECK_H
 #define SIM_GROUP_CHECK_H
@@ -62,6 +62,13 @@ struct group_history {
     uint64_t end_max;
 };
 
+/* What a host has delivered of a sender in a raw cell. */
+struct group_taken {
+    bool known;      /* where it is in the sender's stream, */
+    uint64_t next;   /* which is here */
+    uint64_t number; /* of the last in this view, plus 1 */
+};
+
 /* What a host is seen to be. */
 struct group_host {
     const struct view *view; /* that it has begun; NULL: none */
@@ -76,6 +83,7 @@ struct group_host {
         /* By column: what this process set; and what it saw of others in this view. */
         uint64_t column[MEMBER_COLUMNS];
         uint64_t seen[GROUP_CHECK_HOSTS_MAX][MEMBER_COLUMNS];
+        struct group_taken from[GROUP_CHECK_HOSTS_MAX]; /* raw cells: by sender */
     } cell[GROUP_CHECK_CELLS_MAX];
 };
 
@@ -84,6 +92,8 @@ struct group_check {
     uint64_t seed;
     uint32_t hosts, cells;
     bool view_majority;
+    uint32_t raw;       /* cells without a common order: a mask */
+    bool stateless;     /* the machine has no state */
     struct view **view; /* by vid */
     uint64_t views_max, vid_last;
     struct group_stream **stream;
@@ -93,7 +103,7 @@ struct group_check {
     struct group_host host[GROUP_CHECK_HOSTS_MAX];
 };
 
-/* The rest of group_check is set by the caller: result, seed, hosts, cells, view_majority, and where the states are. */
+/* The rest of group_check is set by the caller: result, seed, hosts, cells, view_majority, raw, stateless, and where the states are. */
 void group_check_fini(struct group_check *);
 
 /* ---- sending ---- */
@@ -143,8 +153,30 @@ void group_check_column(struct group_check *, uint32_t host, uint32_t cell, uint
 const struct group_history *group_check_history(const struct group_check *, const struct view *,
                                                 uint32_t cell);
 
+/* The host has delivered all that there is in the cell, as far as can be known. */
+bool group_check_has_all(const struct group_check *, uint32_t host, uint32_t cell);
+
 /* Messages that the host has committed in this life and that are neither delivered nor returned. */
 uint64_t group_check_outstanding(const struct group_check *, uint32_t host);
+
+/* ---- group_check_raw.c, and what it needs of group_check.c ---- */
+
+static inline bool group_check_is_raw(const struct group_check *c, uint32_t cell)
+{
+    return c->raw >> cell & 1;
+}
+
+struct group_stream *group_check_stream(const struct group_check *, uint32_t host, uint32_t cell,
+                                        uint64_t life);
+/* Is it the stream's message of that index? */
+bool group_check_is_message(const struct group_check *, struct group_stream *, uint64_t index,
+                            const void *data, uint32_t bytes);
+/* The host begins a view, being in the one before still. */
+void group_check_raw_begin(struct group_check *, uint32_t host, uint32_t cell,
+                           const struct view *now);
+void group_check_raw_deliver(struct group_check *, uint32_t host, uint32_t cell, uint64_t vid,
+                             const struct member_item *);
+bool group_check_raw_has_all(const struct group_check *, uint32_t host, uint32_t cell);
 
 /* Reports a violation; the first one stays. */
 void group_check_violated(struct group_check *, const char *property, uint64_t pos, const char *fmt,

@@ -19,6 +19,7 @@ enum {
     SHARED_STREAM = 21, /* of the seed */
     LAYOUT_STREAM = 22,
     LOAD_STREAM = 23,
+    KIND_STREAM = 24,
 };
 
 static struct group_node *node_of(void *ctx)
@@ -135,6 +136,13 @@ static const struct member_machine machine = {
     .born = on_born,
     .state = &counter_machine_ops,
     .state_ctx = state_ctx,
+};
+
+static const struct member_machine stateless_machine = {
+    .deliver = on_deliver,
+    .view = on_view,
+    .returned = on_returned,
+    .born = on_born,
 };
 
 /* ---- layouts of a user's own ---- */
@@ -284,6 +292,23 @@ static void draw_shards(struct group_run *r)
     }
 }
 
+/* Cells without a common order, and machines without a state. */
+static void draw_kinds(struct group_run *r)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(r->opt->seed, KIND_STREAM));
+    bool some = rng_below(g, 3) == 0;
+    for (uint32_t k = 0; k < r->check.cells; k++) {
+        if (!some || rng_below(g, 2))
+            continue;
+        r->cell[k].mode = CELL_RAW;
+        r->check.raw |= UINT32_C(1) << k;
+    }
+    r->check.stateless = rng_below(g, 6) == 0;
+    r->check.result->group.stateless = r->check.stateless;
+    r->member_opt.machine = r->check.stateless ? &stateless_machine : &machine;
+}
+
 static void draw_keepers(struct group_run *r)
 {
     static const uint32_t counts[] = {1, 2, 3, 3, 3, 3, 3, 5};
@@ -332,7 +357,6 @@ static void draw_member(struct group_run *r)
     o->backlog_bytes = 1; /* the least that will do */
     o->heartbeat_ns = RUN_HEARTBEAT_NS;
     o->start_ns = rng_range(g, 20 * RUN_US, 150 * RUN_US);
-    o->machine = &machine;
     run_draw_times(g, &o->suspect_ns, &o->stagger_ns, &o->detach_ns);
 }
 
@@ -369,6 +393,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
         draw_cell(r, &r->cell[k]);
     draw_shards(r);
     draw_member(r);
+    draw_kinds(r);
     draw_load(r);
 }
 
@@ -397,9 +422,7 @@ static bool has_all(const struct group_run *r, uint32_t host, const struct view 
             return false;
         if (!in_set(v->cell[k].members, host))
             continue;
-        const struct group_history *y = group_check_history(&r->check, v, k);
-        if (!member_has_state(n->member, k) || !r->check.host[host].cell[k].has ||
-            n->cell[k].counter.state.count != (y ? y->count : 0))
+        if (!member_has_state(n->member, k) || !group_check_has_all(&r->check, host, k))
             return false;
     }
     return true;

@@ -35,6 +35,8 @@ enum { RUN_TEXT_BYTES = 256 };
 struct group_figures {
     uint64_t views, joins, leaves;
     uint64_t put_out;   /* alive */
+    uint64_t stateless; /* runs of machines without a state */
+    uint64_t raw;       /* deliveries in cells without a common order */
     uint64_t learnt;    /* states that came to who was no member of its cell yet */
     uint64_t trimmed;   /* messages that a trim cut off, where they had come already */
     uint64_t restamped; /* that went on to the next view */

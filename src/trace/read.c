@@ -78,6 +78,9 @@ static const struct {
                                        BIT(KEY_VID) | BIT(KEY_N)},
     [TRACE_CELL_DELIVER] = {"deliver", BIT(KEY_EV) | BIT(KEY_CELL) | BIT(KEY_MEMBER) |
                                            BIT(KEY_INC) | BIT(KEY_VID) | BIT(KEY_N) | BIT(KEY_ID)},
+    [TRACE_RAW_DELIVER] = {"deliver", BIT(KEY_EV) | BIT(KEY_CELL) | BIT(KEY_MEMBER) | BIT(KEY_INC) |
+                                          BIT(KEY_VID) | BIT(KEY_ID)},
+    [TRACE_OUT] = {"out", BIT(KEY_EV) | BIT(KEY_MEMBER) | BIT(KEY_INC) | BIT(KEY_VID)},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -205,7 +208,7 @@ static int take_kind(struct cursor *c, struct trace_event *ev)
         }
     return err_set(c->e, ERR_CORRUPT,
                    "%s:%u: unknown event '%.*s'; there are cast, start, deliver, done,"
-                   " view and gap",
+                   " view, out and gap",
                    c->r->path, c->r->line, (int)(name.len < 40 ? name.len : 40), name.at);
 }
 
@@ -292,7 +295,7 @@ static int parse_line(struct cursor *c, struct trace_event *ev)
     if (seen & BIT(KEY_CELL) && ev->kind == TRACE_START)
         ev->kind = TRACE_CELL_START;
     if (seen & BIT(KEY_CELL) && ev->kind == TRACE_DELIVER)
-        ev->kind = TRACE_CELL_DELIVER;
+        ev->kind = seen & BIT(KEY_N) ? TRACE_CELL_DELIVER : TRACE_RAW_DELIVER;
     for (unsigned k = 0; k < KEYS; k++)
         if ((seen ^ kinds[ev->kind].keys) & BIT(k))
             return err_set(c->e, ERR_CORRUPT, "%s:%u: a %s %s \"%s\"", path, line,

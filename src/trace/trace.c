@@ -331,6 +331,10 @@ static char *put_id(const struct trace_writer *w, char *p, struct trace_id id)
     p = put_client(w, p, id);
     *p++ = ':';
     p = put_number(p, id.seq);
+    if (id.sum != 0) {
+        *p++ = '.';
+        p = put_number(p, id.sum);
+    }
     *p++ = '"';
     return p;
 }
@@ -478,6 +482,27 @@ void trace_cell_deliver(struct trace_writer *w, struct trace_member m, uint32_t 
     p = put_number(p, n);
     *p++ = ',';
     end(w, put_id(w, p, id));
+}
+
+void trace_raw_deliver(struct trace_writer *w, struct trace_member m, uint32_t cell,
+                       struct trace_id id)
+{
+    char *p = begin(w);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"deliver\"");
+    p = put_member(w, put_cell(w, p, cell), m);
+    *p++ = ',';
+    end(w, put_id(w, p, id));
+}
+
+void trace_out(struct trace_writer *w, struct trace_member m)
+{
+    char *p = begin(w);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"out\"");
+    end(w, put_member(w, p, m));
 }
 
 void trace_deliver(struct trace_writer *w, struct trace_replica r, uint64_t n, struct trace_id id,

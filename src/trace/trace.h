@@ -10,11 +10,15 @@
  *
  *     {"ev":"view","member":"h2","inc":0,"vid":7,"members":["h1","h2"]}
  *     {"ev":"start","cell":"orders","member":"h2","inc":0,"vid":7,"n":0}
- *     {"ev":"deliver","cell":"orders","member":"h2","inc":0,"vid":7,"n":12,"id":"h1:17"}
+ *     {"ev":"deliver","cell":"orders","member":"h2","inc":0,"vid":7,"n":12,"id":"h1.1:17.805"}
+ *     {"ev":"deliver","cell":"prices","member":"h2","inc":0,"vid":7,"id":"h1.1:33.91"}
+ *     {"ev":"out","member":"h2","inc":0,"vid":7}
  *
  * where n is the number of a message in the order of its view and cell, and `start` says from which number on the member delivers there in
- * that view: 0 if it has the cell's state when the view begins, else what the state that it loaded holds. Who sends casts as a client of
- * its name, with the cell as destination.
+ * that view: 0 if it has the cell's state when the view begins, else what the state that it loaded holds. A raw cell has no common
+ * order: its deliveries have no n. `out`: the member has left or was put out, and has no part in the next view but as a new one. Who sends
+ * casts as a client of its name and life, with the cell as destination; the numbers of its messages rise in each cell, with gaps. What may
+ * follow the number is a checksum of the content.
  *
  * A directory holds one file per client and per replica, NAME.jsonl. `inc` counts the restarts of a
  * replica, `n` its deliveries, from 0 or from 1. `done` is the client's view that all destinations
@@ -68,11 +72,12 @@ struct trace_options {
 };
 
 /* A message is known by its client, which process that was in the client's place, and its number
- * there. It is written CLIENT:SEQ, where CLIENT is the name for life 0 and NAME.LIFE after. */
+ * there. It is written CLIENT:SEQ, where CLIENT is the name for life 0 and NAME.LIFE after; or CLIENT:SEQ.SUM,
+ * if there is a checksum. */
 struct trace_id {
     uint64_t seq;
-    uint32_t client;
-    uint16_t life;
+    uint32_t client, life;
+    uint32_t sum; /* 0: none */
 };
 
 struct trace_dst {
@@ -109,6 +114,8 @@ void trace_view(struct trace_writer *, struct trace_member, const uint32_t *host
 void trace_cell_start(struct trace_writer *, struct trace_member, uint32_t cell, uint64_t n);
 void trace_cell_deliver(struct trace_writer *, struct trace_member, uint32_t cell, uint64_t n,
                         struct trace_id);
+void trace_raw_deliver(struct trace_writer *, struct trace_member, uint32_t cell, struct trace_id);
+void trace_out(struct trace_writer *, struct trace_member);
 
 /* Cuts the file to its lines and frees the writer, in any case. NULL is allowed. */
 int trace_close(struct trace_writer *, struct err *);
@@ -124,6 +131,8 @@ enum trace_kind {
     TRACE_VIEW,
     TRACE_CELL_START,   /* of a member of a group with views */
     TRACE_CELL_DELIVER, /* likewise */
+    TRACE_RAW_DELIVER,  /* likewise */
+    TRACE_OUT,
 };
 
 /* Bytes of the mapped file: good until trace_reader_close. */

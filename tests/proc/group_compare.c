@@ -8,6 +8,7 @@
  *   - In a raw cell the last holds for everybody, from when on both are members, and nothing else does. */
 #include "group_rig.h"
 
+#include "check/load.h"
 #include "group/view.h"
 
 #include <stdio.h>
@@ -330,5 +331,52 @@ bool grig_check(const struct grig *t)
     printf("# %zu deliveries by %u processes compared: %s\n", d.rows, t->lives,
            right ? "they agree" : "THEY DO NOT AGREE");
     free(d.row);
+    return right;
+}
+
+/* ---- traces ---- */
+
+static void print_violations(const struct amcast *a, const struct vsync *v)
+{
+    const struct vsync_violation *x;
+    for (uint32_t i = 0; (x = vsync_violation(v, i)) != NULL; i++)
+        printf("# VIOLATION of %s: %s\n#     %s:%u\n", vsync_property_names[x->property], x->text,
+               amcast_file_name(a, x->place.file), x->place.line);
+}
+
+/* Deliveries that the members noted themselves. */
+static uint64_t noted(const struct grig *t)
+{
+    uint64_t count = 0;
+    for (uint32_t l = 0; l < t->lives; l++)
+        for (uint32_t i = 0; i < t->life[l]->events; i++)
+            count += t->life[l]->event[i].kind == GRIG_DELIVER;
+    return count;
+}
+
+bool grig_check_traces(const struct grig *t)
+{
+    struct amcast *a = amcast_open();
+    struct vsync *v = vsync_open();
+    struct load_report report = {0};
+    struct vsync_summary s;
+    struct err e = {""};
+    int rc = load_views(a, v, t->traces, NULL, NULL, &report, &e);
+    bool right = rc == 0 && vsync_verify(v, t->transport != CLUSTER_SHM);
+    vsync_summarise(v, &s);
+    if (rc != 0)
+        printf("# traces: %s\n", e.text);
+    print_violations(a, v);
+    printf("# traces: %llu views, %llu casts, %llu deliveries by %u lives: %s\n",
+           (unsigned long long)s.views, (unsigned long long)s.casts,
+           (unsigned long long)s.deliveries, s.lives, right ? "all is well" : "VIOLATED");
+    /* A check of nothing shows nothing. One who is killed may have traced a batch that it had not noted yet. */
+    if (s.deliveries < noted(t) || s.cells != GRIG_CELLS || report.gaps > 0) {
+        printf("# traces are missing: members noted %llu deliveries\n",
+               (unsigned long long)noted(t));
+        right = false;
+    }
+    vsync_close(v);
+    amcast_close(a);
     return right;
 }

@@ -258,10 +258,13 @@ int main(int argc, char **argv)
     print_hist("from a cut to that (likewise)", &after_cut);
     print_hist("started, let in, and with all states", &back);
     printf("%sok 1 - group_kill__%s_all_go_on\n", well ? "" : "not ", way);
+    grig_kill_all(&t);
     bool same = grig_check(&t);
-    printf("%sok 2 - group_kill__%s_what_was_delivered_agrees\n1..2\n", same ? "" : "not ", way);
+    printf("%sok 2 - group_kill__%s_what_was_delivered_agrees\n", same ? "" : "not ", way);
+    bool judged = grig_check_traces(&t);
+    printf("%sok 3 - group_kill__%s_its_traces_pass_the_check\n1..3\n", judged ? "" : "not ", way);
     grig_close(&t);
     if (net)
         lan_close(&lan);
-    return well && same ? 0 : 1;
+    return well && same && judged ? 0 : 1;
 }

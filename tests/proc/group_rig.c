@@ -228,6 +228,7 @@ static int be_member(const struct grig *t, struct process *p)
         .ctx = p,
         .log = log,
         .leave_ms = 10000,
+        .trace_dir = t->traces,
     };
     int rc = tram_group_open(c, &o, &p->group, &e);
     /* Its last life may be about to end: the kernel has not got round to it. */
@@ -299,6 +300,7 @@ bool grig_open(struct grig *t)
         return false;
     }
     snprintf(t->file, sizeof(t->file), "%s/cluster.yaml", t->dir);
+    snprintf(t->traces, sizeof(t->traces), "%s/traces", t->dir);
     snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s", t->dir);
     c->start_ms = 100;
     make_subgroups(c);
@@ -317,9 +319,7 @@ bool grig_open(struct grig *t)
 void grig_close(struct grig *t)
 {
     char command[128];
-    for (uint32_t h = 0; h < t->hosts; h++)
-        if (t->pid[h])
-            grig_kill(t, h);
+    grig_kill_all(t);
     for (uint32_t i = 0; i < t->lives; i++)
         munmap(t->life[i], sizeof(struct grig_life) + EVENTS_MAX * sizeof(struct grig_event));
     snprintf(command, sizeof(command), "rm -rf %s", t->dir);
@@ -359,6 +359,13 @@ void grig_kill(struct grig *t, uint32_t h)
     kill(t->pid[h], SIGKILL);
     waitpid(t->pid[h], NULL, 0);
     t->pid[h] = 0;
+}
+
+void grig_kill_all(struct grig *t)
+{
+    for (uint32_t h = 0; h < t->hosts; h++)
+        if (t->pid[h])
+            grig_kill(t, h);
 }
 
 void grig_stop(struct grig *t, uint32_t h)

@@ -62,7 +62,7 @@ struct grig_host {
 struct grig {
     uint32_t hosts;
     enum cluster_transport transport;
-    char dir[64], file[96];
+    char dir[64], file[96], traces[96];
     struct grig_host *board;
     struct grig_life *life[GRIG_LIVES_MAX];
     uint32_t lives;
@@ -81,6 +81,7 @@ void grig_close(struct grig *); /* kills who is left */
 
 void grig_start(struct grig *, uint32_t host);
 void grig_kill(struct grig *, uint32_t host);
+void grig_kill_all(struct grig *);
 void grig_stop(struct grig *, uint32_t host);
 void grig_continue(struct grig *, uint32_t host);
 bool grig_leave(struct grig *, uint32_t host); /* and ends; false: not in time, or not well */
@@ -93,8 +94,10 @@ bool grig_well(struct grig *);
 /* No more is sent, and all who are there have the same states. */
 bool grig_settled(struct grig *);
 
-/* Compares what all lives delivered; prints what is wrong. */
+/* When all have ended: compares what all lives delivered; prints what is wrong. */
 bool grig_check(const struct grig *);
+/* Likewise: judges the traces of all lives, as `tram check` does. */
+bool grig_check_traces(const struct grig *);
 
 /* From then to the first delivery in the next view, of all who went over to it from `vid`, are added. */
 void grig_gaps(const struct grig *, uint64_t since_ns, uint32_t vid, struct hist *);

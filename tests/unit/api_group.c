@@ -1,4 +1,5 @@
 /* Members of a group by the public header: three of them in one thread, on shared memory. */
+#include "api/api.h"
 #include "base/clock.h"
 #include "tram/group.h"
 
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -423,6 +425,45 @@ static void group__a_descriptor_tells_when_to_poll(void **state)
 
 /* ---- mistakes ---- */
 
+/* ---- memory ---- */
+
+/* Bytes of the files of that name that this process has open, each once. */
+static uint64_t memory_of_lanes(void)
+{
+    ino_t seen[16];
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        char link[32], name[64] = "";
+        struct stat st;
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        if (readlink(link, name, sizeof(name) - 1) < 0 || strstr(name, "tramway-lanes") == NULL ||
+            fstat(fd, &st) != 0)
+            continue;
+        bool again = false;
+        for (uint32_t i = 0; i < count; i++)
+            again |= seen[i] == st.st_ino;
+        if (again)
+            continue;
+        assert_true(count < 16);
+        seen[count++] = st.st_ino;
+        bytes += (uint64_t)st.st_blocks * 512;
+    }
+    assert_int_equal(count, HOSTS);
+    return bytes;
+}
+
+/* What the cluster file says that it takes is what the hosts have: but for control words, and rounding to pages. */
+static void group__takes_the_memory_that_it_says(void **state)
+{
+    (void)state;
+    all_come();
+    uint64_t is = memory_of_lanes(), said = cluster_memory(rig.cluster->conf);
+    if (is < said || is > said + said / 8)
+        fail_msg("%llu bytes, and the cluster file says %llu", (unsigned long long)is,
+                 (unsigned long long)said);
+}
+
 static void group__refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -467,6 +508,7 @@ int main(void)
         WITH_RIG(group__a_layout_callback_decides),
         WITH_RIG(group__leaves_and_is_in_no_view),
         WITH_RIG(group__a_descriptor_tells_when_to_poll),
+        WITH_RIG(group__takes_the_memory_that_it_says),
         WITH_RIG(group__refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

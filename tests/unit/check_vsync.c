@@ -274,9 +274,10 @@ static void check__a_sender_is_heard_in_its_order(void **state)
 static void check__traces_are_written_read_and_judged(void **state)
 {
     (void)state;
-    static const char *const hosts[] = {"h0", "h1"}, *const cells[] = {"orders"};
+    static const char *const hosts[] = {"h0", "h1"}, *const cells[] = {"orders", "prices"};
     static const uint32_t both[] = {0, 1};
-    const uint16_t first = 0;
+    const uint16_t first = 0, second = 1;
+    const struct trace_id raw_id = {.client = 0, .life = 2, .seq = 18, .sum = 5};
     char dir[] = "/tmp/tram-vsync-XXXXXX", path[64];
     struct err e = {""};
     assert_non_null(mkdtemp(dir));
@@ -285,7 +286,7 @@ static void check__traces_are_written_read_and_judged(void **state)
         struct trace_options o = {.dir = dir,
                                   .name = hosts[h],
                                   .groups = cells,
-                                  .group_count = 1,
+                                  .group_count = 2,
                                   .hosts = hosts,
                                   .host_count = 2,
                                   .clients = hosts,
@@ -296,18 +297,23 @@ static void check__traces_are_written_read_and_judged(void **state)
         trace_cell_start(w, m, 0, 0);
         if (h == 0)
             trace_cast(w, (struct trace_id){.client = 0, .seq = 17}, (struct trace_dst){&first, 1});
+        if (h == 0)
+            trace_cast(w, raw_id, (struct trace_dst){&second, 1});
         trace_cell_deliver(w, m, 0, 4 + h, (struct trace_id){.client = 0, .seq = 17});
+        trace_raw_deliver(w, m, 1, raw_id);
+        trace_out(w, m);
         assert_int_equal(trace_close(w, &e), 0);
     }
     struct amcast *a = amcast_open();
     struct load_report report = {0};
     assert_int_equal(load_views(a, v, dir, NULL, NULL, &report, &e), 0);
-    assert_int_equal(report.views, 6);
+    assert_int_equal(report.views, 10);
     struct vsync_summary s;
     assert_false(vsync_verify(v, false)); /* the two have other numbers for it */
     vsync_summarise(v, &s);
     assert_int_not_equal(s.violations[VSYNC_SEQUENCE], 0);
     assert_int_equal(s.violations[VSYNC_VIEWS] + s.violations[VSYNC_INTEGRITY], 0);
+    assert_int_equal(s.deliveries, 4);
     assert_int_equal(load_dir(a, dir, NULL, NULL, &report, &e), ERR_INVALID);
     amcast_close(a);
     for (uint32_t h = 0; h < 2; h++) {
@@ -315,6 +321,146 @@ static void check__traces_are_written_read_and_judged(void **state)
         unlink(path);
     }
     rmdir(dir);
+}
+
+/* ---- raw cells, and who is out ---- */
+
+static void raw(const char *name, uint64_t vid, const char *in, const char *id)
+{
+    vsync_deliver_raw(v, who(name, 0), cell(in), vid, vsync_message(v, id, strlen(id)), place());
+}
+
+/* In a raw cell each has its own order of senders, and one may be ahead of the view in which others deliver. */
+static void check__a_raw_cell_has_the_order_of_each_sender(void **state)
+{
+    (void)state;
+    a_run();
+    raw("a", 2, "x", "a:7");
+    raw("a", 2, "x", "b:7");
+    raw("b", 2, "x", "b:7");
+    begins("b", 3, "ab");
+    raw("b", 3, "x", "a:7");
+    raw("b", 3, "x", "a:9");
+    casts("a:7");
+    casts("a:9");
+    casts("b:7");
+    expect_only(VSYNC_PROPERTIES, false);
+}
+
+static void check__a_raw_message_comes_once(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:7");
+    raw("a", 2, "x", "a:7");
+    raw("a", 2, "x", "a:7");
+    expect_only(VSYNC_FIFO, false);
+}
+
+static void check__a_raw_message_is_not_left_out(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:7");
+    casts("a:8");
+    casts("a:9");
+    raw("a", 2, "x", "a:7");
+    raw("a", 2, "x", "a:9");
+    expect_only(VSYNC_FIFO, false);
+}
+
+/* Left out by all of them. */
+static void check__a_message_is_not_left_out(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:4");
+    casts("a:5");
+    delivers("a", 2, 0, "a:3");
+    delivers("b", 2, 0, "a:3");
+    delivers("a", 2, 2, "a:5");
+    expect_only(VSYNC_FIFO, false);
+}
+
+/* It was put out in between, and what it had under way is lost. */
+static void check__between_views_a_message_may_be_lost(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:4");
+    casts("a:5");
+    delivers("a", 2, 0, "a:3");
+    delivers("b", 2, 0, "a:3");
+    begins("b", 3, "ab");
+    starts("b", 3, 0);
+    delivers("b", 3, 0, "a:5");
+    expect_only(VSYNC_PROPERTIES, false);
+}
+
+static void check__a_raw_message_was_cast_to_the_cell(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:7");
+    raw("a", 2, "y", "a:7");
+    expect_only(VSYNC_INTEGRITY, false);
+}
+
+static void check__a_raw_delivery_is_in_the_view_of_its_member(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:7");
+    raw("a", 1, "x", "a:7");
+    expect_only(VSYNC_INTEGRITY, false);
+}
+
+/* Who was put out of view 2 and is let into view 3 at once lacks what it did not hear of. */
+static void check__who_was_out_does_not_go_on(void **state)
+{
+    (void)state;
+    a_run();
+    delivers("a", 2, 0, "a:3");
+    begins("a", 3, "ab");
+    starts("a", 3, 0);
+    vsync_out(v, who("b", 0));
+    begins("b", 3, "ab");
+    starts("b", 3, 0);
+    expect_only(VSYNC_PROPERTIES, false);
+}
+
+static void check__who_is_out_delivers_nothing(void **state)
+{
+    (void)state;
+    a_run();
+    vsync_out(v, who("b", 0));
+    delivers("b", 2, 0, "a:3");
+    expect_only(VSYNC_INTEGRITY, false);
+}
+
+/* The same number of its sender, and another checksum. */
+static void check__another_content_is_another_message(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:3.1");
+    delivers("a", 2, 0, "a:3.1");
+    delivers("b", 2, 0, "a:3.2");
+    struct vsync_summary s;
+    assert_false(vsync_verify(v, false));
+    vsync_summarise(v, &s);
+    assert_int_not_equal(s.violations[VSYNC_SEQUENCE], 0);
+}
+
+static void check__a_checksum_is_not_part_of_the_number(void **state)
+{
+    (void)state;
+    a_run();
+    casts("a:3.9");
+    casts("a:4.1");
+    delivers("a", 2, 0, "a:4.1");
+    delivers("a", 2, 2, "a:3.9");
+    expect_only(VSYNC_FIFO, false);
 }
 
 int main(void)
@@ -338,6 +484,17 @@ int main(void)
         T(check__who_joins_delivers_from_its_state_on),
         T(check__a_sender_is_heard_in_its_order),
         T(check__traces_are_written_read_and_judged),
+        T(check__a_raw_cell_has_the_order_of_each_sender),
+        T(check__a_raw_message_comes_once),
+        T(check__a_raw_message_was_cast_to_the_cell),
+        T(check__a_raw_message_is_not_left_out),
+        T(check__a_message_is_not_left_out),
+        T(check__between_views_a_message_may_be_lost),
+        T(check__a_raw_delivery_is_in_the_view_of_its_member),
+        T(check__who_was_out_does_not_go_on),
+        T(check__who_is_out_delivers_nothing),
+        T(check__another_content_is_another_message),
+        T(check__a_checksum_is_not_part_of_the_number),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

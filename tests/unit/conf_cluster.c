@@ -429,7 +429,7 @@ static void cluster__durable_has_larger_rings(void **state)
     struct cluster *c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\n");
     (void)state;
     assert_true(c->log_bytes == 2 << 20 && c->window_bytes == 1 << 20);
-    assert_true(c->source_bytes == 256 << 10 && c->reply_bytes == 64 << 10);
+    assert_true(c->source_bytes == 256 << 10 && c->reply_bytes == 128 << 10);
     cluster_free(c);
     c = accepted(HOSTS GROUPS "durable: true\nid: " ID "\nlog_bytes: 256 KiB\n");
     assert_true(c->log_bytes == 256 << 10 && c->window_bytes == 128 << 10);

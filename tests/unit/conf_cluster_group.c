@@ -138,9 +138,11 @@ static void group__memory_counts_the_rings(void **state)
     struct cluster *c = accepted(
         GROUP HOSTS "subgroups: [{name: a, shards: 2, ring_bytes: 4k}, {name: b, senders: [h1]}]");
 
-    assert_true(cluster_memory(c) == 2 * 3 * 4096 + (1 << 20));
+    uint64_t rings = 3 * (2 * 4096 + (1 << 20)), log = (9 + 6) * (64 << 10);
+
+    assert_true(cluster_memory(c) == 2 * rings + log + 3 * (64 << 10));
     c->transport = CLUSTER_TCP;
-    assert_true(cluster_memory(c) == 3 * (2 * 3 * 4096 + (1 << 20)));
+    assert_true(cluster_memory(c) == 3 * rings + log + 9 * (64 << 10));
     cluster_free(c);
 }
 

@@ -411,6 +411,52 @@ static const char *state_is_with_who_has_it(void)
     return n->cell[0].stateful != 0x0a ? "state" : NULL;
 }
 
+/* Host 3 has come to the first cell without its state, which is large or not. */
+static const struct view *comes_without_state(bool large)
+{
+    rig.now->cell[0].stateful = 0x07;
+    report_all();
+    rig.told[0][0].large = large;
+    return decided();
+}
+
+static void decide__who_lacks_a_large_state_learns_it(void **state)
+{
+    (void)state;
+    const struct view *n = comes_without_state(false);
+    assert_true(n->cell[0].members == 0x0f && n->cell[0].learners == 0);
+    n = comes_without_state(true);
+    assert_true(n->cell[0].members == 0x07 && n->cell[0].learners == 0x08);
+    assert_true(n->cell[0].senders == 0x07 && n->cell[1].learners == 0);
+    rig.told[1][0].learnt = 4; /* it has it, nearly */
+    n = comes_without_state(true);
+    assert_true(n->cell[0].members == 0x0f && n->cell[0].stateful == 0x07);
+    rig.told[1][0].learnt = 0;
+    rig.cell[0].members_min = 4; /* the cell needs it */
+    n = comes_without_state(true);
+    assert_true(n->cell[0].members == 0x0f && n->cell[0].learners == 0);
+}
+
+static void decide__a_learner_does_not_count(void **state)
+{
+    (void)state;
+    rig.now->cell[0] = (struct view_cell){.state = CELL_LIVES,
+                                          .born = 1,
+                                          .members = 0x07,
+                                          .senders = 0x07,
+                                          .stateful = 0x07,
+                                          .learners = 0x08};
+    report_all();
+    rig.told[0][0].large = true;
+    rig.told[3][0] = (struct cell_report){.has_state = true}; /* whatever it says */
+    const struct view *n = decided();
+    assert_true(n->cell[0].members == 0x07 && n->cell[0].learners == 0x08);
+    assert_true(n->cell[0].trims == 3 && n->cell[0].trim[2] == HELD);
+    rig.in.report[0] = rig.in.report[1] = rig.in.report[2] = NULL;
+    n = decided(); /* those who have it are gone: a learner has nothing */
+    assert_true(n->cell[0].state == CELL_VACANT && n->cell[0].learners == 0);
+}
+
 /* A fresh rig each time. */
 static const char *afresh(const char *(*scenario)(void))
 {
@@ -476,6 +522,8 @@ int main(void)
         WITH_RIG(decide__who_leaves_together_ends_alike),
         WITH_RIG(decide__lives_come_in_once),
         WITH_RIG(decide__state_is_with_who_has_it),
+        WITH_RIG(decide__who_lacks_a_large_state_learns_it),
+        WITH_RIG(decide__a_learner_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ static struct report draw(struct rng *r)
 {
     for (uint32_t c = 0; c < CELLS; c++) {
         told[c].has_state = rng_below(r, 2);
+        told[c].large = rng_below(r, 2);
+        told[c].learnt = (uint32_t)rng_below(r, HOSTS + 1);
         told[c].senders = (uint32_t)rng_below(r, HOSTS + 1);
         for (uint32_t i = 0; i < told[c].senders; i++)
             told[c].held[i] = rng_u64(r) >> rng_below(r, 64);
@@ -41,6 +43,8 @@ static void report__comes_back_from_its_bytes(void **state)
         assert_true(a.vid == b.vid && a.life == b.life && b.cell == back);
         for (uint32_t c = 0; c < CELLS; c++) {
             assert_int_equal(told[c].has_state, back[c].has_state);
+            assert_int_equal(told[c].large, back[c].large);
+            assert_int_equal(told[c].learnt, back[c].learnt);
             assert_int_equal(told[c].senders, back[c].senders);
             assert_memory_equal(told[c].held, back[c].held, 8 * (size_t)told[c].senders);
         }

@@ -22,6 +22,16 @@ static void group__goes_on_when_its_leader_dies_at_any_step(void **state)
     }
 }
 
+/* Derecho's protocol breaks here (D1). */
+static void group__a_trim_that_one_member_knows_is_everybodys(void **state)
+{
+    (void)state;
+    for (uint64_t step = 0; step < 2 * STEPS; step += 4)
+        HOLDS(schedule_trim_at_one(step));
+    finds_in_some(PLANTED_group_trim_uncommitted, schedule_trim_at_one, 2 * STEPS,
+                  "view agreement|same sequence|uniform|integrity|returned|rule");
+}
+
 static void group__one_who_wakes_two_views_later_has_a_prefix(void **state)
 {
     (void)state;
@@ -89,7 +99,23 @@ static void group__a_joiner_gets_its_state_though_donors_die(void **state)
 {
     (void)state;
     for (uint32_t ticks = 0; ticks < STEPS / 2; ticks += EVERY)
-        HOLDS(schedule_donor_dies_after(ticks));
+        HOLDS(schedule_donor_dies_after(ticks, 500));
+    for (uint32_t ticks = 0; ticks < 6 * STEPS; ticks += 3 * EVERY) /* until it is a member */
+        HOLDS(schedule_donor_dies_after(ticks, 5 * 4096));
+}
+
+static void group__nobody_waits_for_who_is_sent_a_large_state(void **state)
+{
+    (void)state;
+    HOLDS(schedule_learner_is_not_waited_for(false));
+    HOLDS(schedule_learner_is_not_waited_for(true));
+}
+
+static void group__a_learner_that_stands_still_is_left_behind(void **state)
+{
+    (void)state;
+    for (uint32_t us = 0; us < 200; us += 20)
+        HOLDS(schedule_learner_stands_still(us));
 }
 
 static void group__one_may_leave_when_another_crashes(void **state)
@@ -137,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(group__goes_on_when_its_leader_dies_at_any_step),
+        cmocka_unit_test(group__a_trim_that_one_member_knows_is_everybodys),
         cmocka_unit_test(group__one_who_wakes_two_views_later_has_a_prefix),
         cmocka_unit_test(group__what_is_published_into_a_wedge_is_first_in_the_next_view),
         cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),
@@ -147,6 +174,8 @@ int main(void)
         cmocka_unit_test(group__a_batch_survives_a_link_that_breaks),
         cmocka_unit_test(group__a_restart_before_removal_is_another_member),
         cmocka_unit_test(group__a_joiner_gets_its_state_though_donors_die),
+        cmocka_unit_test(group__nobody_waits_for_who_is_sent_a_large_state),
+        cmocka_unit_test(group__a_learner_that_stands_still_is_left_behind),
         cmocka_unit_test(group__one_may_leave_when_another_crashes),
         cmocka_unit_test(group__without_most_keepers_there_is_no_view),
         cmocka_unit_test(group__a_cell_is_never_empty_by_itself),

@@ -278,11 +278,16 @@ static void view__each_rule_is_checked(void **state)
     BREAKS((lives->members = 1, lives->senders = 3));
     BREAKS((lives->members = 1, lives->senders = 1, lives->stateful = 3));
     BREAKS(lives->stateful = 0);
+    BREAKS(lives->learners = 1);
+    BREAKS(lives->learners = 4);
+    BREAKS((lives->members = lives->stateful = lives->senders = 2, lives->trims = 0,
+            lives->born = 5, lives->learners = 1));
     BREAKS(lives->members_last = 1);
     BREAKS(lives->state = (enum view_cell_state)3);
     BREAKS(vacant->members = 1);
     BREAKS(vacant->senders = 1);
     BREAKS(vacant->stateful = 1);
+    BREAKS(vacant->learners = 1);
     BREAKS(vacant->born = 0);
     BREAKS(vacant->born = 5);
     BREAKS(vacant->members_last = 0);
@@ -321,6 +326,7 @@ static void view__equality_sees_every_part(void **state)
     DIFFERS(v->cell[0].members = 1);
     DIFFERS(v->cell[0].senders = 1);
     DIFFERS(v->cell[0].stateful = 2);
+    DIFFERS(v->cell[0].learners = 4);
     DIFFERS(v->cell[1].members_last = 1);
     DIFFERS(v->cell[1].trims = 2);
     DIFFERS(v->cell[0].trim[1] = 9);

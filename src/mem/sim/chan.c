@@ -479,6 +479,8 @@ void sim_chan_lost_event(struct sim *w, uint32_t chan)
     }
     if (c->event)
         return; /* if the way is still stuck, that event will see */
+    if (c->from == c->to && owner->paused)
+        return; /* what it wrote into its own memory is there when it goes on */
     if (c->head < c->tail && w->opt.links.on && c->from != c->to) {
         if (!item_passes(w, c, sim_item_at(c, c->head)))
             break_expired(w, c);
