@@ -155,15 +155,18 @@ struct tram_group;
 TRAM_API int tram_group_open(const struct tram_cluster *, const struct tram_group_options *,
                              struct tram_group **, struct tram_error *);
 
-/* Leaves, so that the others need not wait for it: delivers to the end of the view, bounded by leave_ms. Then it closes. NULL
- * is allowed. */
+/* Leaves, so that the others need not wait for it: delivers to the end of the view, bounded by leave_ms. Then it closes. Whoever
+ * is the last to have the state of a cell takes it along: the cell is vacant then. NULL is allowed. */
 TRAM_API void tram_group_close(struct tram_group *);
 
 /* Leaves, and goes on: the view callback comes with NULL for `now`, and tram_group_has_left is true from then on. */
 TRAM_API void tram_group_leave(struct tram_group *);
 TRAM_API bool tram_group_has_left(const struct tram_group *);
 
-/* As tram_host_step, _poll, _fd and _wake of tram.h. */
+/* As tram_host_step, _poll, _fd and _wake of tram.h. What was sent leaves with the next step or poll: with _fd, poll after
+ * sending. Negative: it cannot go on and is to be closed. TRAM_DATA_LOST: so many keepers were killed at once that nobody knows the
+ * views any more. TRAM_BROKEN: a call that saves or loads has failed, or a rule is broken. TRAM_REFUSED: the others do not
+ * take it. */
 TRAM_API int tram_group_step(struct tram_group *, struct tram_error *);
 TRAM_API int tram_group_poll(struct tram_group *, struct tram_error *);
 TRAM_API int tram_group_fd(struct tram_group *, struct tram_error *);
@@ -171,13 +174,14 @@ TRAM_API void tram_group_wake(struct tram_group *);
 
 /* ---- sending ---- */
 
-/* The number of a cell, or TRAM_NOTFOUND. */
+/* The number of a cell, or TRAM_NOTFOUND. It is the same at all hosts and in all views. */
 TRAM_API int tram_group_cell(const struct tram_group *, const char *subgroup, uint32_t shard);
 
-/* Sends a copy. 0: it will be delivered in the cell, or come back by `returned`, or this member is put out.
+/* Sends a copy. 0: it will be delivered in the cell, to this member too, or come back by `returned`, or this member is put
+ * out.
  *   TRAM_AGAIN    not now: the own ring is full, or no view allows to send (none yet, it ends, or it is not adequate). Step,
  *                 then try again
- *   TRAM_REFUSED  this member is no sender of the cell in the present view
+ *   TRAM_REFUSED  this host is no sender of the cell in the present view, or no member of it: the view says who is
  *   TRAM_TOOBIG   more than message_max of the subgroup */
 TRAM_API int tram_group_send(struct tram_group *, uint32_t cell, const void *data, uint32_t bytes,
                              struct tram_error *);
@@ -201,7 +205,8 @@ TRAM_API const struct tram_view *tram_group_view(const struct tram_group *);
 /* Does this member have the cell's state, and deliver? */
 TRAM_API bool tram_group_has_state(const struct tram_group *, uint32_t cell);
 
-/* NULL, or for what the next view or sending waits, as a sentence for people. Good until the next step or call. */
+/* NULL, or for what the next view or sending waits, as a sentence for people: keepers know most. Good until the next step
+ * or call. */
 TRAM_API const char *tram_group_waits(struct tram_group *);
 
 /* Asks for a new view, with the layout computed anew. */
@@ -232,7 +237,7 @@ TRAM_API void tram_column_set(struct tram_group *, uint32_t cell, uint32_t colum
 /* 0 of who is not in the cell. */
 TRAM_API uint64_t tram_column_get(const struct tram_group *, uint32_t cell, uint32_t column,
                                   uint32_t host);
-/* The least of all members of the cell. */
+/* The least of all members of the cell; 0 if this host is none. */
 TRAM_API uint64_t tram_column_min(const struct tram_group *, uint32_t cell, uint32_t column);
 
 enum tram_when_kind {

@@ -417,6 +417,8 @@ int log_post(struct log *l, uint64_t now_ns)
     case UNIT_JOINING:
         return join_step(l);
     case UNIT_FOLLOWER:
+        if (l->behind)
+            look_for_loss(l);
         ask_oracle(l);
         return l->state != UNIT_FOLLOWER;
     case UNIT_CANDIDATE:

@@ -312,7 +312,7 @@ struct log {
     bool peeking;
     bool lost;        /* what is broken is that */
     bool stands;      /* on disk: too many lost theirs, and nobody can be taken back */
-    uint64_t loss_ns; /* joining: since when no quorum could take us back; 0: one could */
+    uint64_t loss_ns; /* without a state: since when nobody could give us one; 0: somebody could */
 
     uint64_t commit_ns; /* leader: when the commit was last found to have risen, */
     uint64_t waits_ns;  /* and since when there is something to commit, or it has */
@@ -476,6 +476,8 @@ static inline bool snap_records(const struct log *l)
 int snap_take(struct log *);
 void snap_notice(struct log *);
 int join_step(struct log *);
+/* Of one without a state: stops it if there is none anywhere. */
+void look_for_loss(struct log *);
 
 /* log_keep.c */
 

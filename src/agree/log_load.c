@@ -321,11 +321,18 @@ int snap_take(struct log *l)
 
 /* ---- joining ---- */
 
-/* So many have lost their memory that no quorum is left to take anybody back: this will not mend. */
-static void look_for_loss(struct log *l)
+/* So many have lost their memory that no quorum is left to take anybody back; or all have come again, and the states were in
+ * the processes that ended: this will not mend. */
+static bool is_lost(const struct log *l)
 {
     uint32_t joining = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_JOINING);
-    if (l->n - joining >= l->quorum || l->mem->unsettled)
+    uint32_t behind = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_BEHIND);
+    return l->n - joining < l->quorum || (behind == l->n && !l->taking.on && !log_kept(l));
+}
+
+void look_for_loss(struct log *l)
+{
+    if (!is_lost(l) || l->mem->unsettled)
         l->loss_ns = 0, l->stands = false;
     else if (l->loss_ns == 0)
         l->loss_ns = l->now_ns;

@@ -259,6 +259,8 @@ static int check_options(const struct tram_cluster *c, const struct tram_group_o
     if (cluster_host(c->conf, name) == CLUSTER_NONE)
         return err_set(e, ERR_NOTFOUND, "there is no host '%s' in cluster %s; %s", name,
                        c->conf->name, cluster_hosts_near(c->conf, name).s);
+    if (mistake == NULL && (o->machine.save != NULL) != (o->machine.load != NULL))
+        mistake = "a machine has both of save and load, or neither";
     if (mistake)
         return err_set(e, ERR_INVALID, "host %s: %s", name, mistake);
     if ((unsigned)o->wait > TRAM_WAIT_SLEEP)
@@ -317,6 +319,8 @@ void tram_group_close(struct tram_group *g)
 {
     if (g == NULL)
         return;
+    CHECK(!g->inside); /* not from within a callback */
+    g->inside = true;
     leave(g);
     atomic_store(&g->run.looping, false);
     if (g->run.mem)
@@ -394,11 +398,15 @@ static int check_round(struct tram_group *g, int work, struct err *e)
             return err_set(e, ERR_CORRUPT, "cell %s at host %s: %s",
                            cluster_cell_name(g->cluster->conf, i).s, me,
                            g->cell[i].machine.failure);
-    const struct unit *u = &g->run.host.unit[0];
-    if (u->broken || member_broken(g->member))
-        return err_set(e, unit_status(u).lost ? ERR_DATA_LOST : ERR_CORRUPT, "host %s: %s", me,
-                       u->broken ? u->broken : member_broken(g->member));
-    return work;
+    if (member_broken(g->member) == NULL)
+        return work;
+    if (unit_status(&g->run.host.unit[0]).lost)
+        return err_set(e, ERR_DATA_LOST,
+                       "host %s: the memory of a majority of the keepers is lost, and with it the "
+                       "views; to begin anew with nothing, stop all hosts of the cluster, and "
+                       "start them again",
+                       me);
+    return err_set(e, ERR_CORRUPT, "host %s: %s", me, member_broken(g->member));
 }
 
 static int after_round(struct tram_group *g, int work, struct tram_error *error)
@@ -407,7 +415,9 @@ static int after_round(struct tram_group *g, int work, struct tram_error *error)
     uint64_t now_ns = g->run.host.round_ns;
     test_predicates(g);
     g->page_old |= work > 0;
-    if (now_ns - g->page_ns < (uint64_t)(g->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS))
+    /* One that cannot go on has to say so now: it has no next round. */
+    if (now_ns - g->page_ns < (uint64_t)(g->page_old ? PAGE_EVERY_NS : PAGE_IDLE_NS) &&
+        member_broken(g->member) == NULL)
         return work;
     g->page_ns = now_ns;
     g->page_old = false;
@@ -417,14 +427,30 @@ static int after_round(struct tram_group *g, int work, struct tram_error *error)
     return api_error(error, check_round(g, work, &e), &e);
 }
 
+/* Callbacks come from within a round, and another one must not begin there. */
+static int run_round(struct tram_group *g, int (*round)(struct api_loop *),
+                     struct tram_error *error)
+{
+    struct err e = {""};
+    if (g->inside)
+        return api_error(error,
+                         err_set(&e, ERR_INVALID, "host %s: stepped from within a callback",
+                                 g->host_name[g->index]),
+                         &e);
+    g->inside = true;
+    int rc = after_round(g, round(&g->run), error);
+    g->inside = false;
+    return rc;
+}
+
 int tram_group_step(struct tram_group *g, struct tram_error *error)
 {
-    return after_round(g, api_loop_step(&g->run), error);
+    return run_round(g, api_loop_step, error);
 }
 
 int tram_group_poll(struct tram_group *g, struct tram_error *error)
 {
-    return after_round(g, api_loop_poll(&g->run), error);
+    return run_round(g, api_loop_poll, error);
 }
 
 int tram_group_fd(struct tram_group *g, struct tram_error *error)
@@ -472,8 +498,10 @@ static int not_sent(const struct tram_group *g, uint32_t cell, int rc, uint32_t 
         return err_set(e, rc, "cell %s: a message of %u bytes; message_max is %u", name.s, bytes,
                        g->options[cell].message_max);
     if (v && !member_wedged(g->member) && !in_set(v->cell[cell].senders, g->index))
-        return err_set(e, ERR_REFUSED, "host %s does not send in cell %s in view %llu",
-                       g->host_name[g->index], name.s, (unsigned long long)v->vid);
+        return err_set(e, ERR_REFUSED, "host %s is no %s of cell %s in view %llu",
+                       g->host_name[g->index],
+                       in_set(v->cell[cell].members, g->index) ? "sender" : "member", name.s,
+                       (unsigned long long)v->vid);
     return err_set(e, rc, "cell %s: %s", name.s,
                    v == NULL     ? "this host is in no view"
                    : v->adequate ? "the ring is full, or the view ends"

@@ -53,6 +53,7 @@ struct tram_group {
     struct plain_view seen[2]; /* the present view, and the one before */
     uint32_t at;               /* which is the present, or was the last */
     bool in_view;              /* it is in it */
+    bool inside;               /* of a round */
     bool leaving;
     struct plain_view proposed; /* for the layout callback: the view before */
     struct tram_layout_cell *layout_cell;

@@ -103,6 +103,7 @@ void group_trace_deliver(struct tram_group *g, uint32_t cell, const struct membe
 void group_trace_commit(struct tram_group *g, uint32_t cell, void *room, uint32_t bytes)
 {
     const uint16_t dst = (uint16_t)cell;
+    CHECK(cell < g->cells);
     trace_cast(g->trace, id_of(g, cell, g->index, g->run.mem->life, room, bytes),
                (struct trace_dst){.group = &dst, .count = 1});
     member_commit(g->member, cell, room, bytes);

@@ -196,6 +196,30 @@ void group_view_changed(struct tram_group *g, const struct view *before, const s
         g->machine.view(g->ctx, last, now ? &g->seen[g->at].view : NULL);
 }
 
+/* "h1, h2 and h3" */
+static void line_keepers(struct line *l, const struct tram_group *g)
+{
+    const struct cluster *f = g->cluster->conf;
+    for (uint32_t i = 0; i < f->keepers; i++)
+        line_add(l, "%s%s",
+                 i == 0               ? ""
+                 : i + 1 < f->keepers ? ", "
+                                      : " and ",
+                 g->host_name[f->keeper[i]]);
+}
+
+/* Who is no keeper does not know what they wait for. */
+static const char *waits_to_be_let_in(struct tram_group *g)
+{
+    struct line l = {.used = 0};
+    if (g->in_view || g->leaving || member_left(g->member) || member_broken(g->member))
+        return NULL;
+    line_add(&l, "the keepers have to let this host in: ");
+    line_keepers(&l, g);
+    snprintf(g->waits, sizeof(g->waits), "%.*s", (int)sizeof(g->waits) - 1, l.text);
+    return g->waits;
+}
+
 /* Keepers know numbers: "cell 3 ..." and "..., host 2 is one". */
 const char *group_waits(struct tram_group *g)
 {
@@ -204,7 +228,7 @@ const char *group_waits(struct tram_group *g)
     unsigned number = 0;
     int used = 0;
     if (text == NULL)
-        return NULL;
+        return waits_to_be_let_in(g);
     if (at && sscanf(at, "cell %u%n", &number, &used) == 1 && number < g->cells) {
         snprintf(g->waits, sizeof(g->waits), "%.*scell %s%s", (int)(at - text), text,
                  cluster_cell_name(g->cluster->conf, number).s, at + used);

@@ -35,8 +35,8 @@ static int show_groups(const struct status_args *a, struct running *r, bool well
     else
         status_view_print(&v, stdout, 0);
     status_view_close(&v);
-    /* Who has waited has seen all take part. */
-    return (a->wait_s ? well : led) ? CMD_DONE : CMD_FAILED;
+    /* They may all have ended since who waited has seen them take part. */
+    return well && led ? CMD_DONE : CMD_FAILED;
 }
 
 static int show(const void *args, struct running *r)

@@ -185,8 +185,8 @@ static int settle(struct unit *u, uint64_t now_ns)
 static uint64_t next_ns(const struct unit *u)
 {
     const struct member *m = u->of;
-    if (m->broken)
-        return UINT64_MAX;
+    if (m->broken) /* its host has to say so, and not to sleep */
+        return m->settled_ns;
     if (!m->looked) /* nobody sleeps over what was not looked at */
         return m->look_settle_ns;
     uint64_t next = min_u64(m->beat_ns, keeper_next_ns(m->keeper));

@@ -464,6 +464,35 @@ static void group__takes_the_memory_that_it_says(void **state)
                  (unsigned long long)said);
 }
 
+static bool always(const struct tram_group *g, void *ctx)
+{
+    (void)g, (void)ctx;
+    return true;
+}
+
+static void step_inside(struct tram_group *g, void *ctx)
+{
+    struct tram_error e = {""};
+    assert_int_equal(tram_group_step(g, &e), TRAM_INVALID);
+    assert_non_null(strstr(e.text, "callback"));
+    *(int *)ctx = tram_group_poll(g, &e);
+}
+
+static void group__a_callback_does_not_step(void **state)
+{
+    (void)state;
+    int rc = 0;
+    come(0);
+    const struct tram_predicate p = {
+        .kind = TRAM_ONCE, .test = always, .act = step_inside, .ctx = &rc};
+    assert_true(tram_when(rig.peer[0].group, &p, NULL) >= 0);
+    poll_all();
+    assert_int_equal(rc, TRAM_INVALID);
+    poll_all();
+    tram_group_close(rig.peer[0].group);
+    rig.peer[0].group = NULL;
+}
+
 static void group__refuses_what_cannot_be(void **state)
 {
     (void)state;
@@ -489,6 +518,9 @@ static void group__refuses_what_cannot_be(void **state)
     assert_int_equal(tram_group_open(tree, &half, &g, &e), TRAM_INVALID);
     assert_non_null(strstr(e.text, "protocol: group"));
     tram_cluster_free(tree);
+    const struct tram_group_options saves = {.host = "h1", .machine = {.save = on_save}};
+    assert_int_equal(tram_group_open(rig.cluster, &saves, &g, &e), TRAM_INVALID);
+    assert_non_null(strstr(e.text, "save and load"));
     come(0);
     assert_int_equal(tram_group_open(rig.cluster, &half, &g, &e), TRAM_EXISTS);
     assert_int_equal(tram_group_reset_cell(rig.peer[0].group, 77, &e), TRAM_NOTFOUND);
@@ -509,6 +541,7 @@ int main(void)
         WITH_RIG(group__leaves_and_is_in_no_view),
         WITH_RIG(group__a_descriptor_tells_when_to_poll),
         WITH_RIG(group__takes_the_memory_that_it_says),
+        WITH_RIG(group__a_callback_does_not_step),
         WITH_RIG(group__refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

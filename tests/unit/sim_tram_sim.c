@@ -578,6 +578,23 @@ static void tram_sim__chaos_strikes_and_breaks_nothing(void **state)
     assert_true(restarts >= 12);
 }
 
+/* All three end, and their memory outlives them: the log is there, and the state that it begins with is not. */
+static void tram_sim__states_that_ended_with_all_are_told(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"h1", "h2", "h3"};
+    struct test t = {0};
+    open_test(&t, 51);
+    add(&t, RED, 3, 1);
+    for (int i = 0; i < 3; i++)
+        MUST(&t, tram_sim_kill(t.sim, hosts[i], true, &t.error));
+    for (int i = 0; i < 3; i++)
+        MUST(&t, tram_sim_start(t.sim, hosts[i], &t.error));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(tram_sim_run(t.sim, 100 * SECOND, &t.error), TRAM_DATA_LOST);
+    close_test(&t);
+}
+
 /* Two of three lose their memory: what they had is gone. The survivor waits; those who come back say that
  * it will not mend, each once. */
 static void tram_sim__a_lost_majority_is_told(void **state)
@@ -902,6 +919,7 @@ int main(void)
         cmocka_unit_test(tram_sim__cut_ways_heal),
         cmocka_unit_test(tram_sim__delays_are_felt),
         cmocka_unit_test(tram_sim__chaos_strikes_and_breaks_nothing),
+        cmocka_unit_test(tram_sim__states_that_ended_with_all_are_told),
         cmocka_unit_test(tram_sim__a_lost_majority_is_told),
         cmocka_unit_test(tram_sim__time_passes_without_hosts),
         cmocka_unit_test(tram_sim__places_are_reused),
