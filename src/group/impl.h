@@ -221,6 +221,7 @@ struct member {
     uint64_t beat[GROUP_HOSTS_MAX], heard_ns[GROUP_HOSTS_MAX], reached_ns[GROUP_HOSTS_MAX];
     uint64_t settled_ns;     /* time of the last settle */
     uint64_t beat_ns;        /* when the own one is due */
+    uint32_t beats;          /* made */
     uint64_t look_ns;        /* when the others' are looked at next */
     uint64_t member_look_ns; /* when it is looked whether members of the view have died, besides */
     uint32_t dead_hosts;     /* as the memory counted them */

@@ -90,7 +90,11 @@ static struct count hand_over(struct node *n, unsigned self, uint64_t turns)
             continue;
         }
         mem_set1(n->mem, &f, n->lane[s.other][self], 0, t);
-        mem_bell(n->mem, s.other);
+        /* One of two bells is put off until a poll, or until this one sleeps itself. */
+        if (rng_below(&s.rng, 2))
+            mem_bell(n->mem, s.other);
+        else
+            mem_bell_later(n->mem, s.other);
         if (t % 4096 <= 1) {
             /* Keep to the time: fewer or more of the dear sleeps. */
             double due = (double)TARGET_NS * (double)t / (double)turns;
