@@ -74,6 +74,7 @@ static int check(const struct disk_args *a, struct block *b)
         fprintf(stderr, "tram disk: %s: %s\n", a->dir, e.text);
         return CMD_FAILED;
     }
+    disk_snaps_check(d);
     if (!a->quiet)
         printf("host %s, next life %u, %u groups, journal %u.%u %% in use\n", shape.host,
                disk_life(d), shape.groups, disk_used(d) / 10, disk_used(d) % 10);

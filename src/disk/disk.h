@@ -63,7 +63,8 @@ struct disk;
 int disk_open(const struct disk_options *, struct disk **, struct err *);
 
 /* For people: reads whatever the directory has, whosesoever it is, and writes nothing. Until disk_close only what was found may be
- * asked for: disk_found, disk_note, disk_replay, disk_snap_read, lives (the own one: the next), disk_used, disk_oldest. */
+ * asked for: disk_found, disk_note, disk_replay, disk_snap_read, disk_snaps_check, lives (the own one: the next), disk_used,
+ * disk_oldest. */
 int disk_look_open(struct block *, struct disk_shape *, struct disk **, struct err *);
 
 /* Everything that was appended and not done is lost, as in a crash. What is under way points into it: the block is
@@ -136,6 +137,9 @@ void disk_replay(const struct disk *, uint32_t group,
 int disk_snap_read(struct disk *, uint32_t group,
                    int (*fn)(void *ctx, const void *piece, uint32_t bytes), void *ctx,
                    struct err *);
+
+/* Reads all snapshots that were found: what disk_found says stays as it is then. */
+void disk_snaps_check(struct disk *);
 
 /* Likewise the state that the group began with, if there is no snapshot yet: entries are applied to that, from position 0 on. Where it is
  * needed and damaged, the group is DISK_BELOW. */

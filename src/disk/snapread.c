@@ -97,3 +97,12 @@ int disk_snap_read(struct disk *d, uint32_t group,
     d->groups[group].snap_unread = false;
     return rc;
 }
+
+void disk_snaps_check(struct disk *d)
+{
+    struct err e;
+
+    for (uint32_t g = 0; g < d->shape.groups; g++)
+        if (d->groups[g].snap_unread)
+            disk_snap_read(d, g, NULL, NULL, &e);
+}

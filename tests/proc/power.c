@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    CHECK_EVERY = 250, /* cuts; all of it is read every time */
+    CHECK_EVERY = 100, /* cuts; all of it is read every time */
 };
 
 #define PROGRESS_NS (10000 * MS)
@@ -150,12 +150,27 @@ static bool wait_for_moment(struct power *t, const struct cut *c, struct tally *
     return power_run_for(t, c->run_ns);
 }
 
+/* Among what the hosts say: who looks for a cause needs to know both. */
+static void note_cut(const struct power *t, const struct cut *c)
+{
+    FILE *f = fopen(t->log, "ae");
+    if (f == NULL)
+        return;
+    fprintf(f, "# hosts %x lose power, disks of %x%s", c->hosts, c->off, c->early ? ", early" : "");
+    if (c->harm != HARM_NONE)
+        fprintf(f, "; the disk of h%u may be %s", c->victim + 1,
+                c->harm == HARM_LOSS ? "lost" : "damaged");
+    fprintf(f, "; starts so far %u %u %u\n", t->starts[0], t->starts[1], t->starts[2]);
+    fclose(f);
+}
+
 static bool cut_once(struct power *t, struct tally *n)
 {
     struct cut c = draw_cut(t);
     bool all = c.hosts == POWER_ALL;
     if (!wait_for_moment(t, &c, n))
         return false;
+    note_cut(t, &c);
     uint64_t down = clock_now_ns();
     power_kill_hosts(t, c.hosts);
     if (all)

@@ -83,10 +83,12 @@ static bool look(struct power *t, uint32_t host, void (*at)(const struct disk *,
     struct err e = {""};
     bool good = api_disk_path(t->cluster, host, dir, sizeof(dir), &e) == 0 &&
                 block_file_open(&o, &b, &e) == 0 && disk_look_open(b, &shape, &d, &e) == 0;
-    if (good)
+    if (good) {
+        disk_snaps_check(d);
         at(d, ctx);
-    else
+    } else {
         failed("look", host, &e);
+    }
     block_close(b);
     if (good)
         disk_close(d);
