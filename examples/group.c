@@ -90,7 +90,10 @@ static void come(uint32_t i)
     member[i].name = o.host;
     if (tram_group_open(cluster, &o, &member[i].group, &e) != TRAM_OK)
         die(o.host, &e);
-    cell = (uint32_t)tram_group_cell(member[i].group, "map", 0);
+    int found = tram_group_cell(member[i].group, "map", 0);
+    if (found < 0)
+        die(o.host, &(struct tram_error){"the cluster file has no subgroup 'map'"});
+    cell = (uint32_t)found;
 }
 
 /* Polls all who are there, and lets each of them put until it has sent so many; until all have that many puts. */

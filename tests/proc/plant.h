@@ -9,27 +9,19 @@
 #include <string.h>
 
 /* Switches it on; false: there is none of that name in this build. */
+static inline bool plant(const char *name)
+{
 #if TRAM_PLANTED
-static inline bool plant(const char *name)
-{
-    static const char *const names[] = {
-#define BUG_NAME(bug, protocol, text) [PLANTED_##bug] = #bug,
-        PLANTED_LIST(BUG_NAME)
-#undef BUG_NAME
-    };
-    for (unsigned i = 1; i < PLANTED_COUNT; i++)
-        if (strcmp(name, names[i]) == 0) {
-            planted_bug = i;
-            return true;
-        }
-    return false;
-}
+#define PLANT_IF(bug, protocol, text)                                                              \
+    if (strcmp(name, #bug) == 0)                                                                   \
+        planted_bug = PLANTED_##bug;
+    PLANTED_LIST(PLANT_IF)
+#undef PLANT_IF
+    return planted_bug != PLANTED_none;
 #else
-static inline bool plant(const char *name)
-{
     (void)name;
     return false;
-}
 #endif
+}
 
 #endif
