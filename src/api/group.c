@@ -365,7 +365,7 @@ static void look_for_reset(struct tram_group *g, uint64_t now_ns)
         return;
     g->reset_ns = now_ns;
     snprintf(path, sizeof(path), "%s/%s.reset", g->run.home.dir, g->host_name[g->index]);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd >= 0) {
         ssize_t n = read(fd, text, sizeof(text) - 1);
         close(fd);

@@ -637,13 +637,13 @@ static bool feeds_open(struct member *m)
         if (!c->mine)
             continue;
         least = max_u64(least, 2 * feed_need(c));
-        c->fed = malloc(FEED_HEAD_BYTES + padded8(c->opt.message_max));
+        c->fed = calloc(1, FEED_HEAD_BYTES + padded8(c->opt.message_max));
         if (c->fed == NULL)
             return false;
     }
     for (m->backlog_bytes = MEM_PAGE_BYTES; m->backlog_bytes < least;)
         m->backlog_bytes *= 2;
-    m->backlog = malloc(m->backlog_bytes);
+    m->backlog = calloc(1, m->backlog_bytes);
     return m->backlog != NULL;
 }
 

@@ -9,8 +9,8 @@
 #include "group_rig.h"
 
 #include "base/clock.h"
-#include "base/planted.h"
 #include "lan.h"
+#include "plant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,29 +195,6 @@ static void print_hist(const char *what, struct hist *h)
                (double)hist_quantile(h, 0.5) / 1e6, (double)hist_quantile(h, 0.9) / 1e6,
                (double)hist_max(h) / 1e6, (unsigned long long)hist_count(h));
 }
-
-#if TRAM_PLANTED
-static bool plant(const char *name)
-{
-    static const char *const names[] = {
-#define BUG_NAME(bug, protocol, text) [PLANTED_##bug] = #bug,
-        PLANTED_LIST(BUG_NAME)
-#undef BUG_NAME
-    };
-    for (unsigned i = 1; i < PLANTED_COUNT; i++)
-        if (strcmp(name, names[i]) == 0) {
-            planted_bug = i;
-            return true;
-        }
-    return false;
-}
-#else
-static bool plant(const char *name)
-{
-    (void)name;
-    return false;
-}
-#endif
 
 static bool open_net(void)
 {

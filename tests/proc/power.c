@@ -9,7 +9,7 @@
 #include "power.h"
 
 #include "base/clock.h"
-#include "base/planted.h"
+#include "plant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -345,29 +345,6 @@ static bool run_case(const struct power_options *o, const char *name, bool (*bod
     fflush(stdout);
     return good;
 }
-
-#if TRAM_PLANTED
-static bool plant(const char *name)
-{
-    static const char *const names[] = {
-#define BUG_NAME(name, protocol, text) [PLANTED_##name] = #name,
-        PLANTED_LIST(BUG_NAME)
-#undef BUG_NAME
-    };
-    for (unsigned i = 1; i < PLANTED_COUNT; i++)
-        if (strcmp(name, names[i]) == 0) {
-            planted_bug = i;
-            return true;
-        }
-    return false;
-}
-#else
-static bool plant(const char *name)
-{
-    (void)name;
-    return false;
-}
-#endif
 
 static bool read_protocol(const char *word, enum cluster_protocol *out)
 {
