@@ -128,7 +128,7 @@ static double median_of(const double *turn, uint32_t turns)
 
 static void conclude(struct group_case *c, uint32_t turns)
 {
-    double ratio[GROUP_TURNS];
+    double ratio[GROUP_TURNS] = {0};
     c->rate = median_of(c->turn, turns);
     for (uint32_t t = 0; c->of && t < turns; t++)
         ratio[t] = c->of->turn[t] > 0 ? c->turn[t] / c->of->turn[t] : 0;
