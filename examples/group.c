@@ -29,7 +29,7 @@ struct member {
 
 static struct tram_cluster *cluster;
 static struct member member[MEMBERS];
-static uint32_t cell; /* the only one */
+static int cell; /* the only one */
 
 static void die(const char *what, const struct tram_error *e)
 {
@@ -73,11 +73,9 @@ static int save(void *ctx, uint32_t cell_of, void **data, size_t *bytes)
 
 static int load(void *ctx, uint32_t cell_of, const void *data, size_t bytes)
 {
+    struct map *m = &((struct member *)ctx)->map;
     (void)cell_of;
-    if (bytes != sizeof(struct map))
-        return -1;
-    memcpy(&((struct member *)ctx)->map, data, bytes);
-    return 0;
+    return bytes == sizeof(*m) && memcpy(m, data, bytes) ? 0 : -1;
 }
 
 static void come(uint32_t i)
@@ -90,10 +88,8 @@ static void come(uint32_t i)
     member[i].name = o.host;
     if (tram_group_open(cluster, &o, &member[i].group, &e) != TRAM_OK)
         die(o.host, &e);
-    int found = tram_group_cell(member[i].group, "map", 0);
-    if (found < 0)
+    if ((cell = tram_group_cell(member[i].group, "map", 0)) < 0)
         die(o.host, &(struct tram_error){"the cluster file has no subgroup 'map'"});
-    cell = (uint32_t)found;
 }
 
 /* Polls all who are there, and lets each of them put until it has sent so many; until all have that many puts. */
@@ -108,7 +104,8 @@ static void run(uint64_t each, uint64_t all)
                 continue;
             if (tram_group_poll(m->group, &e) < 0)
                 die(m->name, &e);
-            if (m->sent < each && tram_group_send(m->group, cell, put, sizeof(put), &e) == 0)
+            if (m->sent < each &&
+                tram_group_send(m->group, (uint32_t)cell, put, sizeof(put), &e) == 0)
                 m->sent++; /* TRAM_AGAIN: it is not in a view yet, or its ring is full */
             there++;
             done += m->sent >= each && m->map.puts == all;
