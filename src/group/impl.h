@@ -322,6 +322,11 @@ void raw_ahead(const struct cell *, const struct view *before, const struct view
 /* The row of the new view. */
 void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX]);
 
+/* ---- member.c ---- */
+
+/* How long it may do nothing that can be seen. */
+uint64_t member_patience(const struct member *, uint32_t host);
+
 /* ---- wedge.c: from view to view ---- */
 
 int wedge_settle(struct member *, uint64_t now_ns);

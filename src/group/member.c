@@ -19,11 +19,16 @@ static void look_at(struct member *m, uint32_t host, uint64_t now_ns)
 /* Who has said that it is busy has longer, but not for ever. */
 enum { BUSY_SUSPECTS = 100 };
 
+uint64_t member_patience(const struct member *m, uint32_t host)
+{
+    bool busy = table_get(m->top, host, TOP_BUSY) & 1;
+    return m->opt.suspect_ns * (busy ? BUSY_SUSPECTS : 1);
+}
+
 static bool is_silent(const struct member *m, uint32_t host, uint64_t now_ns)
 {
     uint64_t last = min_u64(m->heard_ns[host], m->reached_ns[host]);
-    bool busy = table_get(m->top, host, TOP_BUSY) & 1;
-    return mem_dead(m->mem, host) || now_ns - last > m->opt.suspect_ns * (busy ? BUSY_SUSPECTS : 1);
+    return mem_dead(m->mem, host) || now_ns - last > member_patience(m, host);
 }
 
 /* What this thread did not see while it was away is nobody's silence. */

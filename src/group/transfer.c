@@ -285,7 +285,8 @@ bool transfer_holds(struct cell *c)
     struct member *m = c->of;
     if (feed_room(m) >= feed_need(c))
         return false;
-    if (m->phase == MEMBER_OPEN && m->settled_ns - m->sending.moved_ns <= m->opt.suspect_ns)
+    const struct sending *s = &m->sending;
+    if (m->phase == MEMBER_OPEN && m->settled_ns - s->moved_ns <= member_patience(m, s->joiner))
         return true;
     stop_sending(m);
     return false;
