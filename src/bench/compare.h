@@ -162,6 +162,10 @@ int compare_report_dir(const char *dir, struct err *);
 /* Writes index.html and compare.json into the directory. */
 int compare_report(const struct compare *, const char *dir, struct err *);
 
+/* One file there, with what body writes. */
+int compare_file(const char *dir, const char *name, void (*body)(const void *ctx, FILE *),
+                 const void *ctx, struct err *);
+
 /* Its parts: the page up to its heading; text escaped, good within an attribute too; one plot. */
 void compare_page_begin(FILE *, const char *title);
 void compare_html(FILE *, const char *text);

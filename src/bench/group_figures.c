@@ -279,14 +279,22 @@ static void write_page(FILE *out, struct compare *c, const struct group_figure *
     fputs("</code>.</p>\n</body>\n</html>\n", out);
 }
 
-static FILE *file_in(const char *dir, const char *name, struct err *e)
+struct files {
+    struct compare *compare;
+    const struct group_figure *figure;
+    const char *command;
+};
+
+static void page_body(const void *ctx, FILE *out)
 {
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *f = fopen(path, "we");
-    if (f == NULL)
-        err_sys(e, "write %s", path);
-    return f;
+    const struct files *r = ctx;
+    write_page(out, r->compare, r->figure, r->command);
+}
+
+static void json_body(const void *ctx, FILE *out)
+{
+    const struct files *r = ctx;
+    group_figures_json(r->figure, out);
 }
 
 int group_figures_report(const struct group_figure figure[GROUP_FIGURES], const char *command,
@@ -294,22 +302,15 @@ int group_figures_report(const struct group_figure figure[GROUP_FIGURES], const 
 {
     struct compare *c = calloc(1, sizeof(*c));
     struct compare_cell *cells = calloc(GROUP_CASES_MAX + 1, sizeof(*cells));
+    struct files r = {c, figure, command};
     int rc = c && cells ? compare_report_dir(dir, e) : err_set(e, ERR_NOMEM, "out of memory");
-    FILE *page = rc == 0 ? file_in(dir, "index.html", e) : NULL;
-    FILE *json = page ? file_in(dir, "group.json", e) : NULL;
-    if (json) {
+    if (rc == 0) {
         c->cell = cells;
         c->cells = GROUP_CASES_MAX + 1;
-        write_page(page, c, figure, command);
-        group_figures_json(figure, json);
+        rc = compare_file(dir, "index.html", page_body, &r, e);
     }
-    bool written = json != NULL;
-    if (page)
-        written &= fclose(page) == 0;
-    if (json)
-        written &= fclose(json) == 0;
-    if (rc == 0 && !written)
-        rc = page && json ? err_sys(e, "write the report in %s", dir) : ERR_SYSTEM;
+    if (rc == 0)
+        rc = compare_file(dir, "group.json", json_body, &r, e);
     free(cells);
     free(c);
     return rc;

@@ -158,14 +158,23 @@ static void write_page(FILE *out, const struct group_args *a, const struct group
     fputs("</code>.</p>\n</body>\n</html>\n", out);
 }
 
-static FILE *file_in(const char *dir, const char *name, struct err *e)
+struct files {
+    const struct group_args *args;
+    const struct group_point *point;
+    struct compare *compare;
+    const char *command;
+};
+
+static void page_body(const void *ctx, FILE *out)
 {
-    char path[512];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *f = fopen(path, "we");
-    if (f == NULL)
-        err_sys(e, "write %s", path);
-    return f;
+    const struct files *r = ctx;
+    write_page(out, r->args, r->point, r->compare, r->command);
+}
+
+static void json_body(const void *ctx, FILE *out)
+{
+    const struct files *r = ctx;
+    bench_group_json(r->args, r->point, out);
 }
 
 int bench_group_report(const struct group_args *a, const struct group_point *p, const char *command,
@@ -181,20 +190,10 @@ int bench_group_report(const struct group_args *a, const struct group_point *p, 
     c->cell = cells;
     c->cells = 4 * GROUP_SIZES_MAX;
     make_figure(c, a, p);
-    FILE *page = file_in(dir, "index.html", e);
-    if (page) {
-        write_page(page, a, p, c, command);
-        rc = fclose(page) == 0 ? 0 : err_sys(e, "write %s/index.html", dir);
-    } else {
-        rc = ERR_SYSTEM;
-    }
-    FILE *json = rc == 0 ? file_in(dir, "group.json", e) : NULL;
-    if (json) {
-        bench_group_json(a, p, json);
-        rc = fclose(json) == 0 ? 0 : err_sys(e, "write %s/group.json", dir);
-    } else if (rc == 0) {
-        rc = ERR_SYSTEM;
-    }
+    struct files r = {a, p, c, command};
+    rc = compare_file(dir, "index.html", page_body, &r, e);
+    if (rc == 0)
+        rc = compare_file(dir, "group.json", json_body, &r, e);
     free(cells);
     free(c);
     return rc;

@@ -230,16 +230,16 @@ static void page(const struct compare *c, FILE *out)
 
 /* ---- files ---- */
 
-static int write_file(const struct compare *c, const char *dir, const char *name,
-                      void (*body)(const struct compare *, FILE *), struct err *e)
+int compare_file(const char *dir, const char *name, void (*body)(const void *ctx, FILE *),
+                 const void *ctx, struct err *e)
 {
     char path[4096];
     if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
         return err_set(e, ERR_TOOBIG, "the path of %s is too long", name);
-    FILE *out = fopen(path, "w");
+    FILE *out = fopen(path, "we");
     if (out == NULL)
         return err_sys(e, "write %s", path);
-    body(c, out);
+    body(ctx, out);
     bool bad = ferror(out) != 0;
     if (fclose(out) != 0 || bad)
         return err_sys(e, "write %s", path);
@@ -253,10 +253,20 @@ int compare_report_dir(const char *dir, struct err *e)
     return 0;
 }
 
+static void page_body(const void *ctx, FILE *out)
+{
+    page(ctx, out);
+}
+
+static void json_body(const void *ctx, FILE *out)
+{
+    compare_json(ctx, out);
+}
+
 int compare_report(const struct compare *c, const char *dir, struct err *e)
 {
     int rc = compare_report_dir(dir, e);
     if (rc == 0)
-        rc = write_file(c, dir, "index.html", page, e);
-    return rc == 0 ? write_file(c, dir, "compare.json", compare_json, e) : rc;
+        rc = compare_file(dir, "index.html", page_body, c, e);
+    return rc == 0 ? compare_file(dir, "compare.json", json_body, c, e) : rc;
 }

@@ -191,6 +191,10 @@ static void snapfile__without_it_the_group_lacks_what_it_covered(void **state)
     snprintf(name, sizeof name, "snap.0.%llu", (unsigned long long)snap);
     assert_true(disk_sim_flip(f.sim, name, 10));
     fix_open(&f);
+    disk_snaps_check(f.d);
+    assert_int_equal(disk_found(f.d, 0)->state, DISK_BELOW);
+    fix_die(&f);
+    fix_open(&f);
     const struct disk_found *found = disk_found(f.d, 0);
     struct reading r = {.value = (int)(snap & 255), .good = true};
     assert_int_equal(found->state, DISK_WHOLE);
