@@ -57,7 +57,7 @@ struct grig_host {
     _Atomic uint64_t count[GRIG_CELLS], hash[GRIG_CELLS];
     _Atomic uint64_t last_ns;  /* of its last delivery, */
     _Atomic uint64_t pause_ns; /* and the longest between two since grig_pause_begin */
-    _Atomic uint64_t busy; /* number of the last loop: it moves while it runs */
+    _Atomic uint64_t busy;     /* number of the last loop: it moves while it runs */
     _Atomic bool leave, quiet;
 };
 
