@@ -1,5 +1,6 @@
 #include "group_schedules.h"
 
+#include "group/keeper_impl.h"
 #include "group_fixture.h"
 
 #include <stdio.h>
@@ -123,6 +124,29 @@ const char *schedule_publish_into_wedge(void)
         views_step(v, 3);
     views_until_settled(v, all_of(v), VIEW_US);
     return views_close(v);
+}
+
+/* A request for another layout that the leader of the keepers takes for one that was heeded, as one does that has just begun to lead, is
+ * said again until there is a view. */
+const char *schedule_layout_request_lost(void)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 4, .keepers = 3});
+    const uint64_t before = views_vid(v, 1);
+    member_relayout(v->host[1].member);
+    for (uint32_t i = 0; i < 50; i++) {
+        for (uint32_t h = 0; h < 3; h++)
+            member_keeper(v->host[h].member)->host[1].wants = 1;
+        views_tick(v);
+    }
+    bool lost = views_vid(v, 1) == before;
+    views_run(v, VIEW_US);
+    bool heeded = views_vid(v, 1) == before + 1;
+    const char *wrong = views_close(v);
+    if (wrong)
+        return wrong;
+    if (!lost)
+        return "the request was not lost";
+    return heeded ? NULL : "a request for a layout brought no view, or several";
 }
 
 /* Two do not hear each other, and everybody else hears both: one of them goes, and comes when it can be heard. */

@@ -9,6 +9,7 @@ const char *schedule_trim_at_one(uint64_t step);
 const char *schedule_leader_dies_after(uint32_t ticks, bool shared);
 const char *schedule_wakes_two_views_later(bool shared);
 const char *schedule_publish_into_wedge(void);
+const char *schedule_layout_request_lost(void);
 const char *schedule_mutual_claims(void);
 const char *schedule_rings_full_member_stopped(bool shared);
 const char *schedule_lease_is_open_long(void);

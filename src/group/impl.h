@@ -214,6 +214,8 @@ struct member {
     struct view *view; /* the one that was begun; vid 0 if none */
     struct view *next; /* while that one is finished: what follows */
     bool leaving;
+    uint64_t relayout_after;    /* a view beyond this one is asked for; 0: none */
+    uint64_t relayout_ns;       /* when that is said again */
     uint64_t torn;              /* members of the view whose streams have what no member writes */
     struct cell_report *report; /* by cell */
 
@@ -324,6 +326,7 @@ void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX
 
 /* ---- member.c ---- */
 
+void member_relayout_again(struct member *);
 /* How long it may do nothing that can be seen. */
 uint64_t member_patience(const struct member *, uint32_t host);
 

@@ -165,6 +165,7 @@ static int settle_views(struct member *m, uint64_t now_ns)
 {
     int work = watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
     work += wedge_settle(m, now_ns) + transfer_settle(m);
+    member_relayout_again(m);
     if (keeper_broken(m->keeper))
         member_stop(m, keeper_broken(m->keeper));
     return work;
@@ -281,10 +282,32 @@ bool member_left(const struct member *m)
     return m->phase == MEMBER_LEFT;
 }
 
-void member_relayout(struct member *m)
+static void ask_for_layout(struct member *m)
 {
     table_set(m->top, TOP_WANTS, table_get(m->top, m->opt.me, TOP_WANTS) + 1);
+    m->relayout_ns = m->settled_ns + 2 * m->opt.suspect_ns;
     m->ring = true;
+}
+
+/* A view that is ending may be laid out already: it is not the one that is asked for. */
+void member_relayout(struct member *m)
+{
+    bool ends = m->phase == MEMBER_WEDGED || m->phase == MEMBER_FINISH;
+    m->relayout_after = m->view->vid + ends;
+    m->relayout_ns = 0;
+    if (m->phase == MEMBER_OPEN)
+        ask_for_layout(m);
+}
+
+/* Said again until the view is there: who leads the keepers next may take a request for one that was heeded. */
+void member_relayout_again(struct member *m)
+{
+    if (m->relayout_after == 0 || m->phase != MEMBER_OPEN)
+        return;
+    if (m->view->vid > m->relayout_after)
+        m->relayout_after = 0;
+    else if (m->settled_ns >= m->relayout_ns)
+        ask_for_layout(m);
 }
 
 /* ---- looking ---- */

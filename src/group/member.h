@@ -123,7 +123,7 @@ int member_send(struct member *, uint32_t cell, const void *data, uint32_t bytes
 void member_leave(struct member *);
 bool member_left(const struct member *);
 
-/* Asks for a view with a layout computed anew. */
+/* Asks for a view with a layout computed anew; said again until there is one, whoever leads the keepers. */
 void member_relayout(struct member *);
 
 /* ---- looking ---- */

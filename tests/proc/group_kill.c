@@ -20,7 +20,7 @@ enum { HOSTS = 5, KEEPERS = 3 };
 
 static struct lan lan;
 static struct grig t = {.hosts = HOSTS};
-static struct hist after_kill, after_stop, after_cut, back;
+static struct hist after_kill, after_stop, after_cut, cut_pause, healed, back;
 
 static bool enter(uint32_t host)
 {
@@ -132,10 +132,16 @@ static bool fault_cut(uint32_t h)
         printf("# the network: %s\n", lan.why);
         return false;
     }
+    grig_pause_begin(&t);
     grig_sleep(100 * GRIG_MS + rng_below(&t.rng, 300 * GRIG_MS));
-    bool good = lan_heal(&lan) && grig_well(&t);
-    if (!pair)
-        grig_gaps(&t, since, vid, &after_cut);
+    bool good = lan_heal(&lan);
+    uint64_t heal = clock_now_ns();
+    good = good && grig_well(&t);
+    if (pair)
+        return good;
+    grig_gaps(&t, since, vid, &after_cut);
+    grig_pauses(&t, h, &cut_pause);
+    hist_add(&healed, clock_now_ns() - heal);
     return good;
 }
 
@@ -218,6 +224,8 @@ int main(int argc, char **argv)
     hist_init(&after_kill);
     hist_init(&after_stop);
     hist_init(&after_cut);
+    hist_init(&cut_pause);
+    hist_init(&healed);
     hist_init(&back);
     if (argc > 3 && !plant(argv[3])) {
         printf("Bail out! there is no planted bug %s in this build\n", argv[3]);
@@ -233,6 +241,8 @@ int main(int argc, char **argv)
     print_hist("from a kill to the first delivery in the next view", &after_kill);
     print_hist("from a stop to that (suspect_ms is 60)", &after_stop);
     print_hist("from a cut to that (likewise)", &after_cut);
+    print_hist("the longest that the others delivered nothing, till it was back", &cut_pause);
+    print_hist("from the end of a cut until all are back", &healed);
     print_hist("started, let in, and with all states", &back);
     printf("%sok 1 - group_kill__%s_all_go_on\n", well ? "" : "not ", way);
     grig_kill_all(&t);

@@ -62,16 +62,23 @@ static void show_state(struct process *p, uint32_t cell)
     atomic_store(&p->me->hash[cell], p->state[cell].hash);
 }
 
+static void note_time(struct process *p, uint64_t vid)
+{
+    uint64_t now = clock_now_ns(), last = atomic_exchange(&p->me->last_ns, now);
+    if (last && now - last > atomic_load(&p->me->pause_ns))
+        atomic_store(&p->me->pause_ns, now - last);
+    if (p->first)
+        note(p, (struct grig_event){.kind = GRIG_FIRST, .vid = (uint32_t)vid, .number = now});
+    p->first = false;
+}
+
 static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct tram_item *item,
                        uint32_t count)
 {
     struct process *p = ctx;
     struct state *s = &p->state[cell];
-    if (p->first && cell != GRIG_RAW) {
-        note(p, (struct grig_event){
-                    .kind = GRIG_FIRST, .vid = (uint32_t)vid, .number = clock_now_ns()});
-        p->first = false;
-    }
+    if (cell != GRIG_RAW)
+        note_time(p, vid);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t id;
         CHECK(item[i].bytes >= sizeof(id));
@@ -525,11 +532,24 @@ void grig_gaps(const struct grig *t, uint64_t since_ns, uint32_t vid, struct his
         bool was = false;
         for (uint32_t i = 0; i < events; i++) {
             const struct grig_event *e = &l->event[i];
-            was |= e->kind == GRIG_VIEW && e->vid == vid;
+            was = (was && e->kind != GRIG_OUT) || (e->kind == GRIG_VIEW && e->vid == vid);
             if (was && e->kind == GRIG_FIRST && e->vid > vid && e->number > since_ns) {
                 hist_add(out, e->number - since_ns);
                 break;
             }
         }
     }
+}
+
+void grig_pause_begin(struct grig *t)
+{
+    for (uint32_t h = 0; h < t->hosts; h++)
+        atomic_store(&t->board[h].pause_ns, 0);
+}
+
+void grig_pauses(const struct grig *t, uint32_t but, struct hist *out)
+{
+    for (uint32_t h = 0; h < t->hosts; h++)
+        if (t->pid[h] && h != but)
+            hist_add(out, atomic_load(&t->board[h].pause_ns));
 }

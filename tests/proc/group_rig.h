@@ -55,7 +55,9 @@ struct grig_host {
         ready; /* that view, once it has the state of all its cells, and is a keeper again if it is one */
     _Atomic uint64_t sent, delivered, put_out;
     _Atomic uint64_t count[GRIG_CELLS], hash[GRIG_CELLS];
-    _Atomic uint64_t busy; /* number of the last loop: it moves while it runs */
+    _Atomic uint64_t last_ns;  /* of its last delivery, */
+    _Atomic uint64_t pause_ns; /* and the longest between two since grig_pause_begin */
+    _Atomic uint64_t busy;     /* number of the last loop: it moves while it runs */
     _Atomic bool leave, quiet;
 };
 
@@ -99,8 +101,12 @@ bool grig_check(const struct grig *);
 /* Likewise: judges the traces of all lives, as `tram check` does. */
 bool grig_check_traces(const struct grig *);
 
-/* From then to the first delivery in the next view, of all who went over to it from `vid`, are added. */
+/* From then to the first delivery in the next view, of all who went over to it from `vid` and were not put out, are added. */
 void grig_gaps(const struct grig *, uint64_t since_ns, uint32_t vid, struct hist *);
+
+/* The longest that each of the others delivered nothing, from begin on. */
+void grig_pause_begin(struct grig *);
+void grig_pauses(const struct grig *, uint32_t but, struct hist *);
 
 /* The view that the host is in. */
 uint32_t grig_vid(const struct grig *, uint32_t host);

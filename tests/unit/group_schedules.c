@@ -45,6 +45,12 @@ static void group__what_is_published_into_a_wedge_is_first_in_the_next_view(void
     HOLDS(schedule_publish_into_wedge());
 }
 
+static void group__a_request_for_a_layout_is_not_lost_with_a_leader(void **state)
+{
+    (void)state;
+    HOLDS(schedule_layout_request_lost());
+}
+
 static void group__of_two_who_do_not_hear_each_other_one_goes(void **state)
 {
     (void)state;
@@ -166,6 +172,7 @@ int main(void)
         cmocka_unit_test(group__a_trim_that_one_member_knows_is_everybodys),
         cmocka_unit_test(group__one_who_wakes_two_views_later_has_a_prefix),
         cmocka_unit_test(group__what_is_published_into_a_wedge_is_first_in_the_next_view),
+        cmocka_unit_test(group__a_request_for_a_layout_is_not_lost_with_a_leader),
         cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),
         cmocka_unit_test(group__full_rings_are_freed_by_a_removal),
         cmocka_unit_test(group__a_lease_delays_nobody_else),
