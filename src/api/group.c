@@ -47,6 +47,8 @@ static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct memb
         group_trace_deliver(g, cell, in, count);
     if (g->machine.deliver)
         g->machine.deliver(g->ctx, cell, vid, item, count);
+    if (g->topics > 0)
+        group_topics_deliver(g, cell, vid, item, count);
 }
 
 static void on_view(void *ctx, const struct view *before, const struct view *now)
@@ -331,6 +333,7 @@ void tram_group_close(struct tram_group *g)
     api_loop_close(&g->run);
     for (uint32_t i = 0; g->cell && i < g->cells; i++)
         api_machine_fini(&g->cell[i].machine);
+    group_topics_close(g);
     group_trace_close(g);
     group_views_close(g);
     free(g->options);

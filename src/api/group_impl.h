@@ -29,6 +29,8 @@ struct group_predicate {
     bool on, was;
 };
 
+enum { GROUP_TOPICS_MAX = 256 };
+
 struct tram_group {
     const struct tram_cluster *cluster;
     uint32_t index; /* of the host */
@@ -68,6 +70,9 @@ struct tram_group {
     struct group_predicate predicate[TRAM_WHEN_MAX];
     uint32_t predicates; /* none is on from here */
 
+    struct tram_topic *topic[GROUP_TOPICS_MAX]; /* open ones; NULL: a free place */
+    uint32_t topics;                            /* none is open from here */
+
     struct group_page *page;
     struct group_page_record *record;
     uint64_t page_ns, reset_ns;
@@ -86,6 +91,15 @@ void group_trace_deliver(struct tram_group *, uint32_t cell, const struct member
 void group_trace_commit(struct tram_group *, uint32_t cell, void *room, uint32_t bytes);
 /* The state of the cell was loaded. */
 void group_trace_loaded(struct tram_group *, uint32_t cell);
+
+/* ---- topic.c ---- */
+
+/* What the cell delivers goes to those who have subscribed. */
+void group_topics_deliver(struct tram_group *, uint32_t cell, uint64_t vid,
+                          const struct tram_item *, uint32_t count);
+void group_topics_close(struct tram_group *);
+
+/* ---- group_view.c ---- */
 
 /* Memory for views; false: there is none. */
 bool group_views_open(struct tram_group *);

@@ -1,0 +1,66 @@
+/* Tramway's topics: members of a group publish samples, and members subscribe to them.
+ *
+ * A topic is a subgroup of one shard of the cluster file, under its name. Its mode says what is promised: `raw` is an unordered
+ * topic (each publisher's samples in their order, delivered at once), `memory` an atomic one (all subscribers have the same
+ * samples in the same order). Its members are those who may subscribe, its senders those who may publish.
+ *
+ *     struct tram_topic_options o = {.role = TRAM_SUBSCRIBE, .qos = TRAM_QOS_ATOMIC, .on_samples = show};
+ *     tram_topic_open(group, "telemetry", &o, &topic, &error);
+ *
+ * Errors, threads and callbacks are as in group.h. */
+#ifndef TRAM_TOPIC_H
+#define TRAM_TOPIC_H
+
+#include "group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TRAM_TOPICS_MAX = 256 }; /* that a group has open */
+
+enum tram_topic_role {
+    TRAM_PUBLISH = 1,
+    TRAM_SUBSCRIBE = 2, /* a topic may be opened for both: TRAM_PUBLISH | TRAM_SUBSCRIBE */
+};
+
+enum tram_qos {
+    TRAM_QOS_FILE,      /* as the cluster file says */
+    TRAM_QOS_UNORDERED, /* mode: raw */
+    TRAM_QOS_ATOMIC,    /* mode: memory */
+};
+
+struct tram_topic;
+
+struct tram_topic_options {
+    unsigned role; /* of enum tram_topic_role */
+    enum tram_qos qos;
+    /* Samples in order, in place, good during the call, all of the view of that number; they come from when the topic is open, besides
+     * what `deliver` of the group's machine is given. For subscribers, who must have it. */
+    void (*on_samples)(void *ctx, uint64_t view, const struct tram_item *, uint32_t count);
+    void *ctx;
+};
+
+/* TRAM_NOTFOUND: the cluster file has no such subgroup. TRAM_INVALID: it has several shards or another mode than `qos` is, or
+ * the role is none. TRAM_REFUSED: this host may never be in it, or never send in it, by the cluster file. TRAM_NOMEM: there are
+ * TRAM_TOPICS_MAX. */
+TRAM_API int tram_topic_open(struct tram_group *, const char *name,
+                             const struct tram_topic_options *, struct tram_topic **,
+                             struct tram_error *);
+
+/* No more samples come, also not of what is being delivered. tram_group_close closes all that are open. NULL is allowed. */
+TRAM_API void tram_topic_close(struct tram_topic *);
+
+/* As tram_group_send, with TRAM_REFUSED for who has not opened it to publish. */
+TRAM_API int tram_publish(struct tram_topic *, const void *data, uint32_t bytes,
+                          struct tram_error *);
+
+/* As tram_reserve, tram_commit and tram_release. */
+TRAM_API void *tram_publish_reserve(struct tram_topic *, uint32_t bytes);
+TRAM_API void tram_publish_commit(struct tram_topic *, void *room, uint32_t bytes);
+TRAM_API void tram_publish_release(struct tram_topic *, void *room);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

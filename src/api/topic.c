@@ -1,0 +1,139 @@
+/* Topics: subgroups by name, whose deliveries go to those who have subscribed (include/tram/topic.h). */
+#include "tram/topic.h"
+#include "api/group_impl.h"
+
+#include <stdlib.h>
+
+_Static_assert((int)TRAM_TOPICS_MAX == (int)GROUP_TOPICS_MAX, "one limit, in two headers");
+
+struct tram_topic {
+    struct tram_group *of;
+    uint32_t cell;
+    struct tram_topic_options opt;
+};
+
+static const char *qos_mistake(enum tram_qos qos, enum cluster_mode mode)
+{
+    static const enum cluster_mode modes[] = {
+        [TRAM_QOS_UNORDERED] = CLUSTER_MODE_RAW, [TRAM_QOS_ATOMIC] = CLUSTER_MODE_MEMORY};
+    if ((unsigned)qos > TRAM_QOS_ATOMIC)
+        return "its qos is none of enum tram_qos";
+    if (qos == TRAM_QOS_FILE || modes[qos] == mode)
+        return NULL;
+    return mode == CLUSTER_MODE_RAW ? "it has mode: raw, and is unordered"
+                                    : "it has mode: memory, and is atomic";
+}
+
+static const char *options_mistake(const struct tram_topic_options *o,
+                                   const struct cluster_subgroup *s)
+{
+    if (o->role == 0 || o->role > (TRAM_PUBLISH | TRAM_SUBSCRIBE))
+        return "its role is TRAM_PUBLISH, TRAM_SUBSCRIBE or both";
+    if (o->role & TRAM_SUBSCRIBE && o->on_samples == NULL)
+        return "who subscribes has on_samples";
+    if (s->shards > 1)
+        return "it has several shards, and a topic has one";
+    return qos_mistake(o->qos, s->mode);
+}
+
+/* The cell of the topic; negative: it cannot be opened like that. */
+static int find(const struct tram_group *g, const char *name, const struct tram_topic_options *o,
+                struct err *e)
+{
+    const struct cluster *f = g->cluster->conf;
+    int at = cluster_subgroup(f, name);
+    if (at == CLUSTER_NONE)
+        return err_set(e, ERR_NOTFOUND,
+                       "there is no topic '%s' among the subgroups of cluster %s; %s", name,
+                       f->name, cluster_subgroups_near(f, name).s);
+    const struct cluster_subgroup *s = &f->subgroup[at];
+    const char *mistake = options_mistake(o, s);
+    if (mistake)
+        return err_set(e, ERR_INVALID, "topic %s: %s", name, mistake);
+    if (!in_set(s->hosts, g->index))
+        return err_set(e, ERR_REFUSED, "topic %s: host %s is not among its hosts", name,
+                       g->host_name[g->index]);
+    if (o->role & TRAM_PUBLISH && !in_set(s->senders, g->index))
+        return err_set(e, ERR_REFUSED, "topic %s: host %s is not among its senders", name,
+                       g->host_name[g->index]);
+    return cluster_cell(f, name);
+}
+
+int tram_topic_open(struct tram_group *g, const char *name, const struct tram_topic_options *o,
+                    struct tram_topic **out, struct tram_error *error)
+{
+    struct err e = {""};
+    int cell = find(g, name, o, &e);
+    if (cell < 0)
+        return api_error(error, cell, &e);
+    uint32_t at = 0;
+    while (at < GROUP_TOPICS_MAX && g->topic[at] != NULL)
+        at++;
+    struct tram_topic *t = at < GROUP_TOPICS_MAX ? calloc(1, sizeof(*t)) : NULL;
+    if (t == NULL)
+        return api_error(
+            error,
+            err_set(&e, ERR_NOMEM, "topic %s: a group has at most %d open", name, GROUP_TOPICS_MAX),
+            &e);
+    *t = (struct tram_topic){.of = g, .cell = (uint32_t)cell, .opt = *o};
+    g->topic[at] = t;
+    g->topics = at == g->topics ? at + 1 : g->topics;
+    *out = t;
+    return TRAM_OK;
+}
+
+void tram_topic_close(struct tram_topic *t)
+{
+    if (t == NULL)
+        return;
+    struct tram_group *g = t->of;
+    for (uint32_t i = 0; i < g->topics; i++)
+        if (g->topic[i] == t)
+            g->topic[i] = NULL;
+    while (g->topics > 0 && g->topic[g->topics - 1] == NULL)
+        g->topics--;
+    free(t);
+}
+
+void group_topics_close(struct tram_group *g)
+{
+    while (g->topics > 0)
+        tram_topic_close(g->topic[g->topics - 1]);
+}
+
+/* A callback may open and close topics, its own too: nothing of one is looked at after its call. */
+void group_topics_deliver(struct tram_group *g, uint32_t cell, uint64_t vid,
+                          const struct tram_item *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < g->topics; i++) {
+        const struct tram_topic *t = g->topic[i];
+        if (t != NULL && t->cell == cell && t->opt.role & TRAM_SUBSCRIBE)
+            t->opt.on_samples(t->opt.ctx, vid, item, count);
+    }
+}
+
+int tram_publish(struct tram_topic *t, const void *data, uint32_t bytes, struct tram_error *error)
+{
+    struct err e = {""};
+    if (t->opt.role & TRAM_PUBLISH)
+        return tram_group_send(t->of, t->cell, data, bytes, error);
+    return api_error(error,
+                     err_set(&e, ERR_REFUSED, "topic %s was not opened to publish",
+                             cluster_cell_name(t->of->cluster->conf, t->cell).s),
+                     &e);
+}
+
+void *tram_publish_reserve(struct tram_topic *t, uint32_t bytes)
+{
+    return t->opt.role & TRAM_PUBLISH ? tram_reserve(t->of, t->cell, bytes) : NULL;
+}
+
+void tram_publish_commit(struct tram_topic *t, void *room, uint32_t bytes)
+{
+    tram_commit(t->of, t->cell, room, bytes);
+}
+
+void tram_publish_release(struct tram_topic *t, void *room)
+{
+    tram_release(t->of, t->cell, room);
+}

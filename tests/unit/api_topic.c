@@ -1,0 +1,244 @@
+/* Topics by the public header: three members in one thread, on shared memory. */
+#include "base/clock.h"
+#include "tram/topic.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { HOSTS = 3, WITHIN_S = 60, SAMPLES = 200 };
+
+static const char file[] = "protocol: group\n"
+                           "hosts: [{name: h1}, {name: h2}, {name: h3}]\n"
+                           "start_ms: 20\n"
+                           "suspect_ms: 20000\n" /* a busy machine is not to put anybody out */
+                           "subgroups:\n"
+                           "  - {name: orders, ring_bytes: 4k}\n"
+                           "  - {name: ticks, mode: raw, ring_bytes: 4k, senders: [h1]}\n"
+                           "  - {name: pair, hosts: [h1, h2]}\n"
+                           "  - {name: map, shards: 2}\n";
+
+static struct {
+    struct tram_cluster *cluster;
+    struct tram_group *group[HOSTS];
+} rig;
+
+struct reader {
+    uint64_t count, hash;
+    struct tram_topic *close_me; /* by the next samples */
+};
+
+static void on_samples(void *ctx, uint64_t view, const struct tram_item *item, uint32_t count)
+{
+    struct reader *r = ctx;
+    assert_true(view > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t word = 0;
+        memcpy(&word, item[i].data, item[i].bytes);
+        r->hash = r->hash * 31 + word;
+    }
+    r->count += count;
+    tram_topic_close(r->close_me);
+    r->close_me = NULL;
+}
+
+static int open_rig(void **state)
+{
+    struct tram_error e = {""};
+    (void)state;
+    memset(&rig, 0, sizeof(rig));
+    char name[24];
+    snprintf(name, sizeof(name), "api-topic-%d", (int)getpid());
+    if (tram_cluster_parse(file, name, &rig.cluster, &e) != TRAM_OK)
+        fail_msg("%s", e.text);
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        struct tram_group_options o = {.host = tram_cluster_host_name(rig.cluster, i)};
+        if (tram_group_open(rig.cluster, &o, &rig.group[i], &e) != TRAM_OK)
+            fail_msg("%s", e.text);
+    }
+    return 0;
+}
+
+static void poll_all(void)
+{
+    struct tram_error e = {""};
+    for (uint32_t i = 0; i < HOSTS; i++)
+        if (tram_group_poll(rig.group[i], &e) < 0)
+            fail_msg("%s", e.text);
+}
+
+static bool all_left(void)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < HOSTS; i++)
+        all &= tram_group_has_left(rig.group[i]);
+    return all;
+}
+
+static int close_rig(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < HOSTS; i++)
+        tram_group_leave(rig.group[i]);
+    for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000); !all_left();) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+    for (uint32_t i = 0; i < HOSTS; i++)
+        tram_group_close(rig.group[i]);
+    tram_cluster_free(rig.cluster);
+    return 0;
+}
+
+static bool together(void)
+{
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        const struct tram_view *v = tram_group_view(rig.group[i]);
+        if (v == NULL || v->members != 7 || !v->adequate)
+            return false;
+    }
+    return true;
+}
+
+static void until_together(void)
+{
+    for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000); !together();) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+}
+
+static void until_count(const struct reader *r, uint64_t count)
+{
+    for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000); r->count < count;) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+}
+
+static struct tram_topic *topic(uint32_t host, const char *name, unsigned role, enum tram_qos qos,
+                                struct reader *r)
+{
+    struct tram_error e = {""};
+    struct tram_topic *t = NULL;
+    const struct tram_topic_options o = {
+        .role = role, .qos = qos, .on_samples = r ? on_samples : NULL, .ctx = r};
+    if (tram_topic_open(rig.group[host], name, &o, &t, &e) != TRAM_OK)
+        fail_msg("%s", e.text);
+    return t;
+}
+
+static void publish(struct tram_topic *t, uint64_t word)
+{
+    struct tram_error e = {""};
+    int rc;
+    while ((rc = tram_publish(t, &word, sizeof(word), &e)) == TRAM_AGAIN)
+        poll_all();
+    if (rc != TRAM_OK)
+        fail_msg("%s", e.text);
+}
+
+/* Two publish at once: all subscribers of an atomic topic have the same samples in the same order, and nothing of others. */
+static void topic__subscribers_agree(void **state)
+{
+    struct reader r[HOSTS] = {{0}}, other = {0};
+    (void)state;
+    until_together();
+    struct tram_topic *a =
+        topic(0, "orders", TRAM_PUBLISH | TRAM_SUBSCRIBE, TRAM_QOS_ATOMIC, &r[0]);
+    struct tram_topic *b = topic(1, "orders", TRAM_PUBLISH | TRAM_SUBSCRIBE, TRAM_QOS_FILE, &r[1]);
+    topic(2, "orders", TRAM_SUBSCRIBE, TRAM_QOS_ATOMIC, &r[2]);
+    topic(2, "ticks", TRAM_SUBSCRIBE, TRAM_QOS_UNORDERED, &other);
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        publish(a, 2 * i);
+        publish(b, 2 * i + 1);
+    }
+    for (uint32_t i = 0; i < HOSTS; i++)
+        until_count(&r[i], UINT64_C(2) * SAMPLES);
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        assert_int_equal(r[i].count, 2 * SAMPLES);
+        assert_true(r[i].hash == r[0].hash);
+    }
+    assert_int_equal(other.count, 0);
+}
+
+/* In place, unordered; one that closes within its callback gets nothing more, and the others go on. */
+static void topic__closes_within_its_callback(void **state)
+{
+    struct reader one = {0}, two = {0};
+    (void)state;
+    until_together();
+    struct tram_topic *out = topic(0, "ticks", TRAM_PUBLISH, TRAM_QOS_UNORDERED, NULL);
+    one.close_me = topic(1, "ticks", TRAM_SUBSCRIBE, TRAM_QOS_UNORDERED, &one);
+    topic(1, "ticks", TRAM_SUBSCRIBE, TRAM_QOS_UNORDERED, &two);
+    publish(out, 1);
+    until_count(&two, 1);
+    uint64_t *room;
+    while ((room = tram_publish_reserve(out, 64)) == NULL)
+        poll_all();
+    *room = 2;
+    tram_publish_commit(out, room, 8);
+    while ((room = tram_publish_reserve(out, 64)) == NULL)
+        poll_all();
+    tram_publish_release(out, room);
+    until_count(&two, 2);
+    assert_int_equal(one.count, 1);
+    assert_true(two.hash == 33);
+}
+
+static void refused(uint32_t host, const char *name, struct tram_topic_options o, int rc,
+                    const char *why)
+{
+    struct tram_error e = {""};
+    struct tram_topic *t = NULL;
+    assert_int_equal(tram_topic_open(rig.group[host], name, &o, &t, &e), rc);
+    if (strstr(e.text, why) == NULL)
+        fail_msg("'%s' does not say '%s'", e.text, why);
+    assert_null(t);
+}
+
+static void topic__says_why_not(void **state)
+{
+    const struct tram_topic_options listens = {.role = TRAM_SUBSCRIBE, .on_samples = on_samples},
+                                    talks = {.role = TRAM_PUBLISH};
+    struct tram_error e = {""};
+    struct reader r = {0};
+    (void)state;
+    refused(0, "oders", listens, TRAM_NOTFOUND, "orders");
+    refused(0, "map", listens, TRAM_INVALID, "several shards");
+    refused(2, "pair", listens, TRAM_REFUSED, "not among its hosts");
+    refused(1, "ticks", talks, TRAM_REFUSED, "not among its senders");
+    refused(0, "orders", (struct tram_topic_options){0}, TRAM_INVALID, "role");
+    refused(0, "orders", (struct tram_topic_options){.role = TRAM_SUBSCRIBE}, TRAM_INVALID,
+            "on_samples");
+    refused(0, "ticks", (struct tram_topic_options){.role = TRAM_PUBLISH, .qos = TRAM_QOS_ATOMIC},
+            TRAM_INVALID, "unordered");
+    struct tram_topic *t = topic(0, "orders", TRAM_SUBSCRIBE, TRAM_QOS_FILE, &r);
+    assert_int_equal(tram_publish(t, "x", 1, &e), TRAM_REFUSED);
+    assert_null(tram_publish_reserve(t, 1));
+    struct tram_topic *most[TRAM_TOPICS_MAX - 1];
+    for (uint32_t i = 0; i < TRAM_TOPICS_MAX - 1; i++)
+        most[i] = topic(0, "orders", TRAM_PUBLISH, TRAM_QOS_FILE, NULL);
+    refused(0, "orders", talks, TRAM_NOMEM, "at most");
+    tram_topic_close(most[7]);
+    topic(0, "orders", TRAM_PUBLISH, TRAM_QOS_FILE, NULL);
+    tram_topic_close(NULL);
+}
+
+#define WITH_RIG(test) cmocka_unit_test_setup_teardown(test, open_rig, close_rig)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_RIG(topic__subscribers_agree),
+        WITH_RIG(topic__closes_within_its_callback),
+        WITH_RIG(topic__says_why_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
