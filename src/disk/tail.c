@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+/* The last one is there in part, and the one before it is not: that was whole before the last was begun, so it is damaged, and what
+ * it had may have been told. The last one stays, as it names the groups whose records are missing. */
+static bool shows_damage(const struct recovery *r)
+{
+    uint64_t last = recovery_number(r, r->batch_count - 1);
+
+    return r->batch_count > 1 && last > r->spans[0].first &&
+           recovery_number(r, r->batch_count - 2) != last - 1;
+}
+
 /* One batch is under way at a time: only the last may be torn. Where the next one is valid, it is damage. */
 static void cut_tail(struct disk *d, struct recovery *r)
 {
@@ -16,6 +26,8 @@ static void cut_tail(struct disk *d, struct recovery *r)
                 recovery_number(r, i) > r->spans[0].first)
                 r->batch_count = i;
     last = &r->batches[r->batch_count - 1];
+    if (!scan_records(&last->scan) && shows_damage(r))
+        return;
     if (!scan_records(&last->scan)) {
         r->torn = last->scan.header->number;
         r->remnant = *last;

@@ -192,9 +192,8 @@ static void find_last(const struct fleet_node *n, const unsigned char *images, u
         for (uint64_t at = 0; scan_find(images + first, bytes, at, journal, n->fleet->groups,
                                         last->number + 1, UINT64_MAX, &b, &where);
              at = where + b.header->bytes)
-            if (scan_records(&b))
-                *last = (struct last_batch){b.header->number, first + where,
-                                            first + where + b.header->bytes};
+            *last = (struct last_batch){b.header->number, first + where,
+                                        first + where + b.header->bytes};
     }
 }
 

@@ -384,7 +384,7 @@ static bool read_option(const char *word, struct power_options *o)
     else if (strcmp(word, "runtime=kept") == 0)
         o->keep_runtime = true;
     else if (strncmp(word, "bug=", 4) == 0)
-        return plant(word + 4);
+        return o->planted = true, plant(word + 4);
     else
         return strcmp(word, "transport=shm") == 0;
     return true;

@@ -3,7 +3,7 @@
  * directories while they are down, and in the end checks the traces of all lives together.
  *
  * What the processes show the test is on a board in shared memory. With POWER_SAY in the environment they say on stderr what they
- * do; with POWER_KEEP the files of a run that has failed are kept, with POWER_STAY it stays as it is, for a debugger. */
+ * do; the files of a run that has failed are kept, of one with a planted bug only with POWER_KEEP; with POWER_STAY it stays as it is, for a debugger. */
 #ifndef TESTS_PROC_POWER_H
 #define TESTS_PROC_POWER_H
 
@@ -53,6 +53,7 @@ struct power_options {
     uint32_t cuts, stops;
     uint64_t seed;
     bool keep_runtime; /* no cut is a reboot */
+    bool planted;      /* it is to fail */
 };
 
 struct power {

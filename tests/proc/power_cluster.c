@@ -130,7 +130,7 @@ bool power_close(struct power *t, bool good)
     if (!good)
         print_log(t);
     snprintf(command, sizeof(command), "rm -rf '%s'", t->dir);
-    if (!good && getenv("POWER_KEEP"))
+    if (!good && (!t->opt.planted || getenv("POWER_KEEP")))
         printf("# its files are in %s\n", t->dir);
     else
         good &= system(command) == 0;

@@ -17,6 +17,7 @@
 enum {
     PATH_MAX_BYTES = 1024,
     NEAR = 400, /* batches before the last: what is older does not count any more, most of it */
+    NEXT = 3,   /* likewise, and close to what was under way when the power went */
     FLIPS_MAX = 8,
 };
 
@@ -218,8 +219,9 @@ static bool flip(struct rng *rng, const char *path, uint64_t from, uint64_t byte
 static const struct spot *draw_spot(struct spots *s, struct rng *rng)
 {
     uint32_t stay = 0;
+    uint64_t near = rng_below(rng, 4) == 0 ? NEXT : NEAR;
     for (uint32_t i = 0; i < s->count; i++)
-        if (s->spot[i].number < s->last && s->spot[i].number + NEAR > s->last)
+        if (s->spot[i].number < s->last && s->spot[i].number + near > s->last)
             s->spot[stay++] = s->spot[i];
     return stay ? &s->spot[rng_below(rng, stay)] : NULL;
 }

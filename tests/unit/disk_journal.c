@@ -473,6 +473,40 @@ static void journal__a_torn_table_gives_nothing_up(void **state)
     fix_fini(&f);
 }
 
+/* The batch under way was torn in its record only, and the one before it is damaged: that was told, and is no tail. It stays so if nothing
+ * is written between two openings. */
+static void journal__a_torn_batch_shows_that_one_is_missing(void **state)
+{
+    (void)state;
+    static _Alignas(8) unsigned char image[FIX_SEGMENT_BYTES];
+    struct disk_fix f;
+    struct scan_batch b;
+    unsigned char id[DISK_ID_BYTES];
+    uint64_t where;
+
+    fix_init(&f, 0);
+    fix_format(&f, 0);
+    fix_open(&f);
+    fix_until(&f, fix_append(&f, 1, 0, 64));
+    uint64_t told = fix_append(&f, 1, 64, 64);
+    fix_until(&f, told);
+    uint64_t torn = fix_append(&f, 1, 128, 64);
+    fix_until(&f, torn);
+    fix_die(&f);
+    fix_journal_id(&f, id);
+    assert_int_equal(disk_sim_platter(f.sim, SEGMENT_PREFIX "00001", 0, image, FIX_SEGMENT_BYTES),
+                     0);
+    assert_true(scan_find(image, FIX_SEGMENT_BYTES, 0, id, FIX_GROUPS, torn, torn, &b, &where));
+    assert_true(disk_sim_flip(f.sim, SEGMENT_PREFIX "00001", where + 80));
+    fix_flip_batch(&f, told, id);
+    for (uint32_t i = 0; i < 3; i++) {
+        fix_open(&f);
+        assert_int_equal(disk_found(f.d, 1)->state, DISK_BEYOND);
+        fix_die(&f);
+    }
+    fix_fini(&f);
+}
+
 /* Power is lost at any of the orders of the first opening: nothing was told, so every group is still new. */
 static void journal__may_fall_in_its_first_opening(void **state)
 {
@@ -805,6 +839,7 @@ int main(void)
         cmocka_unit_test(journal__a_reset_drops_what_is_below),
         cmocka_unit_test(journal__a_torn_table_never_comes_back),
         cmocka_unit_test(journal__a_torn_table_gives_nothing_up),
+        cmocka_unit_test(journal__a_torn_batch_shows_that_one_is_missing),
         cmocka_unit_test(journal__may_fall_in_its_first_opening),
         cmocka_unit_test(journal__goes_on_where_a_block_cannot_be_read),
         cmocka_unit_test(journal__keeps_what_was_said),
