@@ -191,6 +191,11 @@ int keeper_settle(struct keeper *k, uint64_t now_ns)
     return work;
 }
 
+void keeper_look(struct keeper *k)
+{
+    k->look_ns = k->next_ns = 0;
+}
+
 uint64_t keeper_next_ns(const struct keeper *k)
 {
     uint64_t next = k->report_out.retry_ns;

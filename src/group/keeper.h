@@ -77,6 +77,8 @@ void keeper_close(struct keeper *);
 int keeper_post(struct keeper *, uint64_t now_ns);
 int keeper_settle(struct keeper *, uint64_t now_ns);
 uint64_t keeper_next_ns(const struct keeper *);
+/* In the next settle it looks at everything, also at what is looked at now and then only. */
+void keeper_look(struct keeper *);
 
 /* The newest view that any keeper has told of, or that the own log has decided; its vid is 0 if there is none. It stays as it is until the next
  * settle. */

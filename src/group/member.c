@@ -109,9 +109,11 @@ static void ring_all(struct member *m)
  * those who wait for an answer. Of a heartbeat of 15 ms this is 15 us. */
 enum { LOOKS_A_HEARTBEAT = 1024 };
 
-static bool looks_around(const struct member *m, uint64_t *last_ns, uint64_t now_ns)
+static bool looks_around(const struct unit *u, uint64_t *last_ns, uint64_t now_ns)
 {
-    if (m->phase == MEMBER_OPEN && now_ns - *last_ns < m->opt.heartbeat_ns / LOOKS_A_HEARTBEAT)
+    const struct member *m = u->of;
+    if (m->phase == MEMBER_OPEN && !u->dozes &&
+        now_ns - *last_ns < m->opt.heartbeat_ns / LOOKS_A_HEARTBEAT)
         return false;
     *last_ns = now_ns;
     return true;
@@ -138,7 +140,7 @@ static int post(struct unit *u, uint64_t now_ns)
         return 0;
     for (uint32_t c = 0; c < m->opt.cells; c++)
         work += cell_post(&m->cell[c]);
-    return work + (looks_around(m, &m->look_post_ns, now_ns) ? post_views(m, now_ns) : 0);
+    return work + (looks_around(u, &m->look_post_ns, now_ns) ? post_views(m, now_ns) : 0);
 }
 
 /* While there is work elsewhere, cells with none are looked at now and then only. */
@@ -178,7 +180,9 @@ static int settle(struct unit *u, uint64_t now_ns)
         return 0;
     m->rounds++;
     m->own_budget.pieces = 4;
-    m->looked = looks_around(m, &m->look_settle_ns, now_ns);
+    m->looked = looks_around(u, &m->look_settle_ns, now_ns);
+    if (u->dozes)
+        keeper_look(m->keeper);
     int work = m->looked ? settle_views(m, now_ns) : 0;
     int cells = settle_cells(m);
     m->worked = cells > 0;

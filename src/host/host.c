@@ -20,7 +20,7 @@ void host_init(struct host *h, const struct host_options *o)
     *h = (struct host){.opt = *o, .yield = {.mem = o->mem}};
     h->opt.spin_ns = o->spin_ns ? o->spin_ns : 50000;
     h->opt.active_ns = o->active_ns ? o->active_ns : 1000000;
-    h->worked_ns = h->here_ns = clock_now_ns();
+    h->worked_ns = h->busy_ns = h->here_ns = clock_now_ns();
 }
 
 void host_add(struct host *h, struct unit u)
@@ -89,7 +89,8 @@ static int post_units(struct host *h, uint64_t now_ns, bool all)
 
 static int poll_units(struct host *h, uint64_t now_ns, bool all)
 {
-    int work = mem_poll(h->opt.mem);
+    int work = 0;
+    h->came = mem_poll(h->opt.mem);
     if (h->opt.mem->offered > 0)
         work += meet_clients(h);
     for (uint32_t i = 0; i < h->units; i++)
@@ -104,6 +105,20 @@ static int poll_units(struct host *h, uint64_t now_ns, bool all)
 static int step_disk(struct host *h, uint64_t now_ns)
 {
     return h->opt.disk ? disk_round(h->opt.disk, now_ns) : 0;
+}
+
+static bool is_active(const struct host *h)
+{
+    return h->round_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
+}
+
+/* What comes while there is work is worth waiting for the rest of it. Else it is a heartbeat. */
+static void note_work(struct host *h, int work)
+{
+    if (work > 0)
+        h->worked_ns = h->round_ns;
+    if (work > 0 || (h->came > 0 && is_active(h)))
+        h->busy_ns = h->round_ns;
 }
 
 /* It goes round either way. Where writing is a store, a round begins with it, and the poll settles it at
@@ -126,7 +141,8 @@ static int round_of(struct host *h, uint64_t now_ns, bool all)
     }
     work += step_disk(h, now_ns);
     h->turn++;
-    return work;
+    note_work(h, work);
+    return work + h->came;
 }
 
 int host_round(struct host *h, uint64_t now_ns)
@@ -150,9 +166,8 @@ static uint64_t sleep_until(const struct host *h)
     /* With many groups there is a heartbeat due all the time: they go out together. */
     if (h->units >= MANY_UNITS && until < h->round_ns + h->opt.active_ns)
         until = h->round_ns + h->opt.active_ns;
-    bool active = h->round_ns - h->worked_ns < ACTIVE_FOR_MS * UINT64_C(1000000);
     uint64_t soon = h->round_ns + h->opt.active_ns;
-    return active && soon < until ? soon : until;
+    return is_active(h) && soon < until ? soon : until;
 }
 
 /* What is worth spinning for. With a disk, nothing happens before a flush is over, which takes longer than waking up; who
@@ -167,9 +182,20 @@ static bool may_come_soon(const struct host *h)
     return false;
 }
 
+/* The last round before a sleep, of all: what is not seen now is slept over. */
+static int last_round(struct host *h)
+{
+    mem_doze(h->opt.mem);
+    for (uint32_t i = 0; i < h->units; i++)
+        h->unit[i].dozes = true;
+    int work = host_round(h, clock_now_ns());
+    for (uint32_t i = 0; i < h->units; i++)
+        h->unit[i].dozes = false;
+    return work;
+}
+
 static int found_work(struct host *h, int work)
 {
-    h->worked_ns = h->round_ns;
     h->idle_rounds = 0;
     return work;
 }
@@ -189,13 +215,12 @@ int host_step(struct host *h)
             return 0;
         }
         bool spin =
-            h->opt.wait == HOST_AUTO && now - h->worked_ns < h->opt.spin_ns && may_come_soon(h);
+            h->opt.wait == HOST_AUTO && now - h->busy_ns < h->opt.spin_ns && may_come_soon(h);
         if (spin && (!yield || yield_now(&h->yield, now)))
             return 0;
     }
     h->slept_out = false;
-    mem_doze(h->opt.mem);
-    int work = host_round(h, clock_now_ns()); /* of all: what is not seen now is slept over */
+    int work = last_round(h);
     if (work > 0 || atomic_exchange(&h->woken, false)) {
         mem_rouse(h->opt.mem);
         return work > 0 ? found_work(h, work) : 0;
@@ -227,8 +252,7 @@ int host_poll(struct host *h, struct event *v)
     int work = host_round(h, now);
     if (work > 0)
         return found_work(h, work);
-    mem_doze(h->opt.mem);
-    work = host_round(h, clock_now_ns());
+    work = last_round(h);
     if (work > 0) {
         mem_rouse(h->opt.mem);
         return found_work(h, work);

@@ -41,7 +41,9 @@ struct host {
     uint32_t units;
     uint16_t unit_of[DST_GROUPS_MAX]; /* by group, plus one; 0: not here */
     uint64_t round_ns;                /* time of the last round */
-    uint64_t worked_ns;               /* when there was last something to do */
+    uint64_t worked_ns;               /* when units had last something to do */
+    uint64_t busy_ns;                 /* when that was, or something came for them */
+    int came;                         /* news of the memory in the last round; heartbeats too */
     uint64_t here_ns;                 /* when the thread was last seen here: at a round, or awake */
     uint64_t away_ns;                 /* the longest that it was not since; who looks clears it */
     _Atomic bool woken;               /* host_wake was called since the last sleep */

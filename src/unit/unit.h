@@ -104,6 +104,8 @@ struct unit {
     const char *broken; /* as in its status, after the last settle */
     uint32_t region;    /* that a client names */
     bool leads;         /* leads, or is about to; after the last settle */
+    bool
+        dozes; /* the host's: it sleeps unless this round finds something, so whatever is looked at now and then only is looked at now */
 };
 
 static inline int unit_post(struct unit *u, uint64_t now_ns)
