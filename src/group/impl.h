@@ -221,10 +221,13 @@ struct member {
 
     /* Signs of life, by host. */
     uint64_t beat[GROUP_HOSTS_MAX], heard_ns[GROUP_HOSTS_MAX], reached_ns[GROUP_HOSTS_MAX];
-    uint64_t settled_ns;     /* time of the last settle */
-    uint64_t beat_ns;        /* when the own one is due */
-    uint32_t beats;          /* made */
-    uint64_t look_ns;        /* when the others' are looked at next */
+    uint64_t busy[GROUP_HOSTS_MAX];          /* its word, */
+    uint64_t busy_since_ns[GROUP_HOSTS_MAX]; /* when that changed, */
+    uint64_t busy_ns[GROUP_HOSTS_MAX];       /* and when it was last busy */
+    uint64_t settled_ns;                     /* time of the last settle */
+    uint64_t beat_ns;                        /* when the own one is due */
+    uint32_t beats;                          /* made */
+    uint64_t look_ns;                        /* when the others' are looked at next */
     uint64_t member_look_ns; /* when it is looked whether members of the view have died, besides */
     uint32_t dead_hosts;     /* as the memory counted them */
     uint32_t rounds;
@@ -327,8 +330,8 @@ void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX
 /* ---- member.c ---- */
 
 void member_relayout_again(struct member *);
-/* How long it may do nothing that can be seen. */
-uint64_t member_patience(const struct member *, uint32_t host);
+/* It has done nothing that can be seen since `last_ns`, for longer than it may: what it does while it is busy cannot be. */
+bool member_is_late(const struct member *, uint32_t host, uint64_t last_ns, uint64_t now_ns);
 
 /* ---- wedge.c: from view to view ---- */
 

@@ -4,9 +4,23 @@
 
 /* ---- signs of life ---- */
 
+/* Who has said that it is busy has longer, but not for ever. */
+enum { BUSY_SUSPECTS = 100 };
+
+static void look_whether_busy(struct member *m, uint32_t host, uint64_t now_ns)
+{
+    uint64_t busy = table_get(m->top, host, TOP_BUSY);
+    if (busy != m->busy[host])
+        m->busy_since_ns[host] = now_ns;
+    m->busy[host] = busy;
+    if (busy & 1 && now_ns - m->busy_since_ns[host] <= BUSY_SUSPECTS * m->opt.suspect_ns)
+        m->busy_ns[host] = now_ns;
+}
+
 static void look_at(struct member *m, uint32_t host, uint64_t now_ns)
 {
     table_next(m->top, host);
+    look_whether_busy(m, host, now_ns);
     uint64_t beat = table_get(m->top, host, TOP_BEAT);
     if (beat != m->beat[host]) {
         m->beat[host] = beat;
@@ -16,19 +30,16 @@ static void look_at(struct member *m, uint32_t host, uint64_t now_ns)
         m->reached_ns[host] = now_ns;
 }
 
-/* Who has said that it is busy has longer, but not for ever. */
-enum { BUSY_SUSPECTS = 100 };
-
-uint64_t member_patience(const struct member *m, uint32_t host)
+/* That it is busy no more may come before anything else that it does: it has as long as ever from then on. */
+bool member_is_late(const struct member *m, uint32_t host, uint64_t last_ns, uint64_t now_ns)
 {
-    bool busy = table_get(m->top, host, TOP_BUSY) & 1;
-    return m->opt.suspect_ns * (busy ? BUSY_SUSPECTS : 1);
+    return now_ns - max_u64(last_ns, m->busy_ns[host]) > m->opt.suspect_ns;
 }
 
 static bool is_silent(const struct member *m, uint32_t host, uint64_t now_ns)
 {
     uint64_t last = min_u64(m->heard_ns[host], m->reached_ns[host]);
-    return mem_dead(m->mem, host) || now_ns - last > member_patience(m, host);
+    return mem_dead(m->mem, host) || member_is_late(m, host, last, now_ns);
 }
 
 /* What this thread did not see while it was away is nobody's silence. */
@@ -39,6 +50,7 @@ static void excuse(struct member *m, uint64_t now_ns)
     for (uint32_t h = 0; away > m->opt.suspect_ns / 2 && h < m->opt.hosts; h++) {
         m->heard_ns[h] += away;
         m->reached_ns[h] += away;
+        m->busy_ns[h] += away;
     }
 }
 

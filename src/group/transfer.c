@@ -286,7 +286,7 @@ bool transfer_holds(struct cell *c)
     if (feed_room(m) >= feed_need(c))
         return false;
     const struct sending *s = &m->sending;
-    if (m->phase == MEMBER_OPEN && m->settled_ns - s->moved_ns <= member_patience(m, s->joiner))
+    if (m->phase == MEMBER_OPEN && !member_is_late(m, s->joiner, s->moved_ns, m->settled_ns))
         return true;
     stop_sending(m);
     return false;
