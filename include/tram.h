@@ -47,6 +47,7 @@ enum tram_code {
     TRAM_DATA_LOST = -11, /* a group lost the memory of its majority: what it had is gone */
     TRAM_BROKEN = -10,    /* a replica saw what cannot be, and has stopped */
     TRAM_VIOLATED = -12,  /* tram/sim.h: replicas differ, or what is promised does not hold */
+    TRAM_LOST = -13,      /* tram/group.h: who was asked is gone, and did not answer */
 };
 
 enum { TRAM_ERROR_BYTES = 512 };

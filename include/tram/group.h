@@ -76,12 +76,41 @@ struct tram_item {
         number; /* place in the order of its view and cell, which has gaps; in a raw cell, in the sender's order */
 };
 
+/* What a member says to what it was asked, good during the call. */
+struct tram_answer {
+    uint32_t host;
+    /* TRAM_OK        there is a reply
+     * TRAM_LOST      the member is gone. Of a call, with the own host: this member was put out, and does not know whether it was delivered
+     * TRAM_AGAIN     the member has not got the cell's state yet
+     * TRAM_REFUSED   the member is not in the cell any more. Of a call, with the own host: it was not and will not be delivered
+     * TRAM_TOOBIG    the reply is longer than reply_max
+     * TRAM_NOTFOUND  the member's machine has no `query`; or what its query returned */
+    int status;
+    const void *data;
+    uint32_t bytes;
+    uint64_t version; /* its state had all up to here; see tram_group_version */
+};
+
 /* The state machine of all cells. In a cell whose members are to stay equal it does the same with the same deliveries: no
  * clock, no chance. Each call may be NULL. */
 struct tram_group_machine {
     /* Messages of one cell, in order, all of the view of that number. */
     void (*deliver)(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *,
                     uint32_t count);
+
+    /* A message that was sent by tram_group_call, at its place in the order: as deliver, and it makes a reply of at most `room`
+     * bytes. Returns how many the reply has; more than room: the caller is told TRAM_TOOBIG. What it does to the state all members do, also
+     * those whose reply nobody waits for, with room of any size. NULL: deliver comes, and the reply is empty. */
+    uint32_t (*call)(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *, void *reply,
+                     uint32_t room);
+
+    /* A member, perhaps this one, asks by tram_group_query. It looks at what is there, and changes nothing. Returns as call; negative:
+     * what the asker is told as status. NULL: TRAM_NOTFOUND. */
+    int (*query)(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
+                 void *reply, uint32_t room);
+
+    /* An answer to tram_group_call or tram_group_query of this member. NULL: all answers have come, and the ticket is void. */
+    void (*answered)(void *ctx, uint64_t ticket, const struct tram_answer *);
 
     /* A new view begins, after all of the last one was delivered. `before` is NULL for who comes in. `now` is NULL if this
      * member was put out or has left: what it has of the state of cells is void. One that was put out is let in again by
@@ -193,6 +222,32 @@ TRAM_API int tram_group_send(struct tram_group *, uint32_t cell, const void *dat
 TRAM_API void *tram_reserve(struct tram_group *, uint32_t cell, uint32_t bytes);
 TRAM_API void tram_commit(struct tram_group *, uint32_t cell, void *room, uint32_t bytes);
 TRAM_API void tram_release(struct tram_group *, uint32_t cell, void *room);
+
+/* ---- asking ---- */
+
+#define TRAM_ANY_HOST UINT32_MAX
+
+/* Sends a message as tram_group_send does, to which each member of the cell replies when it delivers it (`call` of the machine), with at most
+ * reply_max bytes. `answered` comes for every member of the cell in the view in which it is delivered: with its reply, or as soon as none can come
+ * any more. Then it comes with NULL; always, and once. Replies are of one place in the order: of equal states. At most 64 calls and queries are
+ * under way, and as many bytes of replies as tram_group_ask_max has four times.
+ *   TRAM_AGAIN, TRAM_REFUSED, TRAM_TOOBIG   as tram_group_send; or too many under way, reply_max larger than tram_group_ask_max
+ *   TRAM_INVALID                            the cell is raw, and has no order */
+TRAM_API int tram_group_call(struct tram_group *, uint32_t cell, const void *data, uint32_t bytes,
+                             uint32_t reply_max, uint64_t *ticket, struct tram_error *);
+
+/* Asks one member of the cell (`query` of its machine), in no order with messages. TRAM_ANY_HOST: this one if it has the cell's state, else another
+ * that has. The member answers when its state has all up to `version`; 0: at once. With tram_group_version of this member it answers when it
+ * has delivered what this one has. TRAM_REFUSED: that host is not a member of the cell. */
+TRAM_API int tram_group_query(struct tram_group *, uint32_t cell, uint32_t host, uint64_t version,
+                              const void *data, uint32_t bytes, uint32_t reply_max,
+                              uint64_t *ticket, struct tram_error *);
+
+/* How far this member is in the order of the cell: versions rise, and are the same at all members. 0: it has not got its state. */
+TRAM_API uint64_t tram_group_version(const struct tram_group *, uint32_t cell);
+
+/* The longest question, and the longest reply. */
+TRAM_API uint32_t tram_group_ask_max(const struct tram_group *);
 
 /* The largest message of a cell. */
 TRAM_API uint32_t tram_group_message_max(const struct tram_group *, uint32_t cell);

@@ -13,6 +13,7 @@ static const struct {
     {ERR_EXISTS, TRAM_EXISTS},   {ERR_NOTFOUND, TRAM_NOTFOUND},   {ERR_TOOBIG, TRAM_TOOBIG},
     {ERR_AGAIN, TRAM_AGAIN},     {ERR_REFUSED, TRAM_REFUSED},     {ERR_TIMEOUT, TRAM_TIMEOUT},
     {ERR_CORRUPT, TRAM_BROKEN},  {ERR_DATA_LOST, TRAM_DATA_LOST}, {ERR_VIOLATED, TRAM_VIOLATED},
+    {ERR_LOST, TRAM_LOST},
 };
 
 int api_error(struct tram_error *out, int code, const struct err *e)

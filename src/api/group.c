@@ -101,10 +101,18 @@ static const struct member_machine machine_calls = {.deliver = on_deliver,
                                                     .view = on_view,
                                                     .returned = on_returned,
                                                     .born = on_born,
+                                                    .call = group_on_call,
+                                                    .query = group_on_query,
+                                                    .answered = group_on_answered,
                                                     .state = &state_calls,
                                                     .state_ctx = on_state_ctx};
-static const struct member_machine stateless_calls = {
-    .deliver = on_deliver, .view = on_view, .returned = on_returned, .born = on_born};
+static const struct member_machine stateless_calls = {.deliver = on_deliver,
+                                                      .view = on_view,
+                                                      .returned = on_returned,
+                                                      .born = on_born,
+                                                      .call = group_on_call,
+                                                      .query = group_on_query,
+                                                      .answered = group_on_answered};
 
 /* The user's layout; what it leaves open is as the cluster file says. */
 static void on_layout(void *ctx, const struct view *before, struct view *next)
@@ -492,8 +500,7 @@ int tram_group_cell(const struct tram_group *g, const char *subgroup, uint32_t s
     return TRAM_NOTFOUND;
 }
 
-static int not_sent(const struct tram_group *g, uint32_t cell, int rc, uint32_t bytes,
-                    struct err *e)
+int group_not_sent(const struct tram_group *g, uint32_t cell, int rc, uint32_t bytes, struct err *e)
 {
     const struct cluster_cell_name name = cluster_cell_name(g->cluster->conf, cell);
     const struct view *v = member_view(g->member);
@@ -519,7 +526,8 @@ static int traced_send(struct tram_group *g, uint32_t cell, const void *data, ui
     bool fits = bytes <= g->options[cell].message_max;
     void *room = fits ? member_reserve(g->member, cell, bytes) : NULL;
     if (room == NULL)
-        return api_error(error, not_sent(g, cell, fits ? ERR_AGAIN : ERR_TOOBIG, bytes, &e), &e);
+        return api_error(error, group_not_sent(g, cell, fits ? ERR_AGAIN : ERR_TOOBIG, bytes, &e),
+                         &e);
     memcpy(room, data, bytes);
     tram_commit(g, cell, room, bytes);
     return TRAM_OK;
@@ -536,7 +544,7 @@ int tram_group_send(struct tram_group *g, uint32_t cell, const void *data, uint3
     int rc = member_send(g->member, cell, data, bytes);
     if (rc == 0)
         return TRAM_OK;
-    return api_error(error, not_sent(g, cell, rc, bytes, &e), &e);
+    return api_error(error, group_not_sent(g, cell, rc, bytes, &e), &e);
 }
 
 void *tram_reserve(struct tram_group *g, uint32_t cell, uint32_t bytes)

@@ -92,6 +92,17 @@ void group_trace_commit(struct tram_group *, uint32_t cell, void *room, uint32_t
 /* The state of the cell was loaded. */
 void group_trace_loaded(struct tram_group *, uint32_t cell);
 
+/* Why a message was not sent. */
+int group_not_sent(const struct tram_group *, uint32_t cell, int rc, uint32_t bytes, struct err *);
+
+/* ---- group_ask.c: as in struct member_machine, with the group for ctx ---- */
+
+uint32_t group_on_call(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
+                       void *reply, uint32_t room);
+int group_on_query(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
+                   void *reply, uint32_t room);
+void group_on_answered(void *ctx, uint64_t ticket, const struct member_answer *);
+
 /* ---- topic.c ---- */
 
 /* What the cell delivers goes to those who have subscribed. */

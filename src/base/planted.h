@@ -160,6 +160,9 @@
     X(group_joiner_counts, group, "V20: who joins counts in the view that ends")                   \
     X(group_rest_forgotten, group,                                                                 \
       "D8: who has learnt a state begins without the rest of the view before")                     \
+    X(group_passed_silent, group,                                                                  \
+      "who has a call in its state, and passes over it, does not tell the caller")                 \
+    X(group_asked_early, group, "a question of a later view is answered in an earlier one")        \
     X(group_raw_again, group,                                                                      \
       "raw cells deliver again what a trim cut off and they had delivered")                        \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \

@@ -65,6 +65,8 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->put_out += g->put_out;
     sum->trimmed += g->trimmed;
     sum->restamped += g->restamped;
+    sum->asked += g->asked;
+    sum->answered += g->answered;
     sum->returned += g->returned;
     sum->vacant += g->vacant;
     sum->states += g->states;
@@ -234,14 +236,16 @@ static void print_group(const struct group_figures *g)
     printf("%llu views, %llu joins, %llu leaves, %llu put out alive, %llu trimmed, %llu restamped, "
            "%llu returned, %llu cells vacant, %llu states sent, %llu learnt, %llu nulls, %llu "
            "deliveries, "
-           "%llu raw, %llu runs on shared lanes, %llu without states, %llu runs that cannot end\n",
+           "%llu raw, %llu asked, %llu answered, %llu runs on shared lanes, %llu without states, "
+           "%llu runs that cannot end\n",
            (unsigned long long)g->views, (unsigned long long)g->joins,
            (unsigned long long)g->leaves, (unsigned long long)g->put_out,
            (unsigned long long)g->trimmed, (unsigned long long)g->restamped,
            (unsigned long long)g->returned, (unsigned long long)g->vacant,
            (unsigned long long)g->states, (unsigned long long)g->learnt,
            (unsigned long long)g->nulls, (unsigned long long)g->deliveries,
-           (unsigned long long)g->raw, (unsigned long long)g->shared,
+           (unsigned long long)g->raw, (unsigned long long)g->asked,
+           (unsigned long long)g->answered, (unsigned long long)g->shared,
            (unsigned long long)g->stateless, (unsigned long long)g->skipped);
 }
 

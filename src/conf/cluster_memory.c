@@ -17,6 +17,7 @@ static uint64_t rings_from_groups(const struct cluster *c, uint32_t group)
 
 /* ---- groups with views ---- */
 
+enum { ASK_RINGS = 2, ASK_RING_BYTES = 64 << 10 };
 enum { SEND_RINGS = 2, VIEW_WORDS = 5, VIEW_LOG_BYTES = 64 << 10, VIEW_LOG_VIEWS = 16 };
 
 /* Who may be in a cell has a ring there, for it may become a sender. On shared memory that is one memory for all readers, and there is
@@ -44,6 +45,10 @@ static uint64_t memory_of_members(const struct cluster *c)
 {
     const uint64_t copies = c->transport == CLUSTER_SHM ? 1 : c->hosts;
     uint64_t bytes = view_log(c) + c->hosts * copies * c->snap_bytes;
+
+    /* Questions and answers, from each to each; over a network both have a copy. */
+    bytes +=
+        (uint64_t)c->hosts * (c->hosts - 1) * ASK_RINGS * ASK_RING_BYTES * (copies > 1 ? 2 : 1);
 
     for (uint32_t i = 0; i < c->subgroups; i++)
         bytes += rings_of_subgroup(c, &c->subgroup[i]);

@@ -248,6 +248,7 @@ struct taker {
 
 /* What a batch may have, and what all numbers have in common. */
 struct taking {
+    struct cell *cell;
     struct batch *batch;
     uint32_t most, message_max, senders;
     uint64_t bytes_max, skip_to, mask;
@@ -291,6 +292,8 @@ static inline uint64_t take_from(const struct taking *t, const struct taker *a, 
         pos += record_size(bytes);
         if (number >= skip_to)
             cell_item(b, r, bytes, host, number);
+        else if (r->flags & RECORD_KINDS)
+            asks_passed(t->cell, host, r, bytes, number);
     }
     s->pos = pos;
     s->end = end;
@@ -341,7 +344,10 @@ void cell_upcall(struct cell *c, const struct batch *b)
         return;
     if (is_feeding(c))
         transfer_feed(c, b);
-    m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
+    if (b->kinds)
+        asks_deliver(c, m->view->vid, b->item, b->count, false);
+    else
+        m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
     m->count.upcalls++;
     m->count.delivered += b->count;
     m->count.delivered_bytes += b->bytes;
@@ -355,10 +361,11 @@ static bool deliver_some(struct cell *c, uint64_t limit, const uint64_t *trim, u
     if (c->number_at >= limit) /* also where there are no senders */
         return false;
     struct batch b;
-    b.count = 0;
+    b.count = b.kinds = 0;
     b.bytes = 0;
     const bool one = c->of->opt.unbatched & BATCH_DELIVER;
-    const struct taking t = {.batch = &b,
+    const struct taking t = {.cell = c,
+                             .batch = &b,
                              .most = one ? 1 : MEMBER_ITEMS_MAX,
                              .message_max = c->opt.message_max,
                              .senders = c->senders,

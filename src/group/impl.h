@@ -14,6 +14,7 @@
 
 #include "base/minmax.h"
 #include "base/planted.h"
+#include "group/ask.h"
 #include "group/member.h"
 #include "lane/names.h"
 #include "mem/wrap.h"
@@ -49,7 +50,18 @@ struct record {
     uint32_t flags;
 };
 
-enum { RECORD_OPEN = 1, RECORD_SKIP = 2 };
+enum {
+    RECORD_OPEN = 1,
+    RECORD_SKIP = 2,
+    RECORD_CALL = 4, /* asks for replies: begins with a struct call_head */
+    RECORD_KINDS = RECORD_CALL,
+};
+
+/* Whom to reply, of what is at most so long. */
+struct call_head {
+    uint64_t ticket;
+    uint32_t reply_max, pad;
+};
 
 _Static_assert(sizeof(struct record) == 16, "records are aligned to their head");
 
@@ -245,6 +257,7 @@ struct member {
     unsigned char *backlog; /* of the feed: what is delivered and not yet sent */
     uint64_t backlog_bytes;
     struct sending sending;
+    struct asks asks;
     uint32_t busy_rounds; /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
@@ -255,6 +268,7 @@ struct member {
 /* As member_reserve and the others. */
 void *own_reserve(struct cell *, uint32_t bytes);
 void own_commit(struct cell *, void *room, uint32_t bytes);
+void own_commit_kind(struct cell *, void *room, uint32_t bytes, uint32_t kind);
 void own_release(struct cell *, void *room);
 
 /* Puts ready records and nulls into the order of the view, and tells all members; 1 if there were any. */
@@ -301,6 +315,7 @@ const char *cell_check(const struct cell *);
 struct batch {
     struct member_item item[MEMBER_ITEMS_MAX];
     uint32_t count;
+    uint32_t kinds; /* of all of them */
     uint64_t bytes;
 };
 /* The sender's record of that index, and how many bytes it has; NULL: it is a null. */
@@ -309,8 +324,12 @@ const struct record *cell_record(const struct cell *, struct source_stream *, ui
 static inline void cell_item(struct batch *b, const struct record *r, uint32_t bytes,
                              uint32_t sender, uint64_t number)
 {
-    b->item[b->count++] =
-        (struct member_item){.data = r + 1, .bytes = bytes, .sender = sender, .number = number};
+    b->item[b->count++] = (struct member_item){.data = r + 1,
+                                               .bytes = bytes,
+                                               .sender = sender,
+                                               .number = number,
+                                               .kind = r->flags & RECORD_KINDS};
+    b->kinds |= r->flags & RECORD_KINDS;
     b->bytes += record_size(bytes);
 }
 void cell_upcall(struct cell *, const struct batch *);
@@ -359,6 +378,25 @@ static inline bool is_feeding(const struct cell *c)
 void transfer_begin(struct member *, const struct view *before, const struct view *now);
 /* In no view any more: what is under way is void. */
 void transfer_end(struct member *);
+
+/* ---- ask.c: calls and queries ---- */
+
+int asks_open(struct member *, struct err *);
+void asks_close(struct member *);
+int asks_settle(struct member *);
+void asks_post(struct member *);
+/* A new view begins here: who is not what it was answers no more. */
+void asks_begin(struct member *, const struct view *before, const struct view *now);
+/* In no view any more: nobody will answer. */
+void asks_end(struct member *);
+/* Delivers items, of which some are calls; `fed`: behind a state that was sent, in a view in which nobody waits for this host's reply. */
+void asks_deliver(struct cell *, uint64_t vid, const struct member_item *, uint32_t count,
+                  bool fed);
+/* A record of a member is passed over, having been delivered in a state that this host has or will have. */
+void asks_passed(struct cell *, uint32_t sender, const struct record *, uint32_t bytes,
+                 uint64_t number);
+/* An own record will not be delivered. True: nobody else is to be told. */
+bool asks_returned(struct cell *, const struct record *);
 
 /* ---- planted.c: mistakes of more than a line ---- */
 

@@ -136,6 +136,7 @@ static int post_views(struct member *m, uint64_t now_ns)
     int work = keeper_post(m->keeper, now_ns);
     m->ring |= m->top->dirty >> TOP_CLOSE & 1; /* a view was closed, in the last settle */
     work += transfer_post(m);
+    asks_post(m);
     beat(m, now_ns);
     if (m->top->dirty)
         table_push(m->top);
@@ -185,6 +186,9 @@ static int settle_views(struct member *m, uint64_t now_ns)
     return work;
 }
 
+/* While cells have work, questions are looked for now and then only, unless there were some. */
+enum { ASK_ROUNDS = 8 };
+
 static int settle(struct unit *u, uint64_t now_ns)
 {
     struct member *m = u->of;
@@ -197,6 +201,8 @@ static int settle(struct unit *u, uint64_t now_ns)
         keeper_look(m->keeper);
     int work = m->looked ? settle_views(m, now_ns) : 0;
     int cells = settle_cells(m);
+    if (cells == 0 || m->asks.busy || m->rounds % ASK_ROUNDS == 0)
+        work += asks_settle(m);
     m->worked = cells > 0;
     work += cells;
     u->leads = true; /* it has something to do in every round */
@@ -552,6 +558,8 @@ static int open_parts(struct member *m, struct err *e)
         rc = cell_open(m, i, e);
     if (rc == 0)
         rc = transfer_open(m, e);
+    if (rc == 0)
+        rc = asks_open(m, e);
     return rc ? rc : own_keeper_open(m, e);
 }
 
@@ -586,6 +594,7 @@ void member_close(struct member *m)
     for (uint32_t i = 0; m->cell && i < m->opt.cells; i++)
         cell_close(&m->cell[i]);
     transfer_close(m);
+    asks_close(m);
     table_close(m->top);
     view_close(m->view);
     view_close(m->next);

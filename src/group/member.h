@@ -43,6 +43,19 @@ struct member_item {
     uint32_t sender; /* host */
     uint64_t
         number; /* of the message in the order of its view and cell, nulls counted: k * senders + i; raw: the sender's index */
+    uint32_t kind; /* RECORD_CALL and the like; 0 where the machine sees it */
+};
+
+/* What a member says to what it was asked; good during the call. */
+struct member_answer {
+    uint32_t host;
+    /* 0; ERR_AGAIN: it has not got the cell's state; ERR_LOST: it is not in the view any more; ERR_TOOBIG: its reply is longer than
+     * there is room for; ERR_REFUSED: it is not in the cell, or (of a call, the own host) the call was not delivered; ERR_NOTFOUND: its
+     * machine answers no queries; or what its machine said. */
+    int status;
+    uint64_t version; /* stamp of the view and number up to which its state has all */
+    const void *data;
+    uint32_t bytes;
 };
 
 enum { MEMBER_ITEMS_MAX = 64 }; /* of one call */
@@ -62,6 +75,16 @@ struct member_machine {
 
     /* The cell is new, and its state is to be what a new one is. May be NULL. A state that is loaded replaces what is there. */
     void (*born)(void *ctx, uint32_t cell);
+
+    /* As deliver, of one message that asks for a reply (member_call): at most `room` bytes of it; returns how many it has, which may be
+     * more. NULL: it is delivered as others are, and the reply is empty. */
+    uint32_t (*call)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
+                     void *reply, uint32_t room);
+    /* A member asks what this one has, in no order with messages; likewise. Negative: the status of the answer. May be NULL. */
+    int (*query)(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
+                 void *reply, uint32_t room);
+    /* An answer to what this host asked; NULL: there are no more, and the ticket is void. May be NULL. */
+    void (*answered)(void *ctx, uint64_t ticket, const struct member_answer *);
 
     /* The state of a cell; ctx of its calls is what `state_ctx` gives. NULL: cells have none, and joiners need none. */
     const struct state_ops *state;
@@ -85,8 +108,9 @@ struct member_options {
     uint32_t snap_bytes; /* ring for states; 0: 64 KiB */
     uint64_t
         backlog_bytes; /* for what is delivered while a state is sent, touched only then; 0: 64 MiB */
-    uint64_t heartbeat_ns;                    /* 0: 15 ms */
-    uint64_t suspect_ns;                      /* 0: 60 ms */
+    uint32_t ask_bytes;    /* of a ring of asks or answers; a power of two; 0: 64 KiB */
+    uint64_t heartbeat_ns; /* 0: 15 ms */
+    uint64_t suspect_ns;   /* 0: 60 ms */
     uint64_t stagger_ns, detach_ns, start_ns; /* as in keeper_options; 0: the same */
     uint64_t seed;
     struct log_budget *budget; /* of the host; NULL: one of its own */
@@ -118,6 +142,28 @@ void member_release(struct member *, uint32_t cell, void *room);
 
 /* ERR_AGAIN: not now; ERR_TOOBIG. Copies. */
 int member_send(struct member *, uint32_t cell, const void *data, uint32_t bytes);
+
+/* ---- asking ---- */
+
+#define MEMBER_ANY UINT32_MAX
+
+/* Sends a message to the cell, as member_send, to which every member of it replies when it delivers it, with at most reply_max bytes.
+ * `answered` comes for each member of the cell in the view in which it is delivered: when its reply is there, or it is known that none will come. Then
+ * it comes with NULL. All of this also if this host is put out or leaves, and once for each ticket. ERR_AGAIN: not now; ERR_TOOBIG: the message, or
+ * reply_max; ERR_INVALID: the cell is raw. */
+int member_call(struct member *, uint32_t cell, const void *data, uint32_t bytes,
+                uint32_t reply_max, uint64_t *ticket);
+
+/* Asks one member of the cell; MEMBER_ANY: this one if it has the cell's state, else another that has. It answers once its state has all
+ * up to `version` (0: at once). ERR_REFUSED: it is no member of the cell in this view; otherwise as member_call. */
+int member_query(struct member *, uint32_t cell, uint32_t host, uint64_t version, const void *data,
+                 uint32_t bytes, uint32_t reply_max, uint64_t *ticket);
+
+/* Up to where this host has the cell, for `version`; 0: it has not got its state. */
+uint64_t member_version(const struct member *, uint32_t cell);
+
+/* The longest question or reply. */
+uint32_t member_ask_max(const struct member *);
 
 /* This host wants to leave: it delivers to the end of its view. view(NULL) comes when it has; it does not come in again by itself. */
 void member_leave(struct member *);
@@ -160,6 +206,7 @@ struct member_counts {
         torn; /* streams of members that had what no member writes, so that they were claimed */
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
     uint64_t states_sent, states_loaded;
+    uint64_t asked, answers; /* calls and queries of this host, and answers that it gave */
     uint64_t
         learnt; /* of those loaded: with what was delivered meanwhile, before it was a member */
 };

@@ -10,7 +10,8 @@ static const char *check_ready(const struct cell *c)
     for (uint64_t pos = o->end; o->ready_count && pos < o->ready;) {
         const struct record *r = (const void *)(o->ring[o->at] + (pos & (c->opt.ring_bytes - 1)));
         pos += r->flags & RECORD_SKIP ? r->bytes : record_size(r->bytes);
-        if (!(r->flags & RECORD_SKIP) && (r->flags || r->stamp != stamp(o->vid, index++)))
+        if (!(r->flags & RECORD_SKIP) &&
+            ((r->flags & RECORD_OPEN) || r->stamp != stamp(o->vid, index++)))
             return "a message that is ready has not the stamp that follows";
     }
     return o->ready_count && index != o->issued + o->ready_count

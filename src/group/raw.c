@@ -8,7 +8,7 @@ static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, 
 {
     uint64_t from = s->taken;
     struct batch b;
-    b.count = 0;
+    b.count = b.kinds = 0;
     b.bytes = 0;
     while (s->taken < limit && b.count < MEMBER_ITEMS_MAX &&
            *bytes + b.bytes < c->opt.deliver_bytes) {

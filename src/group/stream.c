@@ -411,13 +411,13 @@ static void stamp_next(struct cell *c, struct record *r, uint64_t pos)
     o->ready = o->ready_end = record_next(r, pos);
 }
 
-static void commit_looking(struct cell *c, void *room, uint32_t bytes)
+static void commit_looking(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
 {
     struct record *r = lease_record(c, room);
     uint64_t pos = record_pos(c, r);
     CHECK(r->flags == RECORD_OPEN && bytes <= r->bytes);
     shrink(c, r, pos, bytes);
-    r->flags = 0;
+    r->flags = kind;
     stamp_next(c, r, pos);
 }
 
@@ -428,11 +428,16 @@ void own_commit(struct cell *c, void *room, uint32_t bytes)
     /* The common case: all before it is ready, and it has the bytes that were reserved. */
     if (r != record_at(c, o->ready) || r->bytes != bytes || r->flags != RECORD_OPEN ||
         c->of->opt.unbatched & BATCH_SEND) {
-        commit_looking(c, room, bytes);
+        commit_looking(c, room, bytes, 0);
         return;
     }
     *r = (struct record){.stamp = stamp(o->vid, o->issued + o->ready_count++), .bytes = bytes};
     o->ready = o->ready_end = o->ready + record_size(bytes);
+}
+
+void own_commit_kind(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
+{
+    commit_looking(c, room, bytes, kind);
 }
 
 void own_release(struct cell *c, void *room)
@@ -506,10 +511,10 @@ static void give_back(struct cell *c, uint64_t from)
     for (uint64_t pos = from; pos < o->head;) {
         const struct record *r = record_at(c, pos);
         pos = record_next(r, pos);
-        if (r->flags)
+        if (r->flags & (RECORD_OPEN | RECORD_SKIP))
             continue;
         m->count.returned++;
-        if (m->opt.machine->returned)
+        if (!asks_returned(c, r) && m->opt.machine->returned)
             m->opt.machine->returned(m->opt.ctx, c->number, r + 1, r->bytes);
     }
     o->end = o->ready =

@@ -20,11 +20,13 @@ enum { STATE_HEAD = 8, STATE_FIRST = 16, TAKEN_BITS = 36, ATTEMPTS_MAX = 15 };
 /* In the feed, before each message. */
 struct feed_head {
     uint64_t vid, number;
-    uint32_t sender; /* FEED_MARK: none; the view of that vid begins here */
+    uint32_t
+        sender; /* and above FEED_KIND_SHIFT the kind; FEED_MARK: none; the view of that vid begins here */
     uint32_t bytes;
 };
 
 #define FEED_MARK UINT32_MAX
+enum { FEED_KIND_SHIFT = 8, FEED_SENDER_MASK = 0xff };
 
 _Static_assert(sizeof(struct feed_head) == FEED_HEAD_BYTES, "what is allocated for one");
 
@@ -274,8 +276,10 @@ void transfer_feed(struct cell *c, const struct batch *b)
     for (uint32_t i = 0; i < b->count && m->sending.active; i++) {
         const struct member_item *t = &b->item[i];
         feed(m,
-             &(struct feed_head){
-                 .vid = m->view->vid, .number = t->number, .sender = t->sender, .bytes = t->bytes},
+             &(struct feed_head){.vid = m->view->vid,
+                                 .number = t->number,
+                                 .sender = t->sender | t->kind << FEED_KIND_SHIFT,
+                                 .bytes = t->bytes},
              t->data);
     }
 }
@@ -467,9 +471,10 @@ static void take_fed(struct member *m, struct cell *c, const struct feed_head *h
     if (h->sender != FEED_MARK) {
         const struct member_item item = {.data = c->fed + sizeof(*h),
                                          .bytes = h->bytes,
-                                         .sender = h->sender,
-                                         .number = h->number};
-        m->opt.machine->deliver(m->opt.ctx, c->number, h->vid, &item, 1);
+                                         .sender = h->sender & FEED_SENDER_MASK,
+                                         .number = h->number,
+                                         .kind = h->sender >> FEED_KIND_SHIFT & RECORD_KINDS};
+        asks_deliver(c, h->vid, &item, 1, true);
         m->count.upcalls++;
         m->count.delivered++;
         m->count.delivered_bytes += record_size(h->bytes);

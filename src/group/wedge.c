@@ -86,6 +86,7 @@ static void begin(struct member *m)
     transfer_begin(m, before, now);
     m->view = now;
     m->next = before;
+    asks_begin(m, before, now);
     m->phase = MEMBER_OPEN;
     m->count.views++;
     m->torn = 0;
@@ -101,6 +102,7 @@ static void begin(struct member *m)
 static void out(struct member *m, enum member_phase phase)
 {
     transfer_end(m);
+    asks_end(m);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_reset(&m->cell[c]);
     if (m->view->vid)

@@ -30,6 +30,8 @@ enum lane_kind {
     LANE_VIEW = 11, /* common; owner: a host; writer: a keeper; the last view */
     LANE_STATE =
         12, /* common; owner: a host; writer: a host; ring of a cell's state for one that has none */
+    LANE_ASK = 13,    /* common; owner: host number `index`; writer: a host; ring of what it asks */
+    LANE_ANSWER = 14, /* common; owner: host number `index`; writer: a host; ring of its answers */
 };
 
 static inline enum region_class region_class(uint32_t number)

@@ -9,6 +9,7 @@
 enum {
     GROUP_LEASES_MAX = 4, /* open ones of a host */
     GROUP_KEEPERS = 5,
+    GROUP_ASKED_MAX = 16, /* calls and queries of a host under way */
 };
 
 struct group_run;
@@ -27,6 +28,19 @@ struct group_room {
     uint64_t due; /* the step in which it is committed or released */
 };
 
+/* A call or a query that is under way. */
+struct group_asked {
+    uint64_t ticket; /* 0: none */
+    bool call, lost; /* lost: it cannot be known who would have answered */
+    uint32_t cell, to, reply_max, bytes;
+    struct group_lease lease; /* of a call */
+    uint64_t question;        /* hash of it */
+    uint64_t vid, delivered;  /* views in which it was asked, and a call was delivered here */
+    uint64_t count;           /* deliveries that a query's answer is to have at least */
+    uint64_t place;           /* deliveries that the call's replies are of */
+    uint64_t answered;        /* hosts */
+};
+
 /* A host. */
 struct group_node {
     struct group_run *run;
@@ -35,6 +49,7 @@ struct group_node {
     struct group_cell cell[GROUP_CHECK_CELLS_MAX];
     struct group_room room[GROUP_LEASES_MAX];
     uint32_t rooms;
+    struct group_asked asked[GROUP_ASKED_MAX];
     uint64_t steps;
     uint64_t quota;              /* messages that it may still send */
     uint64_t send_ppm;           /* chance in a step that it sends */
@@ -56,7 +71,7 @@ struct group_run {
     uint64_t pad;   /* bytes of a cell's state, beside the real ones */
     uint64_t safety_end_ns;
     /* One in so many steps of a host; 0: never. */
-    uint64_t leave_in, layout_in, column_in, linger_in, nested_in;
+    uint64_t leave_in, layout_in, column_in, linger_in, nested_in, ask_in;
     uint32_t burst;
 };
 
@@ -77,6 +92,22 @@ void group_load_void(struct group_node *, uint32_t cell);
 void group_load_calm(struct group_node *);
 /* It has sent what it wanted. */
 bool group_load_done(const struct group_node *);
+
+/* ---- group_ask.c ---- */
+
+/* Calls or queries something. */
+void group_ask_some(struct group_node *);
+uint32_t group_ask_open(const struct group_node *); /* how many are under way */
+void group_ask_died(struct group_node *);
+/* As in struct member_machine. */
+uint32_t group_ask_call(struct group_node *, uint32_t cell, const struct member_item *, void *reply,
+                        uint32_t room);
+int group_ask_query(struct group_node *, uint32_t cell, uint32_t from, const void *data,
+                    uint32_t bytes, void *reply, uint32_t room);
+void group_ask_answered(struct group_node *, uint64_t ticket, const struct member_answer *);
+/* A call of its own is delivered. */
+void group_ask_delivered(struct group_node *, uint32_t cell, const struct member_item *,
+                         uint64_t vid);
 
 /* ---- group_limits.c ---- */
 

@@ -227,6 +227,8 @@ void group_load_step(struct group_node *n)
         send_some(n);
     if (is_drawn(n, n->run->column_in))
         columns(n);
+    if (is_drawn(n, n->run->ask_in))
+        group_ask_some(n);
     come_and_go(n);
     reset_vacant(n);
 }
@@ -245,5 +247,6 @@ bool group_load_done(const struct group_node *n)
     bool sends = false;
     for (uint32_t k = 0; k < n->run->check.cells; k++)
         sends |= is_sender(n, k);
-    return (n->quota == 0 || !sends) && group_check_outstanding(&n->run->check, n->host) == 0;
+    return (n->quota == 0 || !sends) && group_ask_open(n) == 0 &&
+           group_check_outstanding(&n->run->check, n->host) == 0;
 }

@@ -129,8 +129,32 @@ static void on_loaded(struct counter_machine *counter, bool good)
     group_check_loaded(&n->run->check, n->host, c->cell, good, behind);
 }
 
+static uint32_t on_call(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *m,
+                        void *reply, uint32_t room)
+{
+    struct group_node *n = node_of(ctx);
+    on_deliver(ctx, cell, vid, m, 1);
+    if (m->sender == n->host)
+        group_ask_delivered(n, cell, m, vid);
+    return group_ask_call(n, cell, m, reply, room);
+}
+
+static int on_query(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
+                    void *reply, uint32_t room)
+{
+    return group_ask_query(node_of(ctx), cell, from, data, bytes, reply, room);
+}
+
+static void on_answered(void *ctx, uint64_t ticket, const struct member_answer *a)
+{
+    group_ask_answered(node_of(ctx), ticket, a);
+}
+
 static const struct member_machine machine = {
     .deliver = on_deliver,
+    .call = on_call,
+    .query = on_query,
+    .answered = on_answered,
     .view = on_view,
     .returned = on_returned,
     .born = on_born,
@@ -140,6 +164,9 @@ static const struct member_machine machine = {
 
 static const struct member_machine stateless_machine = {
     .deliver = on_deliver,
+    .call = on_call,
+    .query = on_query,
+    .answered = on_answered,
     .view = on_view,
     .returned = on_returned,
     .born = on_born,
@@ -212,6 +239,7 @@ static void host_died(struct fleet_node *f)
     n->counts = (struct member_counts){0};
     n->member = NULL;
     n->rooms = 0;
+    group_ask_died(n);
     n->returns = false;
     group_check_died(&r->check, f->node);
 }
@@ -332,6 +360,7 @@ static void draw_load(struct group_run *r)
     r->linger_in = rng_below(g, 2) ? 0 : rng_range(g, 3, 60);
     r->nested_in = rng_below(g, 2) ? 0 : rng_range(g, 4, 40);
     r->burst = (uint32_t)rng_range(g, 1, 12);
+    r->ask_in = rng_below(g, 2) ? 0 : rng_range(g, 4, 200);
     uint64_t busy = rng_range(g, 2000, 300000);
     for (uint32_t q = 0; q < r->fleet.hosts; q++) {
         struct group_node *n = &r->node[q];
@@ -353,7 +382,7 @@ static void draw_member(struct group_run *r)
     o->layout = rng_below(g, 2) ? draw_layout : NULL;
     o->layout_ctx = r;
     o->unbatched = rng_below(g, 8) ? 0 : (uint32_t)rng_below(g, 16);
-    o->snap_bytes = RING;
+    o->snap_bytes = o->ask_bytes = RING;
     o->backlog_bytes = 1; /* the least that will do */
     o->heartbeat_ns = RUN_HEARTBEAT_NS;
     o->start_ns = rng_range(g, 20 * RUN_US, 150 * RUN_US);
@@ -402,6 +431,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
 static void calm(void *ctx)
 {
     struct group_run *r = ctx;
+    r->ask_in = 0;
     for (uint32_t q = 0; q < r->fleet.hosts; q++) {
         fleet_wake(&r->fleet.node[q]); /* it may have been to sleep for longer */
         group_load_calm(&r->node[q]);
@@ -533,7 +563,7 @@ static void settled(void *ctx)
     struct group_run *r = ctx;
     for (uint32_t q = 0; q < r->fleet.hosts; q++)
         r->node[q].quota = r->node[q].send_ppm = 0;
-    r->column_in = 0;
+    r->column_in = r->ask_in = 0;
     /* What the memory was made to say of deaths may last, and cost a view when it ends. */
     uint64_t changed = 1;
     for (int i = 0; i < SETTLE_TRIES && changed && r->check.result->property == NULL; i++) {

@@ -28,6 +28,9 @@ static const char file[] = "protocol: group\n"
 
 struct peer {
     struct tram_group *group;
+    uint64_t ticket;                       /* of the last that is complete */
+    uint32_t answers, lost, without_state; /* since it was asked */
+    uint64_t told[HOSTS];                  /* by host */
     uint64_t delivered[4], sum[4], views, out, returned, born;
     uint64_t members; /* of its view */
     uint32_t loads;
@@ -76,6 +79,44 @@ static void on_born(void *ctx, uint32_t cell)
     ((struct peer *)ctx)->born++;
 }
 
+/* A call adds, and is told the sum; a query is told it. */
+static uint32_t on_call(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *item,
+                        void *reply, uint32_t room)
+{
+    struct peer *p = ctx;
+    on_deliver(ctx, cell, view, item, 1);
+    if (room >= 8)
+        memcpy(reply, &p->sum[cell], 8);
+    return 8;
+}
+
+static int on_query(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
+                    void *reply, uint32_t room)
+{
+    struct peer *p = ctx;
+    assert_true(from < HOSTS);
+    if (bytes == 1 && *(const char *)data == 'n')
+        return TRAM_INVALID;
+    if (room >= 8)
+        memcpy(reply, &p->sum[cell], 8);
+    return 8;
+}
+
+static void on_answered(void *ctx, uint64_t ticket, const struct tram_answer *a)
+{
+    struct peer *p = ctx;
+    if (a == NULL) {
+        p->ticket = ticket;
+        return;
+    }
+    p->answers += a->status == TRAM_OK;
+    p->lost += a->status == TRAM_LOST;
+    p->without_state += a->status == TRAM_AGAIN;
+    p->told[a->host] = a->status == TRAM_OK ? 0 : (uint64_t)a->status;
+    if (a->bytes == 8)
+        memcpy(&p->told[a->host], a->data, 8);
+}
+
 static int on_save(void *ctx, uint32_t cell, void **data, size_t *bytes)
 {
     struct peer *p = ctx;
@@ -109,6 +150,9 @@ static void come(uint32_t i)
                                                .view = on_view,
                                                .returned = on_returned,
                                                .born = on_born,
+                                               .call = on_call,
+                                               .query = on_query,
+                                               .answered = on_answered,
                                                .save = on_save,
                                                .load = on_load},
                                    .ctx = &rig.peer[i],
@@ -275,6 +319,84 @@ static void group__sends_in_place(void **state)
     struct tram_group_counts n;
     tram_group_counts(h1, &n);
     assert_true(n.sent == 2 && n.views >= 1 && n.put_out == 0);
+}
+
+/* ---- asking ---- */
+
+static uint64_t awaited;
+
+static bool is_answered(void)
+{
+    return rig.peer[0].ticket >= awaited;
+}
+
+static void ask_again(struct peer *p)
+{
+    p->answers = p->lost = p->without_state = 0;
+    memset(p->told, 0, sizeof(p->told));
+}
+
+static void group__a_call_has_a_reply_of_each_member(void **state)
+{
+    (void)state;
+    struct tram_error e = {""};
+    uint64_t seven = 7;
+    all_come();
+    struct peer *p = &rig.peer[0];
+    assert_int_equal(tram_group_call(p->group, 0, &seven, 8, 8, &awaited, &e), TRAM_OK);
+    until(is_answered);
+    assert_true(p->answers == 3 && p->told[0] == 7 && p->told[1] == 7 && p->told[2] == 7);
+    ask_again(p);
+    assert_int_equal(tram_group_call(p->group, 0, &seven, 8, 4, &awaited, &e), TRAM_OK);
+    until(is_answered);
+    assert_true(p->answers == 0 && (int)p->told[1] == TRAM_TOOBIG);
+    /* One is gone without a word before it can answer. */
+    ask_again(p);
+    assert_int_equal(tram_group_call(p->group, 0, &seven, 8, 8, &awaited, &e), TRAM_OK);
+    leave(&rig.peer[2]);
+    until(is_answered);
+    assert_true(p->answers + p->lost >= 2 && p->answers >= 2 && p->told[0] == p->told[1]);
+    assert_int_equal(tram_group_call(p->group, 9, &seven, 8, 8, NULL, &e), TRAM_NOTFOUND);
+    assert_int_equal(tram_group_call(p->group, 0, &seven, 8, 1 << 30, NULL, &e), TRAM_TOOBIG);
+    assert_int_equal(tram_group_call(rig.peer[1].group, 1, &seven, 8, 8, NULL, &e), TRAM_REFUSED);
+}
+
+static void group__a_query_asks_one_member(void **state)
+{
+    (void)state;
+    struct tram_error e = {""};
+    uint64_t five = 5;
+    all_come();
+    struct peer *p = &rig.peer[0];
+    assert_int_equal(tram_group_send(p->group, 0, &five, 8, &e), TRAM_OK);
+    while (p->delivered[0] < 1)
+        poll_all();
+    uint64_t version = tram_group_version(p->group, 0);
+    assert_true(version > 0);
+    for (uint32_t h = 0; h < HOSTS; h++) { /* each has what this one has, or waits for it */
+        ask_again(p);
+        assert_int_equal(tram_group_query(p->group, 0, h, version, "?", 1, 8, &awaited, &e),
+                         TRAM_OK);
+        until(is_answered);
+        assert_true(p->answers == 1 && p->told[h] == 5);
+    }
+    ask_again(p);
+    assert_int_equal(tram_group_query(p->group, 0, TRAM_ANY_HOST, 0, "n", 1, 8, &awaited, &e),
+                     TRAM_OK);
+    until(is_answered);
+    assert_int_equal((int)p->told[0], TRAM_INVALID);
+    /* It is not in every cell; and there is a limit to what is asked at once. */
+    uint32_t other = tram_group_view(p->group)->cell[2].members & 1 ? 3 : 2;
+    assert_int_equal(tram_group_query(p->group, other, 0, 0, "?", 1, 8, NULL, &e), TRAM_REFUSED);
+    assert_int_equal(tram_group_query(p->group, 0, 77, 0, "?", 1, 8, NULL, &e), TRAM_REFUSED);
+    int rc = TRAM_OK;
+    uint32_t asked = 0;
+    while (rc == TRAM_OK && asked <= 64) {
+        rc = tram_group_query(p->group, 0, 1, 0, "?", 1, 8, &awaited, &e);
+        asked += rc == TRAM_OK;
+    }
+    assert_true(rc == TRAM_AGAIN && asked == 64);
+    until(is_answered);
 }
 
 /* ---- columns ---- */
@@ -536,6 +658,8 @@ int main(void)
         WITH_RIG(group__who_comes_gets_the_state),
         WITH_RIG(group__sending_says_why_not),
         WITH_RIG(group__sends_in_place),
+        WITH_RIG(group__a_call_has_a_reply_of_each_member),
+        WITH_RIG(group__a_query_asks_one_member),
         WITH_RIG(group__predicates_act_on_columns),
         WITH_RIG(group__a_layout_callback_decides),
         WITH_RIG(group__leaves_and_is_in_no_view),

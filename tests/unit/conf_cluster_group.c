@@ -139,10 +139,11 @@ static void group__memory_counts_the_rings(void **state)
         GROUP HOSTS "subgroups: [{name: a, shards: 2, ring_bytes: 4k}, {name: b, senders: [h1]}]");
 
     uint64_t rings = 3 * (2 * 4096 + (1 << 20)), log = (9 + 6) * (64 << 10);
+    uint64_t asks = 3 * 2 * 2 * (64 << 10); /* from each to each, questions and answers */
 
-    assert_true(cluster_memory(c) == 2 * rings + log + 3 * (64 << 10));
+    assert_true(cluster_memory(c) == 2 * rings + log + asks + 3 * (64 << 10));
     c->transport = CLUSTER_TCP;
-    assert_true(cluster_memory(c) == 3 * rings + log + 9 * (64 << 10));
+    assert_true(cluster_memory(c) == 3 * rings + log + 2 * asks + 9 * (64 << 10));
     cluster_free(c);
 }
 

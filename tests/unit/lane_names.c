@@ -36,12 +36,13 @@ static void names__the_numbers_are_what_they_were(void **state)
 
 static void names__a_lane_tells_its_kind_and_index(void **state)
 {
-    const enum lane_kind kinds[] = {LANE_LOG,   LANE_ROW,  LANE_SNAP,   LANE_SOURCE, LANE_ACK,
-                                    LANE_REPLY, LANE_SEND, LANE_REPORT, LANE_VIEW,   LANE_STATE};
+    const enum lane_kind kinds[] = {LANE_LOG,  LANE_ROW,   LANE_SNAP, LANE_SOURCE,
+                                    LANE_ACK,  LANE_REPLY, LANE_SEND, LANE_REPORT,
+                                    LANE_VIEW, LANE_STATE, LANE_ASK,  LANE_ANSWER};
     const uint32_t some[] = {0, 1, 255, 256, 4095, (1 << 24) - 1};
 
     (void)state;
-    for (int n = 0; n < 10; n++)
+    for (int n = 0; n < 12; n++)
         for (int i = 0; i < 6; i++) {
             struct mem_lane_spec s = lane_spec(3, 1, 2, kinds[n], some[i]);
             assert_int_equal(lane_kind(&s), kinds[n]);
