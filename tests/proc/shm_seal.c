@@ -157,6 +157,82 @@ static void shm__a_client_is_not_given_promised_words(void **state)
     munmap(v, sizeof *v);
 }
 
+/* Memory that others may write by design, and that nobody may make shorter: who has it mapped would die. */
+static void shm__nobody_can_shorten_what_all_may_write(void **state)
+{
+    struct node n = host_open(0);
+    struct gift g = ask(SHM_HOST, 1, "h1");
+    const int fds[] = {g.grant, g.bell, g.segment, g.life};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        struct stat st;
+        assert_int_equal(fstat(fds[i], &st), 0);
+        assert_true(ftruncate(fds[i], 0) < 0 && errno == EPERM);
+        assert_true(ftruncate(fds[i], st.st_size * 2) < 0 && errno == EPERM);
+        close(fds[i]);
+    }
+    shm_close_node(n.mem);
+}
+
+static void start_all(void)
+{
+    for (unsigned i = 0; i < HOSTS; i++)
+        kid_start(&kids[i], i);
+    for (unsigned i = 0; i < HOSTS; i++)
+        for (unsigned k = 0; k < HOSTS; k++)
+            assert_true(i == k || kid_connect(&kids[i], k));
+}
+
+/* Cuts every file of the cluster to nothing; returns how many there were. */
+static unsigned cut_all_files(void)
+{
+    char path[256];
+    unsigned cut = 0;
+
+    fixture_path(path, sizeof path, "");
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        int fd = openat(dirfd(d), f->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        struct stat st;
+        if (fd < 0)
+            continue;
+        if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+            assert_int_equal(ftruncate(fd, 0), 0);
+            cut++;
+        }
+        close(fd);
+    }
+    closedir(d);
+    return cut;
+}
+
+/* Whatever becomes of the files of a running cluster, nobody dies of it, and those who run go on. What a dead one left
+ * counts no more: it cannot be known any more whether its next life has given it up. */
+static void shm__files_that_are_cut_kill_nobody(void **state)
+{
+    (void)state;
+    start_all();
+    assert_int_equal(kid_raise(&kids[0], 1, 5), MEM_DONE);
+    assert_int_equal(kid_set(&kids[0], 1, 3, 33, 5), MEM_DONE);
+    assert_int_equal(cut_all_files(), HOSTS);
+    for (unsigned i = 0; i < HOSTS; i++)
+        for (unsigned k = 0; k < HOSTS; k++) {
+            uint64_t value = 0;
+            assert_int_equal(kid_raise(&kids[i], k, 10 + i), MEM_DONE);
+            assert_int_equal(kid_set(&kids[i], k, 4, 44, 10 + i), MEM_DONE);
+            assert_int_equal(kid_read(&kids[(i + 1) % HOSTS], k, i, 4, &value), MEM_DONE);
+            assert_int_equal(value, 44);
+        }
+    kid_kill(&kids[1]);
+    assert_int_equal(kid_raise(&kids[0], 1, 20), MEM_LOST);
+    assert_int_equal(kid_set(&kids[2], 1, 5, 55, 12), MEM_LOST);
+    assert_int_equal(kid_set(&kids[2], 0, 5, 55, 12), MEM_DONE);
+    for (unsigned i = 0; i < HOSTS; i++)
+        assert_true(i == 1 || waitpid(kids[i].pid, NULL, WNOHANG) == 0);
+}
+
 static void shm__the_attempts_work_on_memory_that_is_not_sealed(void **state)
 {
     int fd = memfd_create("open", MFD_CLOEXEC);
@@ -173,6 +249,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(shm__nobody_else_can_write_a_lane),
         CASE(shm__a_client_is_not_given_promised_words),
+        CASE(shm__nobody_can_shorten_what_all_may_write),
+        CASE(shm__files_that_are_cut_kill_nobody),
         CASE(shm__the_attempts_work_on_memory_that_is_not_sealed),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -20,7 +19,7 @@
  *     NAME.sock   where it listens
  *     NAME.lock   locked by the node's process for life; a page:
  *                 0     text for people: "lives 3 pid 4711"
- *                 2048  count of losses of its memory, 8 bytes; all peers map it
+ *                 2048  count of losses of its memory, 8 bytes; all peers read it
  *                 2056  what it is, 8 bytes: its enum shm_role plus one
  *                 2064  of a client: 8 bytes for each host whose lives a disk keeps: how many lives of this place it knows of
  *                       from this file. A host that knows as many from elsewhere has met another process in that life
@@ -280,11 +279,10 @@ int node_lock(struct shm *s, struct err *e)
         errno = rc;
         return err_sys(e, "extend %s/%s to %d bytes", s->dir, file, SHM_LOCK_BYTES);
     }
-    char *page = mmap(NULL, SHM_LOCK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, s->lock_fd, 0);
-    if (page == MAP_FAILED)
-        return err_sys(e, "map %s/%s", s->dir, file);
-    s->losses = (_Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
-    *(_Atomic uint64_t *)(page + SHM_LOCK_ROLE_AT) = s->self->role + UINT64_C(1);
+    const uint64_t role = s->self->role + UINT64_C(1);
+    s->losses = losses_read(s->lock_fd);
+    if (pwrite(s->lock_fd, &role, sizeof role, SHM_LOCK_ROLE_AT) != sizeof role)
+        return err_sys(e, "write %s/%s", s->dir, file);
     s->mem.life = lives;
     s->lived = true;
     if (!lives_write(s->lock_fd, lives + 1))
@@ -292,20 +290,36 @@ int node_lock(struct shm *s, struct err *e)
     return 0;
 }
 
-const _Atomic uint64_t *losses_map(struct shm *s, const char *name)
+int losses_open(struct shm *s, const char *name)
 {
     char file[SHM_NAME_BYTES + 8];
-    struct stat st;
 
     lock_name(file, sizeof file, name);
-    int fd = openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return NULL;
-    char *page = MAP_FAILED;
-    if (fstat(fd, &st) == 0 && st.st_size >= SHM_LOCK_BYTES)
-        page = mmap(NULL, SHM_LOCK_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-    close(fd);
-    return page == MAP_FAILED ? NULL : (const _Atomic uint64_t *)(page + SHM_LOCK_LOSSES_AT);
+    int fd = lock_open(s, file);
+    if (fd >= 0 && losses_read(fd) == SHM_LOSSES_UNKNOWN) {
+        close(fd); /* its owner is yet to fill it */
+        return -1;
+    }
+    return fd;
+}
+
+uint64_t losses_read(int fd)
+{
+    uint64_t losses;
+
+    return pread(fd, &losses, sizeof losses, SHM_LOCK_LOSSES_AT) == sizeof losses
+               ? losses
+               : SHM_LOSSES_UNKNOWN;
+}
+
+int losses_count(struct shm *s, struct err *e)
+{
+    const uint64_t losses = s->losses + 1;
+
+    if (pwrite(s->lock_fd, &losses, sizeof losses, SHM_LOCK_LOSSES_AT) != sizeof losses)
+        return err_sys(e, "write %s/%s.lock", s->dir, s->self->name);
+    s->losses = losses;
+    return 0;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -417,8 +431,6 @@ void directory_leave(struct shm *s)
 {
     char file[SHM_NAME_BYTES + 8];
 
-    if (s->losses)
-        munmap((char *)(uintptr_t)s->losses - SHM_LOCK_LOSSES_AT, SHM_LOCK_BYTES);
     if (s->dir_fd < 0)
         return;
     bool locked = directory_lock(s, NULL) == 0;

@@ -419,9 +419,9 @@ static void fetch_wanted(struct helper *h, struct peer *w, uint64_t *wake_ns)
 
 static bool has_lived(struct shm *s, struct peer *p)
 {
-    if (!p->losses_map)
-        p->losses_map = losses_map(s, p->name);
-    return p->losses_map != NULL;
+    if (p->lock_fd < 0)
+        p->lock_fd = losses_open(s, p->name);
+    return p->lock_fd >= 0;
 }
 
 /* A client that outlives its cluster is no client of the next one. */

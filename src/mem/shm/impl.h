@@ -30,9 +30,11 @@
  *    says so to w, q notes w's version in gen[w] of its grant memory. Whoever raises or reads at q
  *    looks at gen[] after its fence, and waits until it has adopted those versions itself. So a
  *    write that was or will be reported done is in memory that the reader looks at.
- *  - a node whose memory is gone counts its losses in its lock file, which all peers have mapped, before it
- *    opens new memory. Flows, raises and reads compare, so nothing completes on memory that its
- *    owner has given up, however late a peer hears of it.
+ *  - a node whose memory is gone counts its losses in its lock file, before it opens new memory. Flows, raises and
+ *    reads compare, so nothing completes on memory that its owner has given up, however late a peer hears of it. The
+ *    file is read, never mapped: whoever shortens it would kill all who have it mapped. A process counts before it is
+ *    ready and never again, so what is read then holds while it lives; the kernel clears the word of its life (struct
+ *    life) before the next process can have the lock.
  *  - a new life that could not find all it had written says so (`broken`) in its segments, and so do all
  *    lives after it; a host that counts on older content than that refuses them, unless a life found
  *    all that had counted there and said so (`carried`). */
@@ -64,6 +66,8 @@ enum {
 #define SHM_GRANT_MAGIC 0x31746e72676d7274u
 #define SHM_LIFE_MAGIC 0x316566696c6d7274u
 #define SHM_BELL_MAGIC 0x316c6c65626d7274u
+
+#define SHM_LOSSES_UNKNOWN UINT64_MAX /* no memory has that count: whatever it is of is given up */
 
 static inline uint64_t version_of(uint32_t life, uint32_t parts)
 {
@@ -187,7 +191,7 @@ struct item {
     uint32_t number; /* of a part of ours */
     void *at;
     struct part *part;
-    const _Atomic uint64_t *losses_now;
+    int losses_fd; /* of the peer's lock file, or -1 */
 };
 
 /* A part as it is to be attached. */
@@ -272,11 +276,12 @@ struct peer {
     struct life *life;
     uint32_t life_number;
     struct grant *grant;
-    const _Atomic uint64_t *losses_now; /* in its lock file */
-    uint64_t version;                   /* adopted */
-    uint64_t gen_ok;                    /* gen_changes of its grant up to which all is adopted */
-    struct segment *segments;           /* adopted, of one life */
-    struct lane *lanes; /* that it writes, as far as they were opened or found here */
+    int losses_fd;        /* its lock file, with the count of losses; -1: there is none */
+    uint64_t losses_sure; /* that count plus one, while the process of `life` runs; 0: not known */
+    uint64_t version;     /* adopted */
+    uint64_t gen_ok;      /* gen_changes of its grant up to which all is adopted */
+    struct segment *segments; /* adopted, of one life */
+    struct lane *lanes;       /* that it writes, as far as they were opened or found here */
     struct letting *lettings;
     struct segment *left; /* of lives that are over, for pinned lanes */
     uint32_t broken;      /* as these say */
@@ -305,7 +310,7 @@ struct peer {
     int grant_fd;
     uint64_t grant_losses;
     struct grant *grant_seen; /* the mapping on its way to the poller, or there */
-    const _Atomic uint64_t *losses_map;
+    int lock_fd;              /* losses_fd of the poller */
     uint64_t held_version;
     struct segment *held[SHM_SEGMENTS_MAX]; /* by index; the poller has them too, and frees them */
     uint32_t held_count;
@@ -366,7 +371,7 @@ struct shm {
     char dir[256]; /* the cluster's directory */
     int dir_fd;
     int lock_fd;
-    _Atomic uint64_t *losses; /* own, in the lock file; written once, at open */
+    uint64_t losses; /* own, as the lock file says; changes at open alone */
     uint64_t answer_timeout_ns;
     const struct mem_lives *lives; /* NULL: no disk keeps them. Called by the poller alone */
     uint32_t client_node, clients, lives_max;
@@ -545,8 +550,12 @@ void lock_note(struct shm *, const char *name, uint32_t lives);
  * removed. The directory is locked. */
 int lock_renew(struct shm *, const char *name, uint32_t lives, struct err *);
 bool directory_try_lock(struct shm *);
-/* A peer's count of losses, mapped; NULL if it has no lock file. */
-const _Atomic uint64_t *losses_map(struct shm *, const char *name);
+/* The lock file of a peer, for losses_read; -1 if it has none. */
+int losses_open(struct shm *, const char *name);
+/* The count of losses in it; SHM_LOSSES_UNKNOWN: it is not there any more. */
+uint64_t losses_read(int fd);
+/* One more of our own, for all to see before it returns. */
+int losses_count(struct shm *, struct err *);
 /* Removes what only the living need; everything, if the cluster is over. */
 void directory_leave(struct shm *);
 /* Has our lock file been removed? By the last host that left, or by hand. */
@@ -587,6 +596,8 @@ extern const struct mem_ops shm_ops;
 void alive_lock(struct shm *);
 bool alive_unlock(struct shm *);
 bool life_over(const struct shm *, const struct peer *);
+/* The process of the life that we know has polled, and was not dead when we looked. */
+bool life_runs(const struct shm *, const struct peer *);
 void bell_ring(struct bell *);
 void shm_bell(struct mem *, uint32_t node);
 void shm_bell_later(struct mem *, uint32_t node);

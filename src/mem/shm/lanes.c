@@ -532,13 +532,22 @@ static bool waits(struct shm *s, const struct item *i)
     return p->holds;
 }
 
+/* It has counted its losses: while it lives there will be no more. If it is dead by now, and this is what the next one
+ * has counted, then its life does not run. */
+static void losses_settle(struct peer *p)
+{
+    uint64_t losses = p->losses_fd >= 0 ? losses_read(p->losses_fd) : SHM_LOSSES_UNKNOWN;
+
+    p->losses_sure = losses != SHM_LOSSES_UNKNOWN ? losses + 1 : 0;
+}
+
 static void adopt(struct shm *s, struct item *i)
 {
     struct peer *p = i->peer;
     bool seen = !brings(i) || p->refused != brings(i);
 
-    if (i->losses_now)
-        p->losses_now = i->losses_now;
+    if (i->losses_fd >= 0)
+        p->losses_fd = i->losses_fd;
     switch (i->kind) {
     case ITEM_BELL:
         unmap(p->bell, sizeof *p->bell);
@@ -548,6 +557,7 @@ static void adopt(struct shm *s, struct item *i)
         unmap(p->life, sizeof *p->life);
         p->life = i->at;
         p->life_number = i->life;
+        p->losses_sure = 0;
         p->over_told = false;
         lives_host_came(s, p, i->life);
         break;
@@ -572,6 +582,7 @@ static void adopt(struct shm *s, struct item *i)
         p->ready |= seen;
         if (seen)
             p->life_number = i->life;
+        losses_settle(p);
         break;
     case ITEM_KINDS:
         CHECK(false);

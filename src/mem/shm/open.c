@@ -89,6 +89,7 @@ struct peer *peer_add(struct shm *s, uint32_t node, const char *name, enum shm_r
     memcpy(p->name, name, strlen(name) + 1);
     p->pidfd = -1;
     p->grant_fd = -1;
+    p->lock_fd = p->losses_fd = -1;
     p->out.client = p;
     atomic_store_explicit(&s->peers[node], p, memory_order_release);
     return p;
@@ -195,7 +196,7 @@ static int make_grant(struct shm *s, struct err *e)
         return ERR_NOMEM;
     g->magic = SHM_GRANT_MAGIC;
     g->node = s->mem.self;
-    g->losses = atomic_load(s->losses);
+    g->losses = s->losses;
     pthread_mutex_lock(&s->lock);
     s->grant = g;
     pthread_mutex_unlock(&s->lock);
@@ -293,7 +294,7 @@ static int recover(struct shm *s, struct err *e)
                        "(see ulimit -v, ulimit -n and vm.max_map_count)",
                        s->self->name);
     }
-    if (s->past_grant_fd >= 0 && s->past_losses == atomic_load(s->losses))
+    if (s->past_grant_fd >= 0 && s->past_losses == s->losses)
         g = memory_map(s->past_grant_fd, sizeof *g, PROT_READ | PROT_WRITE,
                        F_SEAL_SHRINK | F_SEAL_GROW);
     bool own_whole = g && s->past_version >= atomic_load(&g->gen[s->mem.self]);
@@ -315,8 +316,8 @@ static int recover(struct shm *s, struct err *e)
         if (g)
             munmap(g, sizeof *g);
         /* First of all: nothing may complete any more on the memory that we give up. */
-        atomic_fetch_add(s->losses, 1);
-        rc = make_grant(s, e);
+        rc = losses_count(s, e);
+        rc = rc < 0 ? rc : make_grant(s, e);
     }
     if (rc == 0 && s->broken)
         tell_carried(s);
@@ -467,8 +468,8 @@ static void peer_free(struct peer *p)
         munmap(p->bell, sizeof *p->bell);
     if (p->life)
         munmap(p->life, sizeof *p->life);
-    if (p->losses_map)
-        munmap((char *)(uintptr_t)p->losses_map - SHM_LOCK_LOSSES_AT, SHM_LOCK_BYTES);
+    if (p->lock_fd >= 0)
+        close(p->lock_fd);
     free(p);
 }
 

@@ -98,11 +98,18 @@ static struct grant_region *find_region(struct grant *g, uint32_t region)
     return key ? r : NULL;
 }
 
+/* How often the owner has lost its memory, now. Of one whose process is dead its file is asked each time, since the next
+ * process may have counted meanwhile. */
+static uint64_t losses_now(const struct shm *s, const struct peer *p)
+{
+    return p->losses_sure && life_runs(s, p) ? p->losses_sure - 1 : losses_read(p->losses_fd);
+}
+
 /* Has the owner given up the memory that we know as its memory? Pairs with the count in the lock
  * file, which rises before a new memory is opened. */
-static bool memory_given_up(const struct peer *p, uint64_t losses)
+static bool memory_given_up(const struct shm *s, const struct peer *p, uint64_t losses)
 {
-    return p->losses_now && atomic_load_explicit(p->losses_now, memory_order_seq_cst) != losses;
+    return p->losses_fd >= 0 && losses_now(s, p) != losses;
 }
 
 static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth, struct err *e)
@@ -123,7 +130,7 @@ static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
     if (!key) {
         s->regions++;
         *state = REGION_OPENED;
-        bool lost = atomic_load_explicit(s->losses, memory_order_relaxed) > 0 && !s->kept;
+        bool lost = s->losses > 0 && !s->kept;
         atomic_store_explicit(&r->promised, lost ? MEM_CLOSED : 0, memory_order_relaxed);
         atomic_store_explicit(&r->key, region + UINT64_C(1), memory_order_release);
         *birth = lost ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
@@ -206,12 +213,12 @@ static void shm_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uin
         impl->promised = r ? &r->promised : NULL;
     } else if (p->role == SHM_HOST && s->self->role == SHM_HOST) {
         return;
-    } else if (p->losses_now) {
-        impl->losses = atomic_load_explicit(p->losses_now, memory_order_seq_cst);
+    } else if (p->losses_fd >= 0) {
+        impl->losses = losses_now(s, p);
     }
     if (ballot && !impl->promised)
         return;
-    if (p != s->self && memory_given_up(p, impl->losses))
+    if (p != s->self && memory_given_up(s, p, impl->losses))
         return;
     f->status = MEM_DONE;
 }
@@ -297,7 +304,7 @@ static bool settle(struct shm *s, struct mem_flow *f)
     struct flow_impl *impl = flow_impl(f);
     struct peer *p = impl->peer;
 
-    if (p != s->self && memory_given_up(p, impl->losses)) {
+    if (p != s->self && memory_given_up(s, p, impl->losses)) {
         f->status = MEM_LOST;
         return true;
     }
@@ -375,7 +382,7 @@ static enum mem_status try_op(struct shm *s, struct mem_op *op, struct peer **mi
         return take_read(impl);
     if (!owner || !owner->grant)
         return MEM_LOST;
-    if (owner != s->self && memory_given_up(owner, owner->grant->losses))
+    if (owner != s->self && memory_given_up(s, owner, owner->grant->losses))
         return MEM_LOST;
     enum mem_status adopted = gens_adopted(s, owner, missing);
     if (adopted != MEM_DONE)
@@ -452,7 +459,8 @@ static void shm_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t
     full_fence();
     op->value = found > ballot ? found : ballot;
     if (found > ballot) {
-        op->status = p != s->self && memory_given_up(p, p->grant->losses) ? MEM_LOST : MEM_DENIED;
+        op->status =
+            p != s->self && memory_given_up(s, p, p->grant->losses) ? MEM_LOST : MEM_DENIED;
         return;
     }
     *impl = (struct op_impl){.target = p, .out = &r->promised, .at = ballot, .kind = OP_RAISE};
@@ -470,7 +478,7 @@ static void shm_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t 
     if (!r)
         return;
     op->value = atomic_load_explicit(&r->promised, memory_order_seq_cst);
-    if (p == s->self || !memory_given_up(p, p->grant->losses))
+    if (p == s->self || !memory_given_up(s, p, p->grant->losses))
         op->status = MEM_DONE;
 }
 

@@ -105,7 +105,7 @@ static void hand_over(struct helper *h, struct item *i)
     struct shm *s = h->s;
 
     i->next = NULL;
-    i->losses_now = i->peer->losses_map;
+    i->losses_fd = i->peer->lock_fd;
     *s->inbox_tail = i;
     s->inbox_tail = &i->next;
     atomic_fetch_add_explicit(&s->inbox_count, 1, memory_order_release);
@@ -264,8 +264,8 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
     if (!p)
         return;
     begin_life(h, c, p, m->life);
-    if (!p->losses_map && p->role == SHM_HOST)
-        p->losses_map = losses_map(h->s, p->name);
+    if (p->lock_fd < 0 && p->role == SHM_HOST)
+        p->lock_fd = losses_open(h->s, p->name);
     p->connection[p->connections++] = c;
     c->peer = p;
     if (c->end_by_ns != UINT64_MAX)
@@ -357,8 +357,8 @@ static void take_grant(struct helper *h, struct connection *c, uint32_t node, in
     w->grant_losses = g->losses;
     w->grant_seen = g;
     atomic_store(&w->acked, 0); /* new memory, so a new count; 0 already if it is the first */
-    if (!w->losses_map)
-        w->losses_map = losses_map(s, w->name);
+    if (w->lock_fd < 0)
+        w->lock_fd = losses_open(s, w->name);
     deliver(h, (struct item){.kind = ITEM_GRANT, .peer = w, .at = g});
 }
 

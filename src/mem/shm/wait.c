@@ -93,6 +93,14 @@ static const _Atomic uint32_t *watched_word(const struct shm *s, const struct pe
     return p->life ? &p->life->slot[slot].word : NULL;
 }
 
+bool life_runs(const struct shm *s, const struct peer *p)
+{
+    const _Atomic uint32_t *word = watched_word(s, p);
+
+    return word && atomic_load_explicit(&p->life->started, memory_order_acquire) &&
+           (atomic_load_explicit(word, memory_order_seq_cst) & FUTEX_TID_MASK);
+}
+
 bool life_over(const struct shm *s, const struct peer *p)
 {
     const _Atomic uint32_t *word = watched_word(s, p);
