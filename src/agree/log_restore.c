@@ -359,6 +359,19 @@ static void remember(struct log *l, const struct found_chain *found)
     keep_chain(l, &c);
 }
 
+/* Memory promises before the disk does. One that promises less is not that of the life before, and has nothing of what was accepted: to vote
+ * with it would take back what was decided. */
+static int check_promise(const struct log *l, struct err *e)
+{
+    uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (promised >= l->keep.pledge)
+        return 0;
+    return err_set(e, ERR_CORRUPT,
+                   "log: the memory that was kept promises %llu, and the disk %llu: it is not the "
+                   "memory of the life before",
+                   (unsigned long long)promised, (unsigned long long)l->keep.pledge);
+}
+
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
@@ -373,6 +386,8 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     k->end = c.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
+    if (rc == 0 && kept)
+        rc = check_promise(l, e);
     if (rc == 0 && kept && runs_beyond(l))
         l->behind = true;
     if (rc == 0 && !kept) {

@@ -18,10 +18,12 @@
 #include <unistd.h>
 
 enum {
-    CHECK_EVERY = 100, /* cuts; all of it is read every time */
+    CHECK_EVERY = 100,  /* cuts; all of it is read every time */
+    KILLED_OPENING = 6, /* one of so many hosts that start */
 };
 
 #define PROGRESS_NS (10000 * MS)
+#define OPENING_NS (15 * MS)
 
 /* ---- drawing ---- */
 
@@ -89,6 +91,21 @@ static struct cut draw_cut(struct power *t)
 
 /* ---- a loss of power ---- */
 
+/* One in some is killed while it opens, and begins again: what memory it has by then is not that of a life that took part. */
+static bool start_host(struct power *t, uint32_t host)
+{
+    power_start_host(t, host);
+    if (!one_in(&t->rng, KILLED_OPENING))
+        return true;
+    if (!power_run_for(t, rng_below(&t->rng, OPENING_NS)))
+        return false;
+    power_kill_hosts(t, UINT32_C(1) << host);
+    if (one_in(&t->rng, 2) && !power_cut(t, host))
+        return false;
+    power_start_host(t, host);
+    return true;
+}
+
 /* Starts hosts in any order, with any pause between. */
 static bool start_hosts(struct power *t, uint32_t hosts)
 {
@@ -100,8 +117,7 @@ static bool start_hosts(struct power *t, uint32_t hosts)
     }
     for (uint32_t i = 0; i < POWER_HOSTS; i++)
         if (hosts >> order[i] & 1) {
-            power_start_host(t, order[i]);
-            if (!power_run_for(t, draw_pause(&t->rng)))
+            if (!start_host(t, order[i]) || !power_run_for(t, draw_pause(&t->rng)))
                 return false;
         }
     return true;

@@ -42,8 +42,8 @@ static void observe(void *ctx, const struct entry *e, bool effective)
 static const struct log_machine machine = {
     .apply = apply, .ready = ready, .observe = observe, .state = &counter_machine_ops};
 
-/* Its memory is lost: this is its second life. */
-static void alone_open(struct alone *a)
+/* Its memory is lost: this is its second life. Or it has a memory in which nothing was ever promised. */
+static void memory_open(struct alone *a, bool lost)
 {
     struct sim_options so = {.seed = 1, .nodes_max = REPLICAS, .lost_after_ns = 1000000};
     struct err e = {""};
@@ -54,13 +54,20 @@ static void alone_open(struct alone *a)
         a->nodes[q] = q;
     a->sim = sim_open(&so, &e);
     assert_non_null(a->sim);
-    struct mem *first = sim_node_start(a->sim, 0);
-    assert_int_equal(mem_region_open(first, REGION, &birth, &e), 0);
-    sim_node_crash(a->sim, 0, false);
     a->mem = sim_node_start(a->sim, 0);
+    if (lost) {
+        assert_int_equal(mem_region_open(a->mem, REGION, &birth, &e), 0);
+        sim_node_crash(a->sim, 0, false);
+        a->mem = sim_node_start(a->sim, 0);
+    }
     fix_init(&a->disk, 0);
     fix_format(&a->disk, 0);
     fix_open(&a->disk);
+}
+
+static void alone_open(struct alone *a)
+{
+    memory_open(a, true);
 }
 
 static void alone_close(struct alone *a)
@@ -94,8 +101,7 @@ static uint64_t keep_entry(struct alone *a, uint64_t n, uint64_t commit)
     return batch;
 }
 
-/* Until what was restored is in memory. */
-static void restore(struct alone *a)
+static int restore_log(struct alone *a, struct err *e)
 {
     struct log_options o = {.mem = a->mem,
                             .region = REGION,
@@ -108,10 +114,17 @@ static void restore(struct alone *a)
                             .disk = a->disk.d,
                             .machine = &machine,
                             .ctx = a};
+
+    assert_int_equal(log_open(&o, &a->log, e), 0);
+    return log_restore(a->log, e);
+}
+
+/* Until what was restored is in memory. */
+static void restore(struct alone *a)
+{
     struct err e = {""};
 
-    assert_int_equal(log_open(&o, &a->log, &e), 0);
-    assert_int_equal(log_restore(a->log, &e), 0);
+    assert_int_equal(restore_log(a, &e), 0);
     for (int i = 0; i < 10; i++) {
         mem_poll(a->mem);
         log_settle(a->log, sim_now(a->sim));
@@ -212,12 +225,30 @@ static void restore__a_snapshot_is_damaged_when_it_is_loaded(void **state)
     alone_close(&a);
 }
 
+/* A memory that is said to be kept, and is not that of the life before, has none of what was accepted: no vote is given with it. */
+static void restore__a_memory_that_promises_less_is_refused(void **state)
+{
+    (void)state;
+    struct alone a;
+    struct err e = {""};
+
+    memory_open(&a, false);
+    for (uint64_t n = 0; n < 6; n++)
+        keep_entry(&a, n, n);
+    fix_die(&a.disk);
+    fix_open(&a.disk);
+    assert_int_equal(restore_log(&a, &e), ERR_CORRUPT);
+    assert_non_null(strstr(e.text, "promises 0, and the disk 4"));
+    alone_close(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restore__a_whole_disk_is_in_the_own_lane),
         cmocka_unit_test(restore__what_is_behind_a_gap_is_in_the_own_lane),
         cmocka_unit_test(restore__a_snapshot_is_damaged_when_it_is_loaded),
+        cmocka_unit_test(restore__a_memory_that_promises_less_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

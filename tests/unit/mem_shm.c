@@ -680,6 +680,28 @@ static void shm__who_leaves_at_once_comes_back_whole(void **state)
     shm_close_node(nodes[0].mem);
 }
 
+/* A life that lost its memory and ended before it opened a region leaves a memory that knows nothing of the region. What was promised in the
+ * one before is forgotten all the same. */
+static void shm__lost_before_the_region_was_opened_is_lost(void **state)
+{
+    struct shm_options o = fixture_options(1);
+    struct err e = {""};
+
+    (void)state;
+    open_all(2);
+    assert_int_equal(raise_to(nodes[0].mem, 1, 5, NULL), MEM_DONE);
+    shm_close_node(nodes[1].mem);
+    o.forget = true;
+    nodes[1] = (struct node){0};
+    assert_int_equal(shm_open_node(&o, &nodes[1].mem, &e), 0);
+    shm_close_node(nodes[1].mem); /* and its peer has what there was of it */
+    nodes[1] = host_open(1);
+    assert_int_equal(nodes[1].birth, MEM_BIRTH_LOST);
+    assert_true(mem_promised(nodes[1].mem, REGION) == MEM_CLOSED);
+    assert_true(all_connected(nodes, 2));
+    close_all_nodes(2);
+}
+
 /* A host whose disk is gone wants nothing of its memory, though others have all of it: it promised things that it does not know
  * of. What was under way to that memory never counts. */
 static void shm__a_memory_may_be_given_up(void **state)
@@ -942,6 +964,7 @@ int main(void)
         CASE(shm__a_second_owner_is_refused_by_name_and_process),
         CASE(shm__a_stale_socket_is_replaced),
         CASE(shm__who_leaves_at_once_comes_back_whole),
+        CASE(shm__lost_before_the_region_was_opened_is_lost),
         CASE(shm__a_memory_may_be_given_up),
         CASE(shm__wrong_options_are_refused),
         CASE(shm__a_directory_open_to_others_is_refused),

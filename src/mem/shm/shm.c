@@ -130,7 +130,9 @@ static int shm_region_open(struct mem *m, uint32_t region, enum mem_birth *birth
     if (!key) {
         s->regions++;
         *state = REGION_OPENED;
-        bool lost = s->losses > 0 && !s->kept;
+        /* It is new only if no memory was ever lost: in one that was it may have promised, and the life that lost it may have
+         * ended before it came to open the region. What that life had is kept, and says nothing of it. */
+        bool lost = s->losses > 0;
         atomic_store_explicit(&r->promised, lost ? MEM_CLOSED : 0, memory_order_relaxed);
         atomic_store_explicit(&r->key, region + UINT64_C(1), memory_order_release);
         *birth = lost ? MEM_BIRTH_LOST : MEM_BIRTH_NEW;
