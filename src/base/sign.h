@@ -1,0 +1,98 @@
+/* Signatures: what is signed, and a signer, which makes and checks them while its caller does something else.
+ *
+ * Whatever is signed is a `struct sign_text`: what the signature is for, in which cluster and group, by whom, in which of
+ * its lives, and then two numbers and a digest whose meaning follows from the role. So no signature can be taken for one that was made
+ * for another purpose, place or life.
+ *
+ * A signer belongs to one thread. A job is the caller's memory, in place and untouched from signer_submit until its state
+ * is SIGN_GOOD or SIGN_BAD, which changes inside signer_poll alone. Jobs end in the order in which they were submitted. */
+#ifndef BASE_SIGN_H
+#define BASE_SIGN_H
+
+#include "base/digest.h"
+#include "base/err.h"
+
+enum { SIGN_BYTES = 64, SIGN_KEY_BYTES = 32 };
+
+/* Never renumbered: signatures outlive programs. */
+enum sign_role {
+    SIGN_BROADCAST = 1, /* number: place in the signer's broadcasts, more: bytes; digest: of them */
+};
+
+struct sign_text {
+    char tag[16];     /* SIGN_TAG */
+    uint64_t cluster; /* that the signature is good in */
+    uint32_t group;
+    uint32_t role;   /* enum sign_role */
+    uint32_t signer; /* rank of whoever signs, */
+    uint32_t life;   /* and which life of it */
+    uint64_t number;
+    uint64_t more;
+    struct digest digest;
+};
+
+#define SIGN_TAG "tramway signs 1"
+
+_Static_assert(sizeof(SIGN_TAG) == 16, "fills the tag");
+_Static_assert(sizeof(struct sign_text) == 88, "no byte of it is padding");
+
+enum sign_state {
+    SIGN_IDLE,      /* was never submitted */
+    SIGN_UNDER_WAY, /* the signer's */
+    SIGN_GOOD,      /* it is signed, or the signature is the signer's */
+    SIGN_BAD,       /* the signature is not */
+};
+
+struct sign_job {
+    enum sign_state state;
+    bool check; /* is the signature text.signer's? Else make it, as whoever owns the signer */
+    struct sign_text text;
+    unsigned char signature[SIGN_BYTES];
+    struct sign_job *next; /* the signer's, */
+    bool good;             /* until the job ends */
+};
+
+struct signer;
+
+struct signer_ops {
+    void (*submit)(struct signer *, struct sign_job *);
+    int (*poll)(struct signer *);
+    void (*close)(struct signer *);
+};
+
+struct signer {
+    const struct signer_ops *ops;
+};
+
+static inline void signer_submit(struct signer *s, struct sign_job *j)
+{
+    CHECK(j->state != SIGN_UNDER_WAY);
+    j->state = SIGN_UNDER_WAY;
+    s->ops->submit(s, j);
+}
+
+/* Ends the jobs whose result is there; returns how many. */
+static inline int signer_poll(struct signer *s)
+{
+    return s->ops->poll(s);
+}
+
+/* Jobs that are under way are forgotten. */
+static inline void signer_close(struct signer *s)
+{
+    s->ops->close(s);
+}
+
+/* Ed25519 by libsodium, in a thread of its own. */
+struct sign_worker_options {
+    unsigned char secret[SIGN_KEY_BYTES];              /* RFC 8032; copied */
+    const unsigned char (*public_key)[SIGN_KEY_BYTES]; /* by rank; copied */
+    uint32_t signers;
+    /* Called from that thread when results are there that a poll would find; NULL: nobody sleeps. */
+    void (*ready)(void *ctx);
+    void *ctx;
+};
+
+int sign_worker_open(const struct sign_worker_options *, struct signer **, struct err *);
+
+#endif
