@@ -28,6 +28,7 @@ enum {
     TRAM_MEMBERS_MAX = 64, /* a set of hosts is a word: bit i is host i of the cluster file */
     TRAM_COLUMNS = 16,     /* of a cell */
     TRAM_WHEN_MAX = 64,    /* predicates of a group */
+    TRAM_SENDERS_MAX = 64, /* handles of other threads, of a group */
 };
 
 /* ---- views ---- */
@@ -222,6 +223,40 @@ TRAM_API int tram_group_send(struct tram_group *, uint32_t cell, const void *dat
 TRAM_API void *tram_reserve(struct tram_group *, uint32_t cell, uint32_t bytes);
 TRAM_API void tram_commit(struct tram_group *, uint32_t cell, void *room, uint32_t bytes);
 TRAM_API void tram_release(struct tram_group *, uint32_t cell, void *room);
+
+/* ---- sending from another thread ---- */
+
+/* A handle through which one other thread sends to a cell, whatever the group's thread does meanwhile. Any number of threads may each have one
+ * of their own, up to TRAM_SENDERS_MAX; messages of one handle are delivered in the order in which they were reserved, and in none with
+ * those of other handles and of tram_group_send.
+ *
+ * The handle has a ring. What is committed there waits until the group's thread takes it, in its next round, and sends it as
+ * tram_group_send would, with a copy; it gets its place in the order no earlier. If that thread sleeps it is woken; else neither side
+ * makes a system call or takes a lock. While the host may not send (no view, one that ends or is not adequate, one in which it is no sender
+ * of the cell) messages wait; what was taken and will not be delivered comes by `returned`, as ever. */
+struct tram_sender;
+
+/* Opened and closed in the group's thread. ring_bytes: a power of two, at least eight times the cell's message_max; 0: as the cell's
+ * ring_bytes. TRAM_NOTFOUND: no such cell. TRAM_REFUSED: this host may never send in it, by the cluster file. */
+TRAM_API int tram_sender_open(struct tram_group *, uint32_t cell, uint32_t ring_bytes,
+                              struct tram_sender **, struct tram_error *);
+
+/* When the other thread has called it for the last time. What was committed and not taken comes by `returned`. tram_group_close closes
+ * all that are open. NULL is allowed. */
+TRAM_API void tram_sender_close(struct tram_sender *);
+
+/* In the other thread: as tram_reserve, tram_commit and tram_release, but that leases stay good whatever happens to views. NULL: the handle's
+ * ring is full, or it is more than message_max. A lease that is open delays the later ones of this handle alone. */
+TRAM_API void *tram_sender_reserve(struct tram_sender *, uint32_t bytes);
+TRAM_API void tram_sender_commit(struct tram_sender *, void *room, uint32_t bytes);
+TRAM_API void tram_sender_release(struct tram_sender *, void *room);
+
+/* Likewise, a copy. TRAM_AGAIN: the ring is full; TRAM_TOOBIG. */
+TRAM_API int tram_sender_send(struct tram_sender *, const void *data, uint32_t bytes,
+                              struct tram_error *);
+
+/* Bytes of the ring that are not taken yet. 0: everything was sent. */
+TRAM_API uint64_t tram_sender_waiting(const struct tram_sender *);
 
 /* ---- asking ---- */
 

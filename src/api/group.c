@@ -23,6 +23,7 @@ _Static_assert((int)TRAM_MEMBERS_MAX == (int)GROUP_HOSTS_MAX, "one limit, in two
 _Static_assert((int)TRAM_COLUMNS == (int)MEMBER_COLUMNS, "likewise");
 _Static_assert((int)CLUSTER_MEMBERS_MAX == (int)GROUP_HOSTS_MAX, "and in the cluster file");
 _Static_assert((int)CLUSTER_CELLS_MAX == (int)GROUP_CELLS_MAX, "likewise");
+_Static_assert((int)TRAM_SENDERS_MAX == (int)GROUP_SENDERS_MAX, "likewise");
 _Static_assert((int)CLUSTER_KEEPERS_MAX == (int)GROUP_KEEPERS_MAX, "likewise");
 
 /* ---- what the member calls ---- */
@@ -332,6 +333,7 @@ void tram_group_close(struct tram_group *g)
     CHECK(!g->inside); /* not from within a callback */
     g->inside = true;
     leave(g);
+    group_senders_close(g);
     atomic_store(&g->run.looping, false);
     if (g->run.mem)
         api_mem_show(g->cluster, g->run.mem, NULL, 0);

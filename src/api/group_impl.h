@@ -29,7 +29,15 @@ struct group_predicate {
     bool on, was;
 };
 
-enum { GROUP_TOPICS_MAX = 256 };
+enum { GROUP_TOPICS_MAX = 256, GROUP_SENDERS_MAX = 64 };
+
+/* Handles of other threads, as one more unit of the host. */
+struct group_senders {
+    struct tram_group *of; /* NULL: it is none yet */
+    struct tram_sender *sender[GROUP_SENDERS_MAX];
+    uint32_t count;
+    uint64_t now_ns; /* of the last round */
+};
 
 struct tram_group {
     const struct tram_cluster *cluster;
@@ -73,6 +81,8 @@ struct tram_group {
     struct tram_topic *topic[GROUP_TOPICS_MAX]; /* open ones; NULL: a free place */
     uint32_t topics;                            /* none is open from here */
 
+    struct group_senders senders;
+
     struct group_page *page;
     struct group_page_record *record;
     uint64_t page_ns, reset_ns;
@@ -109,6 +119,10 @@ void group_on_answered(void *ctx, uint64_t ticket, const struct member_answer *)
 void group_topics_deliver(struct tram_group *, uint32_t cell, uint64_t vid,
                           const struct tram_item *, uint32_t count);
 void group_topics_close(struct tram_group *);
+
+/* ---- sender.c ---- */
+
+void group_senders_close(struct tram_group *);
 
 /* ---- group_view.c ---- */
 
