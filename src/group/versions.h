@@ -110,13 +110,12 @@ void versions_close(struct versions *);
 
 /* What a log has, cuts considered, as of versions_open. All 0: nothing. */
 struct versions_found {
-    uint64_t records; /* 0: none that counts in what was read */
-    uint64_t first;   /* version that the oldest segment begins with, */
-    uint64_t last;    /* and of the last record that counts: its length. 0: there is none */
+    uint64_t records; /* appended in its whole life, those that do not count too */
+    uint64_t first;   /* versions below this one are gone with old segments */
     uint64_t
-        reach; /* all versions below this one were appended, of as many as `last` or more: numbers without a message behind it */
+        reach; /* its length: of all versions below this one it has what there was to have, and nothing beyond */
     uint64_t time;       /* of the last message that counts */
-    uint64_t checkpoint; /* version of the last checkpoint that counts; 0: there is none */
+    uint64_t checkpoint; /* version of the last checkpoint; 0: there is none */
 };
 
 const struct versions_found *versions_found(const struct versions *, uint32_t log);
@@ -138,13 +137,14 @@ int versions_read(struct block *, const struct versions_owner *, uint32_t log, u
 bool versions_append(struct versions *, uint32_t log, const struct version *, const void *payload);
 bool versions_has_room(const struct versions *, uint32_t log, uint32_t bytes);
 
-/* What was appended has all versions below this one. */
+/* What was appended has all versions below this one; a record says so of its own version by itself. */
 void versions_reach(struct versions *, uint32_t log, uint64_t version);
 /* And so much of that is durable. */
 uint64_t versions_reached(const struct versions *, uint32_t log);
 
-/* Appends a cut: versions from this one on do not count. The log may go on with a higher one, of a later view. False: no room now. */
-bool versions_cut(struct versions *, uint32_t log, uint64_t version);
+/* Appends a cut: versions from this one on do not count, and the last message that does has that time. The log goes on with this one, or with a
+ * higher one, of a later view. False: no room now. */
+bool versions_cut(struct versions *, uint32_t log, uint64_t version, uint64_t time);
 
 /* Places in a log, which rise with each record: where the next one goes, and up to where all is durable. */
 uint64_t versions_place(const struct versions *, uint32_t log);

@@ -1,0 +1,515 @@
+/* Logs of versions on a simulated disk: what is durable is there after the loss of power, and nothing else counts. */
+#include "base/hash.h"
+#include "disk/block_sim.h"
+#include "group/versions.h"
+#include "group/view.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    LOGS = 3,
+    PAYLOAD = 600,
+    BUFFER = 8192,
+    SEGMENT = 64 << 10,
+    STEP_NS = 20000,
+    RECORDS_MAX = 40000,
+    SEEDS = 120,
+    LIVES = 6,
+    ROUNDS = 150,
+};
+
+/* What was appended to one log, cuts too, and how much of that is durable. */
+struct want {
+    struct version record[RECORDS_MAX];
+    bool cut[RECORDS_MAX]; /* it does not count any more */
+    uint32_t count, durable;
+    uint64_t vid, number, time;
+};
+
+struct fix {
+    struct disk_sim *sim;
+    struct block *block;
+    struct versions *v;
+    struct rng rng;
+    uint64_t now;
+    struct versions_log_options log[LOGS];
+    struct versions_options o;
+    struct want *want[LOGS];
+    char said[300];
+};
+
+static void payload_of(const struct version *r, unsigned char *out)
+{
+    for (uint32_t i = 0; i < r->bytes; i++)
+        out[i] = (unsigned char)(r->seq + i * 7 + r->version);
+}
+
+static void say(void *ctx, const char *line)
+{
+    struct fix *f = ctx;
+    snprintf(f->said, sizeof(f->said), "%s", line);
+}
+
+static void init(struct fix *f, uint64_t seed, uint64_t bytes_max)
+{
+    memset(f, 0, sizeof(*f));
+    f->sim = disk_sim_open(&(struct disk_sim_options){.seed = seed, .bytes_max = bytes_max});
+    rng_init(&f->rng, seed);
+    for (uint32_t i = 0; i < LOGS; i++) {
+        f->log[i] = (struct versions_log_options){.payload_max = PAYLOAD, .buffer_bytes = BUFFER};
+        f->want[i] = calloc(1, sizeof(*f->want[i]));
+        f->want[i]->vid = 1;
+    }
+    f->o = (struct versions_options){.owner = {.cluster = "a cluster", .host = 2},
+                                     .log = f->log,
+                                     .logs = LOGS,
+                                     .segment_bytes = SEGMENT,
+                                     .retry_ns = 10 * STEP_NS,
+                                     .say = say,
+                                     .ctx = f};
+}
+
+static int try_open(struct fix *f, struct err *e)
+{
+    f->o.block = f->block = disk_sim_block(f->sim, &f->now);
+    int rc = versions_open(&f->o, &f->v, e);
+    if (rc != 0) {
+        disk_sim_die(f->sim);
+        f->v = NULL;
+    }
+    return rc;
+}
+
+static void open_all(struct fix *f)
+{
+    struct err e = {""};
+    if (try_open(f, &e) != 0)
+        fail_msg("%s", e.text);
+}
+
+static void die(struct fix *f)
+{
+    disk_sim_die(f->sim);
+    versions_close(f->v);
+    f->v = NULL;
+}
+
+static void fini(struct fix *f)
+{
+    if (f->v)
+        die(f);
+    for (uint32_t i = 0; i < LOGS; i++)
+        free(f->want[i]);
+    disk_sim_close(f->sim);
+}
+
+static void step(struct fix *f)
+{
+    versions_round(f->v, f->now += STEP_NS);
+}
+
+static void until_done(struct fix *f, uint32_t log)
+{
+    for (int i = 0; versions_done(f->v, log) < versions_place(f->v, log); i++) {
+        assert_true(i < 2000);
+        assert_null(versions_failure(f->v));
+        step(f);
+    }
+}
+
+/* ---- appending, and what is to be there ---- */
+
+static bool append(struct fix *f, uint32_t log, uint32_t bytes)
+{
+    struct want *w = f->want[log];
+    unsigned char data[PAYLOAD];
+    struct version r = {.bytes = bytes,
+                        .type = VERSION_MSG,
+                        .version = stamp(w->vid, w->number),
+                        .time = w->time + 1 + rng_below(&f->rng, 3),
+                        .sender = log,
+                        .seq = w->count};
+    payload_of(&r, data);
+    if (!versions_append(f->v, log, &r, data))
+        return false;
+    assert_true(w->count < RECORDS_MAX);
+    w->record[w->count++] = r;
+    w->time = r.time;
+    w->number += 1 + rng_below(&f->rng, 2);
+    versions_reach(f->v, log, stamp(w->vid, w->number));
+    return true;
+}
+
+static void apply_cuts(struct want *w)
+{
+    memset(w->cut, 0, sizeof(w->cut));
+    for (uint32_t i = 0; i < w->count; i++)
+        for (uint32_t k = i; w->record[i].type == VERSION_CUT && k > 0; k--)
+            w->cut[k - 1] |= w->record[k - 1].version >= w->record[i].version;
+}
+
+/* The view ends at some number, of which perhaps not all before is durable; the next one begins. */
+static void cut(struct fix *f, uint32_t log)
+{
+    struct want *w = f->want[log];
+    uint32_t back = (uint32_t)rng_below(&f->rng, 20), keep = w->count;
+    struct version c = {.type = VERSION_CUT, .version = stamp(w->vid, w->number)};
+    for (; back > 0 && keep > 0 && stamp_vid(w->record[keep - 1].version) == w->vid; back--)
+        c.version = w->record[--keep].version;
+    c.time = w->time;
+    if (!versions_cut(f->v, log, c.version, c.time))
+        return;
+    w->record[w->count++] = c;
+    w->vid++;
+    w->number = 0;
+}
+
+struct compare {
+    struct want *w;
+    uint32_t at;
+};
+
+static int compare_record(void *ctx, const struct version *r, const void *payload)
+{
+    struct compare *c = ctx;
+    unsigned char data[PAYLOAD];
+    while (c->at < c->w->count && (c->w->cut[c->at] || c->w->record[c->at].type == VERSION_CUT))
+        c->at++;
+    assert_true(c->at < c->w->count);
+    const struct version *want = &c->w->record[c->at++];
+    assert_int_equal(r->version, want->version);
+    assert_int_equal(r->time, want->time);
+    assert_int_equal(r->seq, want->seq);
+    assert_int_equal(r->bytes, want->bytes);
+    payload_of(want, data);
+    assert_memory_equal(data, payload, r->bytes);
+    return 0;
+}
+
+/* All that counts is read, from that record on. */
+static void read_from(struct fix *f, uint32_t log, uint32_t first)
+{
+    struct want *w = f->want[log];
+    struct compare c = {.w = w, .at = first};
+    struct err e = {""};
+    uint64_t version = first < w->count ? w->record[first].version : 0;
+    int rc = versions_read(f->block, &f->o.owner, log, version, 0, compare_record, &c, &e);
+    if (rc)
+        fail_msg("%s", e.text);
+    while (c.at < w->count && (w->cut[c.at] || w->record[c.at].type == VERSION_CUT))
+        c.at++;
+    assert_int_equal(c.at, w->count);
+}
+
+static uint32_t first_there(const struct fix *f, uint32_t log)
+{
+    const struct want *w = f->want[log];
+    uint32_t i = 0;
+    while (i < w->count && w->record[i].version < versions_found(f->v, log)->first)
+        i++;
+    return i;
+}
+
+/* A prefix of what was appended is there, with all that was durable; the log goes on from it. */
+static void compare(struct fix *f, uint32_t log)
+{
+    struct want *w = f->want[log];
+    const struct versions_found *found = versions_found(f->v, log);
+    assert_true(found->records >= w->durable && found->records <= w->count);
+    w->count = w->durable = (uint32_t)found->records;
+    apply_cuts(w);
+    read_from(f, log, first_there(f, log));
+    if (found->reach) {
+        w->vid = stamp_vid(found->reach);
+        w->number = stamp_count(found->reach);
+    }
+    w->time = found->time;
+    for (uint32_t i = 0; i < w->count; i++)
+        assert_true(w->cut[i] || w->record[i].type == VERSION_CUT ||
+                    w->record[i].version < found->reach);
+    assert_true(versions_reached(f->v, log) == found->reach);
+}
+
+static void note_durable(struct fix *f, uint32_t log)
+{
+    struct want *w = f->want[log];
+    uint64_t reach = versions_reached(f->v, log);
+    uint32_t done = w->count - (uint32_t)(versions_place(f->v, log) - versions_done(f->v, log));
+    for (uint32_t i = w->durable; i < done; i++)
+        assert_true(w->record[i].type == VERSION_CUT || w->record[i].version < reach ||
+                    stamp_vid(w->record[i].version) <= stamp_vid(reach));
+    w->durable = done;
+}
+
+static void live(struct fix *f)
+{
+    uint64_t drop_in = rng_below(&f->rng, 3) ? 0 : 40;
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        for (uint32_t log = 0; log < LOGS; log++) {
+            for (uint64_t n = rng_below(&f->rng, 6); n > 0; n--)
+                append(f, log, (uint32_t)rng_below(&f->rng, PAYLOAD + 1));
+            note_durable(f, log);
+            if (log > 0 && rng_below(&f->rng, 60) == 0)
+                cut(f, log);
+            if (drop_in && rng_below(&f->rng, drop_in) == 0 && f->want[log]->durable > 30)
+                versions_drop(f->v, log, f->want[log]->record[f->want[log]->durable - 20].version);
+        }
+        step(f);
+        assert_null(versions_failure(f->v));
+    }
+    for (uint32_t log = 0; log < LOGS; log++)
+        note_durable(f, log);
+}
+
+static void versions__that_are_durable_are_there_after_the_loss_of_power(void **state)
+{
+    (void)state;
+    uint64_t records = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct fix f;
+        init(&f, seed, 0);
+        for (int life = 0; life < LIVES; life++) {
+            open_all(&f);
+            for (uint32_t log = 0; log < LOGS; log++)
+                compare(&f, log);
+            live(&f);
+            die(&f);
+            if (rng_below(&f.rng, 3))
+                disk_sim_power_cut(f.sim);
+        }
+        for (uint32_t log = 0; log < LOGS; log++)
+            records += f.want[log]->durable;
+        fini(&f);
+    }
+    assert_true(records > SEEDS * LOGS * 100);
+}
+
+static void versions__are_read_from_any_of_them_on(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 7, 0);
+    open_all(&f);
+    live(&f);
+    for (uint32_t log = 0; log < LOGS; log++)
+        until_done(&f, log);
+    die(&f);
+    open_all(&f);
+    uint32_t from = first_there(&f, 1);
+    f.want[1]->durable = 0;
+    compare(&f, 1);
+    for (uint32_t i = from; i < f.want[1]->count; i += 13)
+        if (!f.want[1]->cut[i] && f.want[1]->record[i].type == VERSION_MSG)
+            read_from(&f, 1, i);
+    fini(&f);
+}
+
+/* ---- damage ---- */
+
+static void fill(struct fix *f, uint32_t batches)
+{
+    open_all(f);
+    for (uint32_t i = 0; i < batches; i++) {
+        assert_true(append(f, 1, 100));
+        until_done(f, 1);
+    }
+}
+
+static void versions__damage_before_good_ones_is_told_with_file_and_offset(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    init(&f, 3, 0);
+    fill(&f, 5);
+    die(&f);
+    assert_true(disk_sim_flip(f.sim, "cell.0.00001", 3 * BLOCK_BYTES + 200));
+    assert_int_equal(try_open(&f, &e), ERR_CORRUPT);
+    assert_string_equal(e.text,
+                        "cell.0.00001 is damaged at offset 12288, and good versions follow");
+    fini(&f);
+}
+
+static void versions__a_bad_tail_is_cut_and_told(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 3, 0);
+    fill(&f, 5);
+    die(&f);
+    assert_true(disk_sim_flip(f.sim, "cell.0.00001", 5 * BLOCK_BYTES + 200));
+    open_all(&f);
+    assert_non_null(strstr(f.said, "cell.0.00001: a batch of at least 4096 bytes at offset 20480"));
+    f.want[1]->durable = 4;
+    compare(&f, 1);
+    assert_int_equal(f.want[1]->count, 4);
+    assert_true(append(&f, 1, 10)); /* it goes on in that place */
+    until_done(&f, 1);
+    die(&f);
+    open_all(&f);
+    compare(&f, 1);
+    assert_int_equal(f.want[1]->count, 5);
+    fini(&f);
+}
+
+static void versions__of_another_cluster_or_host_are_refused(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    init(&f, 3, 0);
+    fill(&f, 2);
+    die(&f);
+    f.o.owner.host = 1;
+    assert_int_equal(try_open(&f, &e), ERR_REFUSED);
+    assert_string_equal(e.text, "cell.0.00001 is of host 2, and this is host 1");
+    f.o.owner = (struct versions_owner){.cluster = "another", .host = 2};
+    assert_int_equal(try_open(&f, &e), ERR_REFUSED);
+    assert_string_equal(e.text, "cell.0.00001 is of another cluster");
+    fini(&f);
+}
+
+static void versions__a_missing_segment_is_damage(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    init(&f, 3, 0);
+    fill(&f, 60);
+    struct block_step gone = {.act = BLOCK_REMOVE, .name = "cell.0.00002"};
+    for (int i = 0; i < 50; i++)
+        step(&f);
+    block_begin(f.block, BLOCK_BULK, &gone, 1);
+    while (block_poll(f.block, BLOCK_BULK) == BLOCK_BUSY)
+        f.now += STEP_NS;
+    die(&f);
+    assert_int_equal(try_open(&f, &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "cell.0.00002 is not there, and later segments are");
+    fini(&f);
+}
+
+/* ---- a full disk, and one that fails ---- */
+
+static void versions__a_full_disk_ends_it_when_the_last_segment_is(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 3, 2 * SEGMENT);
+    open_all(&f);
+    for (int i = 0; versions_failure(f.v) == NULL; i++) {
+        assert_true(i < 3000);
+        append(&f, 1, PAYLOAD);
+        note_durable(&f, 1);
+        step(&f);
+    }
+    assert_string_equal(versions_failure(f.v),
+                        "the disk is full: no room for cell.0.00003, of 65536 bytes");
+    assert_true(f.want[1]->durable > 100);
+    die(&f);
+    disk_sim_limit(f.sim, 0);
+    open_all(&f);
+    compare(&f, 1);
+    append(&f, 1, 5);
+    until_done(&f, 1);
+    fini(&f);
+}
+
+static void versions__a_failed_flush_ends_it(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 3, 0);
+    fill(&f, 2);
+    disk_sim_fail(f.sim);
+    append(&f, 1, 9);
+    for (int i = 0; i < 200; i++)
+        step(&f);
+    assert_string_equal(versions_failure(f.v), "flush cell.0.00001: Input/output error");
+    assert_int_equal(versions_done(f.v, 1), 2);
+    assert_false(append(&f, 1, 9));
+    die(&f);
+    open_all(&f);
+    f.want[1]->durable = 2;
+    compare(&f, 1);
+    fini(&f);
+}
+
+/* ---- numbers without messages ---- */
+
+static void versions__numbers_without_a_message_need_no_disk(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 3, 0);
+    open_all(&f);
+    versions_reach(f.v, 1, stamp(1, 40));
+    assert_true(versions_reached(f.v, 1) == stamp(1, 40));
+    f.want[1]->number = 40;
+    append(&f, 1, 8);
+    uint64_t reach = stamp(1, f.want[1]->number);
+    assert_true(versions_reached(f.v, 1) < stamp(1, 41)); /* the message is not there yet */
+    until_done(&f, 1);
+    assert_true(versions_reached(f.v, 1) == reach);
+    struct versions_status s;
+    versions_status(f.v, &s);
+    assert_int_equal(s.batches, 1);
+    assert_int_equal(s.records, 1);
+    fini(&f);
+}
+
+/* ---- what is signed ---- */
+
+static void hash(void *ctx, const unsigned char *before, const void *data, uint64_t bytes,
+                 unsigned char *out)
+{
+    (void)ctx;
+    uint64_t h = hash_bytes(hash_bytes(0, before, VERSIONS_HASH_BYTES), data, bytes);
+    memset(out, 0, VERSIONS_HASH_BYTES);
+    memcpy(out, &h, sizeof(h));
+}
+
+static void sign(void *ctx, const unsigned char *value, unsigned char *signature)
+{
+    ++*(uint32_t *)ctx;
+    memset(signature, 1, VERSIONS_SIGNATURE_BYTES);
+    memcpy(signature, value, VERSIONS_HASH_BYTES);
+}
+
+static void versions__are_signed_at_each_sync(void **state)
+{
+    (void)state;
+    struct fix f;
+    uint32_t signatures = 0;
+    init(&f, 3, 0);
+    f.o.seal = (struct versions_sealer){.hash = hash, .sign = sign, .ctx = &signatures};
+    fill(&f, 5);
+    assert_int_equal(signatures, 5);
+    die(&f);
+    open_all(&f);
+    compare(&f, 1);
+    assert_int_equal(f.want[1]->count, 5);
+    fini(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions__that_are_durable_are_there_after_the_loss_of_power),
+        cmocka_unit_test(versions__are_read_from_any_of_them_on),
+        cmocka_unit_test(versions__damage_before_good_ones_is_told_with_file_and_offset),
+        cmocka_unit_test(versions__a_bad_tail_is_cut_and_told),
+        cmocka_unit_test(versions__of_another_cluster_or_host_are_refused),
+        cmocka_unit_test(versions__a_missing_segment_is_damage),
+        cmocka_unit_test(versions__a_full_disk_ends_it_when_the_last_segment_is),
+        cmocka_unit_test(versions__a_failed_flush_ends_it),
+        cmocka_unit_test(versions__numbers_without_a_message_need_no_disk),
+        cmocka_unit_test(versions__are_signed_at_each_sync),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
