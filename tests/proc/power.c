@@ -123,13 +123,6 @@ static bool start_hosts(struct power *t, uint32_t hosts)
     return true;
 }
 
-static void start_clients(struct power *t)
-{
-    for (uint32_t c = 0; c < POWER_CLIENTS; c++)
-        if (t->client[c] == 0)
-            power_start_client(t, c);
-}
-
 /* With all of them down it can be seen whether each has everything. */
 static bool others_are_whole(struct power *t, uint32_t victim)
 {
@@ -202,26 +195,11 @@ static bool cut_once(struct power *t, struct tally *n)
     n->early += c.early;
     n->cut_ns += clock_now_ns() - down;
     if (one_in(&t->rng, 2))
-        start_clients(t);
+        power_start_clients(t);
     power_mark(t);
     n->started_ns = clock_now_ns();
     bool good = start_hosts(t, c.hosts);
-    start_clients(t);
-    return good;
-}
-
-/* Everything is up, and comes to rest. */
-static bool come_to_rest(struct power *t)
-{
-    return power_wait_served(t) && power_wait_well(t) && power_stop_clients(t) &&
-           power_wait_quiet(t);
-}
-
-static bool stop_hosts(struct power *t)
-{
-    bool good = true;
-    for (uint32_t h = 0; h < POWER_HOSTS; h++)
-        good &= power_stop_host(t, h);
+    power_start_clients(t);
     return good;
 }
 
@@ -233,7 +211,7 @@ static bool loses_power(struct power *t, uint32_t cuts, struct tally *n)
     n->started_ns = began;
     if (!start_hosts(t, POWER_ALL))
         return false;
-    start_clients(t);
+    power_start_clients(t);
     for (uint32_t i = 0; i < cuts; i++) {
         if (!cut_once(t, n)) {
             printf("# at cut %u of seed %" PRIu64 "\n", i + 1, t->opt.seed);
@@ -252,9 +230,9 @@ static bool loses_power(struct power *t, uint32_t cuts, struct tally *n)
         power_kill_clients(t);
         if (!power_reboot(t) || !power_check_traces(t, false) || !start_hosts(t, POWER_ALL))
             return false;
-        start_clients(t);
+        power_start_clients(t);
     }
-    return come_to_rest(t) && stop_hosts(t);
+    return power_come_to_rest(t) && power_stop_hosts(t);
 }
 
 static void print_tally(const struct tally *n, uint32_t cuts)
@@ -316,7 +294,7 @@ static bool stop_some(struct power *t, uint32_t hosts)
 /* At rest, so that it can be seen that everything is there afterwards, before anybody asks. */
 static bool stops_at_rest(struct power *t)
 {
-    if (!come_to_rest(t))
+    if (!power_come_to_rest(t))
         return false;
     struct sums before = sums_of(t);
     if (!stop_some(t, POWER_ALL) || !start_hosts(t, POWER_ALL) || !power_wait_quiet(t))
@@ -345,7 +323,7 @@ static bool stops_case(struct power *t)
     power_mark(t);
     if (!start_hosts(t, POWER_ALL))
         return false;
-    start_clients(t);
+    power_start_clients(t);
     for (uint32_t i = 0; i < t->opt.stops; i++) {
         bool rest = i % 2 == 0;
         if (!(rest ? stops_at_rest(t) : stops_under_load(t))) {
@@ -354,9 +332,9 @@ static bool stops_case(struct power *t)
         }
         if (rest)
             power_mark(t);
-        start_clients(t);
+        power_start_clients(t);
     }
-    return come_to_rest(t) && stop_hosts(t);
+    return power_come_to_rest(t) && power_stop_hosts(t);
 }
 
 /* ---- the program ---- */

@@ -54,6 +54,7 @@ struct power_options {
     uint64_t seed;
     bool keep_runtime; /* no cut is a reboot */
     bool planted;      /* it is to fail */
+    bool plain;        /* disks have no shadows: no power is lost */
 };
 
 struct power {
@@ -72,6 +73,9 @@ struct power {
 };
 
 /* ---- the processes: power_process.c ---- */
+
+/* Which host this process is; POWER_HOSTS: none. */
+extern uint32_t power_self;
 
 /* In a process of their own, which ends with what they return. */
 int power_host_main(const struct power *, uint32_t host);
@@ -96,10 +100,12 @@ bool power_close(struct power *, bool); /* removes it; false was given: what was
 
 void power_start_host(struct power *, uint32_t host);
 void power_start_client(struct power *, uint32_t client);
+void power_start_clients(struct power *);              /* those that do not run */
 void power_kill_hosts(struct power *, uint32_t hosts); /* SIGKILL, all of the mask at once */
 void power_kill_clients(struct power *);
 bool power_stop_host(struct power *, uint32_t host); /* SIGTERM, and it ends well */
-bool power_stop_clients(struct power *);             /* in peace: with all their answers */
+bool power_stop_hosts(struct power *);
+bool power_stop_clients(struct power *); /* in peace: with all their answers */
 
 /* For some time; false: a process has ended that should not have, or seen what cannot be. */
 bool power_run_for(struct power *, uint64_t ns);
@@ -110,6 +116,8 @@ bool power_wait_served(struct power *);
 bool power_wait_well(struct power *);
 /* No client runs: all replicas of each group come to the same state and stay there. */
 bool power_wait_quiet(struct power *);
+/* Everything is up, and comes to rest; the clients end. */
+bool power_come_to_rest(struct power *);
 
 /* Of all traces so far, while nobody writes. */
 bool power_check_traces(struct power *, bool at_end);

@@ -45,7 +45,6 @@ static void set_sizes(struct cluster *c)
     c->source_bytes = c->edge_bytes = 16 << 10;
     c->wait = CLUSTER_WAIT_SLEEP; /* there are more processes than cores */
     api_disk_use_sizes(&disk);
-    api_disk_use_shadow(true);
 }
 
 static bool make_file(struct power *t)
@@ -69,6 +68,7 @@ static bool make_file(struct power *t)
         return false;
     }
     set_sizes(c);
+    api_disk_use_shadow(!t->opt.plain);
     snprintf(c->runtime_dir, sizeof(c->runtime_dir), "%s", t->dir);
     for (uint32_t h = 0; h < POWER_HOSTS && t->opt.transport != CLUSTER_SHM; h++)
         c->host[h].port = far_fixture_port();
@@ -183,6 +183,13 @@ void power_start_client(struct power *t, uint32_t client)
     }
 }
 
+void power_start_clients(struct power *t)
+{
+    for (uint32_t c = 0; c < POWER_CLIENTS; c++)
+        if (t->client[c] == 0)
+            power_start_client(t, c);
+}
+
 static void wait_killed(pid_t *pid)
 {
     if (*pid > 0)
@@ -228,6 +235,14 @@ bool power_stop_host(struct power *t, uint32_t host)
     kill(t->host[host], SIGTERM);
     bool good = ended_well("host", host, &t->host[host]);
     atomic_store(&t->board->host[host].up, 0);
+    return good;
+}
+
+bool power_stop_hosts(struct power *t)
+{
+    bool good = true;
+    for (uint32_t h = 0; h < POWER_HOSTS; h++)
+        good &= power_stop_host(t, h);
     return good;
 }
 
@@ -491,6 +506,12 @@ static bool is_quiet(const struct power *t)
 bool power_wait_quiet(struct power *t)
 {
     return wait_until(t, is_quiet, QUIET_NS, "replicas do not come to rest in the same state:");
+}
+
+bool power_come_to_rest(struct power *t)
+{
+    return power_wait_served(t) && power_wait_well(t) && power_stop_clients(t) &&
+           power_wait_quiet(t);
 }
 
 /* ---- checking ---- */

@@ -19,6 +19,8 @@ enum {
     FAILED = 3,
 };
 
+uint32_t power_self = POWER_HOSTS;
+
 /* ---- a host ---- */
 
 struct machine {
@@ -78,6 +80,7 @@ int power_host_main(const struct power *t, uint32_t h)
     struct tram_error error = {""};
     struct machine m = {.board = t->board, .wrong = &t->board->host[h].wrong};
     uint64_t shown = 0;
+    power_self = h;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGTERM, on_term);
     int rc = tram_cluster_load(t->file, &cluster, &error);
