@@ -2,6 +2,7 @@
 #include "base/nearest.h"
 #include "cli/cmd.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,20 @@ static int help(int argc, char **argv)
     return CMD_DONE;
 }
 
+/* Whoever reads a file of what was printed is to know that it is not all: on a full disk nothing else tells. A reader who has left, and
+ * a stream that was closed before, want nothing. */
+static int end_output(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno == EPIPE || errno == EBADF)
+        return code;
+    fprintf(stderr, "tram: not all that was printed could be written: %s\n",
+            strerror(errno ? errno : EIO));
+    return code == CMD_DONE ? CMD_FAILED : code;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -106,8 +121,8 @@ int main(int argc, char **argv)
         name = "help";
     if (strcmp(name, "--version") == 0) {
         printf("tram %s\n", TRAM_VERSION);
-        return CMD_DONE;
+        return end_output(CMD_DONE);
     }
     const struct command *c = find(name);
-    return c != NULL ? c->run(argc - 1, argv + 1) : no_such_command(name);
+    return c != NULL ? end_output(c->run(argc - 1, argv + 1)) : no_such_command(name);
 }
