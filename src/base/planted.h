@@ -165,6 +165,10 @@
     X(group_asked_early, group, "a question of a later view is answered in an earlier one")        \
     X(group_raw_again, group,                                                                      \
       "raw cells deliver again what a trim cut off and they had delivered")                        \
+    X(group_restart_commit, stepped,                                                               \
+      "V22: cells go on from where the last view began, not from what disks have")                 \
+    X(group_restart_older, stepped, "V23: an older view than the last one is gone on from")        \
+    X(group_restart_old_log, stepped, "V39: a log counts that a member has of an earlier life")    \
     X(group_delivered_over_trim, group, "V29: DELIVERED rises over what the trim leaves out")      \
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \

@@ -2,6 +2,7 @@
 
 #include "base/minmax.h"
 #include "base/planted.h"
+#include "group/restart.h"
 
 /* ---- who goes on ---- */
 
@@ -105,11 +106,30 @@ static uint64_t learners_of(const struct decide_input *in, uint64_t stateful, ui
     return large ? ~learnt : 0;
 }
 
+/* Nobody who goes on has its state. */
+static void cell_lost(const struct decide_input *in, uint64_t enders, uint32_t cell,
+                      struct view_cell *next)
+{
+    uint64_t had = 0;
+    for (uint64_t rest = enders; rest; rest = set_rest(rest))
+        had |= told(in, set_first(rest), cell)->has_state ? set_of(set_first(rest)) : 0;
+    if (had == 0 && restart_cell(in, enders, cell, next))
+        return;
+    if (in->stateless && !restart_keeps(in, cell) && next->trims == 0) {
+        *next = (struct view_cell){.state = CELL_UNBORN};
+        return;
+    }
+    next->state = CELL_VACANT;
+    next->members_last = in->now->cell[cell].members;
+    restart_vacate(in, cell, next);
+}
+
 /* `enders` end the view in order, `stay` of them go on. */
 static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t stay, uint32_t cell,
                       struct view_cell *next)
 {
     const struct view_cell *now = &in->now->cell[cell];
+    const uint64_t enders_all = enders;
     enders &= now->members;
     if (PLANTED(group_leave_untrimmed) && (stay & now->members) == 0)
         enders = 0;
@@ -126,10 +146,23 @@ static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t s
             next->stateful |= set_of(h);
     }
     next->learners = learners_of(in, next->stateful, cell);
-    if (next->stateful == 0) {
-        next->state = CELL_VACANT;
-        next->members_last = now->members;
-    }
+    next->cut = restart_cut(in, cell, next);
+    if (!decide_ends(in, enders_all))
+        restart_mixed(in, enders, cell, next);
+    if (next->stateful == 0)
+        cell_lost(in, enders, cell, next);
+}
+
+/* Until one is back whose disk has it. */
+static void cell_waits(const struct decide_input *in, uint32_t cell, struct view_cell *next)
+{
+    const struct view_cell *now = &in->now->cell[cell];
+    *next = (struct view_cell){.state = CELL_VACANT,
+                               .born = now->born,
+                               .members_last = now->members_last,
+                               .cut = now->cut,
+                               .last = now->last};
+    restart_cell(in, 0, cell, next);
 }
 
 static bool is_reset(const struct decide_input *in, uint32_t cell)
@@ -145,8 +178,7 @@ static void cells_next(const struct decide_input *in, uint64_t enders, uint64_t 
         if (now->state == CELL_LIVES)
             cell_next(in, enders, stay, c, &next->cell[c]);
         else if (now->state == CELL_VACANT && !is_reset(in, c))
-            next->cell[c] = (struct view_cell){
-                .state = CELL_VACANT, .born = now->born, .members_last = now->members_last};
+            cell_waits(in, c, &next->cell[c]);
         else
             next->cell[c] = (struct view_cell){.state = CELL_UNBORN};
     }
@@ -173,6 +205,12 @@ static void members_next(const struct decide_input *in, uint64_t stay, struct vi
     }
 }
 
+bool decide_ends(const struct decide_input *in, uint64_t enders)
+{
+    uint32_t count = set_count(enders);
+    return count > 0 && (!in->view_majority || 2 * count > set_count(in->now->members));
+}
+
 const char *decide(const struct decide_input *in, struct view *next)
 {
     const struct view *now = in->now;
@@ -181,15 +219,18 @@ const char *decide(const struct decide_input *in, struct view *next)
     uint64_t stay = settle_claims(in, reported & ~leavers), enders = stay | leavers;
     if (now->vid >= VIEWS_MAX)
         return "there have been too many views";
-    if (now->members && enders == 0)
-        return "no member of the last view has reported";
-    if (in->view_majority && now->members && 2 * set_count(enders) <= set_count(now->members))
-        return "a majority of the last view is missing";
+    if (now->members && !decide_ends(in, enders) && restart_lacks(in, enders).what != LACKS_NOTHING)
+        return enders ? "a majority of the last view is missing"
+                      : "no member of the last view has reported";
     *next = (struct view){
         .vid = now->vid + 1, .hosts = now->hosts, .cells = now->cells, .leavers = leavers};
     members_next(in, stay, next);
     cells_next(in, enders, stay, next);
     layout_fill(in->layout, now, next);
+    for (uint32_t c = 0; c < next->cells; c++)
+        if (next->cell[c].state == CELL_LIVES && next->cell[c].born == next->vid &&
+            restart_keeps(in, c))
+            next->cell[c].cut = stamp(next->vid, 0);
     if (now->vid == 0 && !next->adequate)
         return "a cell of the first view lacks members";
     CHECK(view_check(next) == NULL);

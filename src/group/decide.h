@@ -11,18 +11,34 @@ struct decide_input {
     const struct view *now;
     const struct layout_options *layout;
     bool view_majority;
+    /* By cell, an enum cell_kept; NULL: none is. */
+    const unsigned char *kept;
+    bool stateless; /* cells have no state but what is kept of them */
 
     /* By host. */
     const struct report *report[GROUP_HOSTS_MAX]; /* its last one; NULL: none */
     uint64_t claims[GROUP_HOSTS_MAX];             /* of a member: whom it does not hear */
     uint64_t life[GROUP_HOSTS_MAX];   /* who is there, member or not: the life it is in; others 0 */
     uint64_t leaves[GROUP_HOSTS_MAX]; /* the life that wants to leave */
+    /* Of who is there in the life above: how far its disk has each cell (versions_found.reach). NULL: it has not said so in this life. */
+    const uint64_t *reach[GROUP_HOSTS_MAX];
+    uint64_t made[GROUP_HOSTS_MAX]; /* and in which life of its that disk was a new one */
 
     uint64_t reset[GROUP_CELLS_MAX / 64]; /* cells that are to begin anew if they are vacant */
 };
 
 /* Which members have reported on the applied view, in the life that is in it, something that can be. */
 uint64_t decide_reported(const struct decide_input *);
+
+/* What is kept of a cell on the disks of its members. */
+enum cell_kept {
+    KEPT_NOT,
+    KEPT_SOME, /* written behind: a member may have delivered more than its disk has */
+    KEPT_ALL,  /* what anybody delivered is on the disks of all members */
+};
+
+/* The view goes on from what its members hold in memory: enough of them have reported. Else it ends, if it does, from disks. */
+bool decide_ends(const struct decide_input *, uint64_t enders);
 
 /* Makes `next` of them. NULL, or why there is none yet, as a sentence; then what is in `next` is void. */
 const char *decide(const struct decide_input *, struct view *next);

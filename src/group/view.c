@@ -8,8 +8,9 @@
  *      | vid | hosts 32, cells 31, adequate 1 | members | leavers | who was ever let in |
  *      | life of each member | seen of each who was ever let in | cells ... |
  *
- *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners (lives) or born, members_last (vacant) | trims ... | */
-enum { HEAD_WORDS = 5, CELL_WORDS = 6, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
+ *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners, cut (lives) or
+ *              born, members_last, cut, last (vacant) | trims ... | */
+enum { HEAD_WORDS = 5, CELL_WORDS = 7, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
 #define ADEQUATE (UINT64_C(1) << 63)
 
 int view_open(uint32_t hosts, uint32_t cells, struct view **out, struct err *e)
@@ -44,8 +45,8 @@ static bool cell_equal(const struct view_cell *a, const struct view_cell *b)
 {
     return a->state == b->state && a->born == b->born && a->members == b->members &&
            a->senders == b->senders && a->stateful == b->stateful && a->learners == b->learners &&
-           a->members_last == b->members_last && a->trims == b->trims &&
-           words_equal(a->trim, b->trim, a->trims);
+           a->members_last == b->members_last && a->cut == b->cut && a->last == b->last &&
+           a->trims == b->trims && words_equal(a->trim, b->trim, a->trims);
 }
 
 bool view_equal(const struct view *a, const struct view *b)
@@ -78,13 +79,17 @@ static unsigned char *cell_put(unsigned char *at, const struct view_cell *c)
     at = word_put(at, (uint64_t)c->state | (uint64_t)c->trims << TRIMS_SHIFT);
     if (c->state != CELL_UNBORN)
         at = word_put(at, c->born);
-    if (c->state == CELL_VACANT)
+    if (c->state == CELL_VACANT) {
         at = word_put(at, c->members_last);
+        at = word_put(at, c->cut);
+        at = word_put(at, c->last);
+    }
     if (c->state == CELL_LIVES) {
         at = word_put(at, c->members);
         at = word_put(at, c->senders);
         at = word_put(at, c->stateful);
         at = word_put(at, c->learners);
+        at = word_put(at, c->cut);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         at = word_put(at, c->trim[i]);
@@ -153,13 +158,17 @@ static bool cell_get(struct words *w, uint32_t hosts, struct view_cell *c)
     *c = (struct view_cell){.state = (enum view_cell_state)state, .trims = (uint32_t)trims};
     if (c->state != CELL_UNBORN)
         c->born = word_get(w);
-    if (c->state == CELL_VACANT)
+    if (c->state == CELL_VACANT) {
         c->members_last = word_get(w);
+        c->cut = word_get(w);
+        c->last = word_get(w);
+    }
     if (c->state == CELL_LIVES) {
         c->members = word_get(w);
         c->senders = word_get(w);
         c->stateful = word_get(w);
         c->learners = word_get(w);
+        c->cut = word_get(w);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         c->trim[i] = word_get(w);
@@ -231,8 +240,10 @@ static const char *living_check(const struct view *v, const struct view_cell *c)
         return "a cell has a learner that the view does not have";
     if (c->stateful == 0)
         return "nobody has the state of a cell that lives";
-    if (c->members_last)
+    if (c->members_last | c->last)
         return "a cell that lives has last members";
+    if (stamp_vid(c->cut) > v->vid)
+        return "a cell goes on from versions that there cannot be";
     if (c->born == v->vid && (c->stateful != c->members || c->learners || c->trims))
         return "a cell that begins has a past";
     return NULL;
@@ -252,13 +263,17 @@ static const char *cell_check(const struct view *v, const struct view_cell *c)
     if (v->adequate)
         return "the view is adequate, and a cell does not live";
     if (c->state == CELL_UNBORN)
-        return c->born || c->members_last || c->trims ? "a cell that never began has a past" : NULL;
+        return c->born || c->members_last || c->trims || c->cut || c->last
+                   ? "a cell that never began has a past"
+                   : NULL;
     if (c->state != CELL_VACANT)
         return "a cell has no state that there is";
     if (c->born == 0 || c->born >= v->vid)
         return "a cell is vacant that never lived";
     if (c->members_last == 0 || c->members_last & ~set_all(v->hosts))
         return "nobody was last in a vacant cell, or no host was";
+    if (c->last >= v->vid || stamp_vid(c->cut) >= v->vid)
+        return "a vacant cell has versions that cannot be";
     return NULL;
 }
 

@@ -99,6 +99,9 @@ struct view_cell {
     /* Not members yet: they are sent a large state, and what is delivered since, and nobody waits for them. */
     uint64_t learners;
     uint64_t members_last; /* vacant: who was in it last; else 0 */
+    /* Of a cell that is kept on disks (group/restart.h): logs that reach this version have all that was delivered before this view. Vacant: what was
+     * delivered in `last`, the last view in which it lived, is in logs of that; 0: nothing was that is not below the cut. */
+    uint64_t cut, last;
     /* Where the view before ended, by the senders that it had there: of each, messages and nulls below this count are
      * delivered in it, and none beyond. None if nobody who was in the cell has ended it in order. */
     uint32_t trims;

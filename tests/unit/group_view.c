@@ -39,6 +39,7 @@ static void draw_living(struct rng *r, const struct view *v, struct view_cell *c
     c->members = nonempty_subset(r, v->members);
     c->senders = subset(r, c->members);
     c->stateful = c->born == v->vid ? c->members : nonempty_subset(r, c->members);
+    c->cut = stamp(rng_below(r, v->vid + 1), rng_below(r, 1000));
 }
 
 static void draw_cell(struct rng *r, const struct view *v, struct view_cell *c)
@@ -49,6 +50,8 @@ static void draw_cell(struct rng *r, const struct view *v, struct view_cell *c)
     } else if (v->vid > 1 && c->state == CELL_VACANT) {
         c->born = rng_range(r, 1, v->vid - 1);
         c->members_last = nonempty_subset(r, set_all(v->hosts));
+        c->cut = stamp(rng_below(r, v->vid), rng_below(r, 1000));
+        c->last = rng_below(r, v->vid);
     } else {
         c->state = CELL_UNBORN;
     }
@@ -290,6 +293,11 @@ static void view__each_rule_is_checked(void **state)
     BREAKS(vacant->learners = 1);
     BREAKS(vacant->born = 0);
     BREAKS(vacant->born = 5);
+    BREAKS(lives->cut = stamp(6, 0));
+    BREAKS(lives->last = 1);
+    BREAKS(vacant->cut = stamp(5, 0));
+    BREAKS(vacant->last = 5);
+    BREAKS(unborn->cut = 1);
     BREAKS(vacant->members_last = 0);
     BREAKS(vacant->members_last |= 8);
     BREAKS(vacant->state = (enum view_cell_state)3);
