@@ -36,8 +36,7 @@ static const char *in_dir(const struct bench_nodes *g, const char *name, char pa
     return path;
 }
 
-/* A port that nobody listens on. */
-static int port_find(const char *address, uint32_t *next, uint16_t *port, struct err *e)
+int bench_port(const char *address, uint32_t *next, uint16_t *port, struct err *e)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
 
@@ -80,9 +79,9 @@ static int dir_make(struct bench_nodes *g, const char *address, struct err *e)
     g->made = true;
     int rc = ofi_key_make(in_dir(g, "key", path), e);
     for (uint32_t h = 0; rc == 0 && h < g->hosts; h++)
-        rc = port_find(address, &next, &g->far[h].port, e);
+        rc = bench_port(address, &next, &g->far[h].port, e);
     if (rc == 0)
-        rc = port_find(address, &next, &g->wire_port, e);
+        rc = bench_port(address, &next, &g->wire_port, e);
     if (rc != 0)
         return rc;
     FILE *f = fopen(in_dir(g, "ports", path), "we");

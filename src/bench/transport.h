@@ -39,6 +39,9 @@ int nodes_client(struct bench_nodes *, uint32_t place, struct mem **, struct err
 /* Over tcp: who node `self` is, and whom it knows. */
 int nodes_tls(const struct bench_nodes *, uint32_t self, struct tls **, struct err *);
 
+/* A port of the address that nobody listens on. `next`: which is tried next; any number at first. */
+int bench_port(const char *address, uint32_t *next, uint16_t *port, struct err *);
+
 /* A process of this program. It ends when the descriptor is closed, which is its standard input. */
 struct bench_child {
     pid_t pid;

@@ -7,6 +7,7 @@
 #include "bench/durable.h"
 #include "bench/group.h"
 #include "bench/model_bench.h"
+#include "bench/topic.h"
 #include "bench/wire.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
@@ -44,6 +45,7 @@ struct options {
     const char *stage_item[4]; /* without batches */
     struct args_list stages;
     unsigned senders, active, mode;
+    bool topic;
     bool of_group; /* an option was given that goes with it alone */
 };
 
@@ -281,6 +283,12 @@ static int check_group(struct options *o)
     const struct bench_args *a = &o->bench;
     struct group_args *g = &o->group;
 
+    if (o->topic && (!o->is_group || o->of_group || o->compare || o->layout_given))
+        return args_bad("bench", "--topic",
+                        "goes with --protocol group, and besides with --transport, --address,"
+                        " --clear, --payload, --seconds and --json alone");
+    if (o->topic && (a->payload < TOPIC_SIZE_LEAST || a->payload > TOPIC_SIZE_MOST))
+        return args_bad("bench", "--payload", "24 to 16384 with --topic");
     if (!o->is_group)
         return o->of_group ? args_bad("bench", "--protocol",
                                       "--members, --senders, --size, --subgroups, --active, --mode,"
@@ -509,6 +517,24 @@ static int measure_group(const struct options *o, int argc, char **argv)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+static int measure_topic(const struct options *o)
+{
+    const struct topic_args a = {.transport = o->bench.transport,
+                                 .address = o->bench.address,
+                                 .clear = o->bench.clear,
+                                 .size = o->bench.payload,
+                                 .seconds = o->bench.seconds ? o->bench.seconds : SECONDS};
+    struct topic_figures f;
+    struct err e = {""};
+    int rc = bench_topic(&a, &f, &e);
+
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else
+        (o->bench.json ? bench_topic_json : bench_topic_print)(&a, &f, stdout);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
 /* Cases of `group` beside each other, and which bars they reach. */
 static int compare_group(const struct options *o, int argc, char **argv)
 {
@@ -715,6 +741,12 @@ int cmd_bench(int argc, char **argv)
         {"--no-nulls", NULL, "who has nothing to send holds up the others",
          .flag = &o.group.no_nulls, .given = &o.of_group},
         {"--bare", NULL, "nothing beside it", .flag = &o.group.bare, .given = &o.of_group},
+        {"--topic", NULL,
+         "instead: a publisher and two subscribers, a process each, over an unordered and an "
+         "atomic "
+         "topic beside idle ones; the way of one sample at a time, as many as go, and what idle "
+         "topics take of a core",
+         .flag = &o.topic},
         {.help = "In virtual time, on a cluster that is not there:"},
         {"--preset", "NAME",
          "the network: fdr (TRAM's cluster), cx4 (RamCast's), shm (two cores of this machine); "
@@ -791,6 +823,8 @@ int cmd_bench(int argc, char **argv)
         code = check(&o);
     if (code != CMD_DONE)
         return code;
+    if (o.topic)
+        return measure_topic(&o);
     if (o.is_group)
         return o.compare ? compare_group(&o, argc, argv) : measure_group(&o, argc, argv);
     if (a->serve || a->serve_wire || o.serve_file)

@@ -31,8 +31,10 @@ int raw_deliver(struct cell *c)
     int work = 0;
     for (uint32_t i = 0; i < c->senders; i++) {
         struct source_stream *s = &c->source[i];
-        uint64_t bytes = 0;
-        if (!take_source(c, s, s->count, &bytes))
+        uint64_t bytes = 0, from = s->taken;
+        while (take_source(c, s, s->count, &bytes))
+            ;
+        if (s->taken == from)
             continue;
         table_set(c->taken, c->rank[s->host], stamp(c->of->view->vid, s->taken));
         c->push = true;
