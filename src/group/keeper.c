@@ -129,8 +129,11 @@ static bool report_take(struct keeper *k, uint32_t host, const unsigned char *in
 {
     struct report *r = &k->host[host].report;
     struct cell_report *cell = &k->cell_report[(size_t)host * k->opt.cells];
+    struct found_report *found = &k->host[host].found;
     if (!report_decode(in, bytes, k->opt.hosts, k->opt.cells, r, cell))
         r->vid = 0;
+    /* What was found stays true in the life that found it. */
+    found_decode(in, bytes, k->opt.cells, found, &k->reach[(size_t)host * k->opt.cells]);
     k->look_ns = 0; /* somebody waits for it */
     return true;
 }
@@ -150,6 +153,15 @@ void keeper_report(struct keeper *k, const struct report *r)
 {
     unsigned char *to = notice_begin(&k->report_out);
     uint32_t bytes = report_encode(r, k->opt.cells, to);
+    notice_end(&k->report_out, bytes);
+    if (k->log)
+        report_take(k, k->opt.me, to, bytes);
+}
+
+void keeper_found(struct keeper *k, const struct found_report *f)
+{
+    unsigned char *to = notice_begin(&k->report_out);
+    uint32_t bytes = found_encode(f, k->opt.cells, to);
     notice_end(&k->report_out, bytes);
     if (k->log)
         report_take(k, k->opt.me, to, bytes);

@@ -52,6 +52,13 @@ struct report {
     const struct cell_report *cell; /* by cell; one that it is not in has no senders */
 };
 
+/* What a host's disk has, said when it is in no view: of each cell the version that it reaches (group/restart.h), and in which life of its the disk was
+ * a new one. */
+struct found_report {
+    uint64_t life, made;
+    const uint64_t *reach; /* by cell; 0: nothing */
+};
+
 struct keeper_options {
     struct mem *mem;
     uint32_t hosts, me;
@@ -66,9 +73,18 @@ struct keeper_options {
     uint64_t start_ns; /* view 1 waits until nobody new has come for so long; 0: 200 ms */
     uint64_t seed;
     struct log_budget *budget; /* of the host */
+
+    /* Groups that are kept: the view log is on the keepers' disks, as their group number 0, and goes on from there when all of them lost power. NULL: it is
+     * in memory alone. */
+    struct disk *disk;
+    const unsigned char *kept; /* by cell: enum cell_kept (group/decide.h); NULL: no cell is */
+    bool stateless;            /* a cell that is not kept has no state, and begins anew */
 };
 
 struct keeper;
+
+/* Of the ring of its log: a disk must take as much at once. */
+uint32_t keeper_log_bytes(uint32_t hosts, uint32_t cells);
 
 int keeper_open(const struct keeper_options *, struct keeper **, struct err *);
 void keeper_close(struct keeper *);
@@ -86,6 +102,9 @@ const struct view *keeper_view(const struct keeper *);
 
 /* Tells all keepers, and tells those again who were out of reach, until the next report. */
 void keeper_report(struct keeper *, const struct report *);
+
+/* Likewise, what the own disk has; in place of a report. */
+void keeper_found(struct keeper *, const struct found_report *);
 
 /* A reset of a vacant cell: it is unborn in the next view. False: not now (no leader here, or not vacant). Only where the log leads. */
 bool keeper_reset_cell(struct keeper *, uint32_t cell);

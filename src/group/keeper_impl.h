@@ -13,6 +13,7 @@ enum { WAITS_TEXT_BYTES = 160 };
 struct keeper_host {
     struct notice_reader reader; /* its reports; no lane for this host */
     struct report report;        /* the last; its vid is 0 if there is none */
+    struct found_report found;   /* likewise; its life is 0 if there is none */
     uint64_t beat;               /* of its row, as it was seen last, */
     uint64_t beat_life;          /* in that life, */
     uint64_t beat_ns;            /* and when it moved; 0: never */
@@ -34,7 +35,8 @@ struct view_machine {
 
 struct keeper {
     struct keeper_options opt;
-    uint32_t *keepers; /* a copy */
+    uint32_t *keepers;   /* a copy */
+    unsigned char *kept; /* likewise, or NULL */
     uint64_t now_ns;
 
     /* Every host. */
@@ -53,6 +55,7 @@ struct keeper {
     uint64_t view_told; /* vid */
     struct keeper_host *host;
     struct cell_report *cell_report; /* of all hosts */
+    uint64_t *reach;                 /* of all hosts */
 
     /* The leader. */
     struct decide_input in;
@@ -74,6 +77,10 @@ uint32_t report_encode(const struct report *, uint32_t cells, unsigned char *out
 /* False: it is none. `cell` is where its cells go. */
 bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint32_t cells,
                    struct report *out, struct cell_report *cell);
+/* What a disk has stands in the same lane: a report on view 0. False: it is none, and nothing changes. */
+uint32_t found_encode(const struct found_report *, uint32_t cells, unsigned char *out);
+bool found_decode(const unsigned char *in, uint32_t bytes, uint32_t cells, struct found_report *out,
+                  uint64_t *reach);
 
 /* ---- keeper.c ---- */
 

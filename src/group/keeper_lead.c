@@ -1,10 +1,12 @@
 /* The leader of the keepers: sees why a view has to end, closes it, and decides on the next when it has the reports. */
 #include "group/keeper_impl.h"
+#include "group/restart.h"
 
 #include "base/minmax.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     LOOKS_PER_HEARTBEAT = 64, /* at rows, while nobody reports */
@@ -107,6 +109,9 @@ static void host_look(struct keeper *k, uint32_t host)
     beat_look(k, host);
     k->in.report[host] = h->report.vid ? &h->report : NULL;
     k->in.life[host] = wants_in(k, host);
+    bool told = h->found.life && h->found.life == k->in.life[host];
+    k->in.reach[host] = told ? h->found.reach : NULL;
+    k->in.made[host] = h->found.made;
     k->in.claims[host] = member ? claims_of(k, host) : 0;
     k->in.leaves[host] = member ? row_of(k, host, TOP_LEAVES, now->life[host]) : 0;
     h->wants =
@@ -195,13 +200,48 @@ static uint64_t missing(const struct keeper *k, uint64_t reported)
     return out;
 }
 
+/* " 1, 3 and 4" */
+static const char *hosts_text(uint64_t hosts, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    for (uint64_t rest = hosts; rest; rest = set_rest(rest)) {
+        size_t at = strlen(text);
+        snprintf(text + at, bytes - at, "%s%u",
+                 rest == hosts    ? " "
+                 : set_rest(rest) ? ", "
+                                  : " and ",
+                 set_first(rest));
+    }
+    return text;
+}
+
+/* For whom it waits to go on from disks; false: for nobody. */
+static bool say_restart(struct keeper *k)
+{
+    uint64_t reported = decide_reported(&k->in);
+    struct restart_lacks l = restart_lacks(&k->in, reported);
+    char text[96];
+    hosts_text(l.hosts, text, sizeof(text));
+    const unsigned long long vid = (unsigned long long)k->machine.applied->vid;
+    if (l.what == LACKS_MEMBERS)
+        waits_for(k, "%u more of the members of view %llu have to be back, of hosts%s", l.count,
+                  vid, text);
+    else if (l.what == LACKS_CELL)
+        waits_for(k, "cell %u goes on from a disk of view %llu: of hosts%s another has to be back",
+                  l.cell, vid, text);
+    else if (l.what == LACKS_PAST)
+        waits_for(k, "host%s has a log of a later view than the keepers, whose last is %llu", text,
+                  vid);
+    return l.what == LACKS_MEMBERS || l.what == LACKS_CELL || l.what == LACKS_PAST;
+}
+
 static void say_undecided(struct keeper *k, const char *why)
 {
     uint32_t lacks, cell = layout_lacks(&k->opt.layout, k->next, &lacks);
     if (k->machine.applied->vid == 0 && cell < GROUP_CELLS_MAX)
         waits_for(k, "cell %u of the first view needs %u members, and %u hosts are there", cell,
                   lacks, set_count(k->there));
-    else
+    else if (k->machine.applied->vid == 0 || !say_restart(k))
         waits_for(k, "%s", why);
 }
 
@@ -230,11 +270,23 @@ static int begin_group(struct keeper *k)
     return 0;
 }
 
+/* A view that goes on from disks is better with all that are on their way. */
+static bool waits_for_disks(struct keeper *k, uint64_t reported)
+{
+    if (k->opt.kept == NULL || decide_ends(&k->in, reported))
+        return false;
+    bool all = (k->there | reported) == set_all(k->opt.hosts);
+    if (k->there == 0 || all || k->now_ns - k->there_ns >= k->opt.start_ns)
+        return false;
+    waits_for(k, "%u of %u hosts are back", set_count(k->there | reported), k->opt.hosts);
+    return true;
+}
+
 static int end_view(struct keeper *k)
 {
     uint64_t reported = decide_reported(&k->in), out = missing(k, reported);
     if (out == 0 || k->now_ns - k->closed_ns >= k->opt.suspect_ns)
-        return propose(k);
+        return waits_for_disks(k, reported) ? 0 : propose(k);
     if (set_count(out) == 1)
         waits_for(k, "host %u has not reported on view %llu", set_first(out),
                   (unsigned long long)k->machine.applied->vid);
@@ -335,6 +387,9 @@ uint64_t keeper_lead_next_ns(const struct keeper *k)
     if (!k->looked)
         next = k->look_ns;
     if (k->closed_ns && due > k->now_ns)
+        next = min_u64(next, due);
+    due = k->there_ns + k->opt.start_ns;
+    if (k->closed_ns && k->opt.kept && k->there && due > k->now_ns)
         next = min_u64(next, due);
     due = k->there_ns + joins_wait_ns(k);
     if (k->closed_ns == 0 && k->there && due > k->now_ns)

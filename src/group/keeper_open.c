@@ -132,6 +132,12 @@ static int buffers_open(struct keeper *k, struct err *e)
         return err_set(e, ERR_NOMEM, "group: no memory for %u bytes of a view", most);
     memcpy(k->keepers, o->keepers, o->keepers_count * sizeof(*k->keepers));
     k->opt.keepers = k->keepers;
+    if (o->kept) {
+        k->kept = malloc(o->cells);
+        if (k->kept == NULL)
+            return err_set(e, ERR_NOMEM, "group: no memory for %u cells", o->cells);
+        memcpy(k->kept, o->kept, o->cells);
+    }
     int rc = view_open(o->hosts, o->cells, &k->view, e);
     return rc == 0 ? view_open(o->hosts, o->cells, &k->told, e) : rc;
 }
@@ -143,11 +149,12 @@ static int more_buffers_open(struct keeper *k, struct err *e)
     struct view_machine *m = &k->machine;
     k->host = calloc(o->hosts, sizeof(*k->host));
     k->cell_report = calloc((size_t)o->hosts * o->cells, sizeof(*k->cell_report));
+    k->reach = calloc((size_t)o->hosts * o->cells, sizeof(*k->reach));
     m->save = malloc(k->view_bytes_max);
     m->load = malloc(k->view_bytes_max);
     m->bytes_max = k->view_bytes_max;
     m->keeper = k;
-    if (!k->host || !k->cell_report || !m->save || !m->load)
+    if (!k->host || !k->cell_report || !k->reach || !m->save || !m->load)
         return err_set(e, ERR_NOMEM, "group: no memory for reports of %u hosts", o->hosts);
     int rc = view_open(o->hosts, o->cells, &m->applied, e);
     if (rc == 0)
@@ -155,11 +162,17 @@ static int more_buffers_open(struct keeper *k, struct err *e)
     return rc == 0 ? view_open(o->hosts, o->cells, &k->next, e) : rc;
 }
 
-static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
+uint32_t keeper_log_bytes(uint32_t hosts, uint32_t cells)
 {
     uint32_t log_bytes = LOG_BYTES_MIN;
-    while (log_bytes < LOG_PAYLOADS * k->view_bytes_max)
+    while (log_bytes < LOG_PAYLOADS * view_bytes_max(hosts, cells))
         log_bytes *= 2;
+    return log_bytes;
+}
+
+static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
+{
+    uint32_t log_bytes = keeper_log_bytes(k->opt.hosts, k->opt.cells);
     struct log_options o = {
         .mem = k->opt.mem,
         .region = region_number(REGION_VIEW_LOG, 0),
@@ -175,10 +188,12 @@ static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
         .stagger_ns = k->opt.stagger_ns,
         .detach_ns = k->opt.detach_ns,
         .seed = k->opt.seed,
+        .disk = k->opt.disk,
         .machine = &view_machine,
         .ctx = &k->machine,
     };
-    return log_open(&o, &k->log, e);
+    int rc = log_open(&o, &k->log, e);
+    return rc == 0 && o.disk ? log_restore(k->log, e) : rc;
 }
 
 int keeper_open(const struct keeper_options *o, struct keeper **out, struct err *e)
@@ -203,8 +218,11 @@ int keeper_open(const struct keeper_options *o, struct keeper **out, struct err 
         keeper_close(k);
         return rc;
     }
-    k->in = (struct decide_input){
-        .now = k->machine.applied, .layout = &k->opt.layout, .view_majority = o->view_majority};
+    k->in = (struct decide_input){.now = k->machine.applied,
+                                  .layout = &k->opt.layout,
+                                  .view_majority = o->view_majority,
+                                  .kept = k->kept,
+                                  .stateless = k->kept && o->stateless};
     *out = k;
     return 0;
 }
@@ -225,6 +243,8 @@ void keeper_close(struct keeper *k)
     free(k->machine.load);
     free(k->host);
     free(k->cell_report);
+    free(k->reach);
+    free(k->kept);
     free(k->keepers);
     free(k->bytes);
     free(k);

@@ -1,15 +1,26 @@
 /* Reports as bytes, in words of 8:
  *
- *      | vid | life | cells: | has_state 1, large 1, learnt << 8, senders << 16 | held of each sender ... | ... | */
+ *      | vid | life | cells: | has_state 1, large 1, learnt << 8, senders << 16 | held of each sender ... | ... |
+ *
+ * and what a disk has:
+ *
+ *      | 0 | life | made | reach of each cell ... | */
 #include "group/keeper_impl.h"
 
 #include <string.h>
 
-enum { HEAD_WORDS = 2, HAS_STATE = 1, LARGE = 2, LEARNT_SHIFT = 8, SENDERS_SHIFT = 16 };
+enum {
+    HEAD_WORDS = 2,
+    FOUND_WORDS = 3,
+    HAS_STATE = 1,
+    LARGE = 2,
+    LEARNT_SHIFT = 8,
+    SENDERS_SHIFT = 16
+};
 
 uint32_t report_bytes_max(uint32_t hosts, uint32_t cells)
 {
-    return 8 * (HEAD_WORDS + cells * (1 + hosts));
+    return 8 * (FOUND_WORDS + cells * (1 + hosts));
 }
 
 static unsigned char *word_put(unsigned char *at, uint64_t word)
@@ -60,4 +71,26 @@ bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint
         at += (uint32_t)senders;
     }
     return at == words;
+}
+
+uint32_t found_encode(const struct found_report *f, uint32_t cells, unsigned char *out)
+{
+    unsigned char *at = word_put(word_put(word_put(out, 0), f->life), f->made);
+    for (uint32_t c = 0; c < cells; c++)
+        at = word_put(at, f->reach[c]);
+    return (uint32_t)(at - out);
+}
+
+bool found_decode(const unsigned char *in, uint32_t bytes, uint32_t cells, struct found_report *out,
+                  uint64_t *reach)
+{
+    uint64_t head[FOUND_WORDS];
+    if (bytes != 8 * (FOUND_WORDS + cells))
+        return false;
+    memcpy(head, in, sizeof(head));
+    if (head[0] != 0 || head[1] == 0)
+        return false;
+    memcpy(reach, in + sizeof(head), 8 * (size_t)cells);
+    *out = (struct found_report){.life = head[1], .made = head[2], .reach = reach};
+    return true;
 }

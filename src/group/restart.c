@@ -159,7 +159,8 @@ static bool has_most(const struct decide_input *in, uint32_t cell)
     uint32_t there = 0;
     for (uint64_t rest = b.members; rest; rest = set_rest(rest))
         there += comes(in, set_first(rest));
-    return kept(in, cell) == KEPT_ALL || 2 * there > set_count(b.members);
+    return kept(in, cell) == KEPT_ALL || in->now->cell[cell].state == CELL_VACANT ||
+           2 * there > set_count(b.members);
 }
 
 /* Its first view came to an end before anything was delivered in it, and most of those are back who were to begin it. */

@@ -107,6 +107,33 @@ static void report__damaged_bytes_are_one_or_none(void **state)
     assert_true(refused > 500);
 }
 
+static void report__what_a_disk_has_comes_back(void **state)
+{
+    (void)state;
+    struct rng r;
+    unsigned char bytes[1024];
+    uint64_t reach[CELLS], there[CELLS + 1] = {0};
+    rng_init(&r, 8);
+    for (int i = 0; i < 1000; i++) {
+        struct report other;
+        struct found_report a = {.life = rng_u64(&r) | 1, .made = rng_u64(&r), .reach = reach};
+        struct found_report b = {0};
+        for (uint32_t c = 0; c < CELLS; c++)
+            reach[c] = rng_u64(&r);
+        uint32_t n = found_encode(&a, CELLS, bytes);
+        assert_true(n <= report_bytes_max(HOSTS, CELLS));
+        assert_true(found_decode(bytes, n, CELLS, &b, there));
+        assert_true(b.life == a.life && b.made == a.made);
+        assert_memory_equal(reach, there, sizeof(reach));
+        assert_true(!report_decode(bytes, n, HOSTS, CELLS, &other, back) || other.vid == 0);
+        assert_false(found_decode(bytes, n - 8, CELLS, &b, there));
+        bytes[0] = 1; /* a report on view 1 */
+        there[0] = 77;
+        assert_false(found_decode(bytes, n, CELLS, &b, there));
+        assert_int_equal(there[0], 77);
+    }
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -114,6 +141,7 @@ int main(void)
         cmocka_unit_test(report__comes_back_from_its_bytes),
         cmocka_unit_test(report__of_other_sizes_is_none),
         cmocka_unit_test(report__damaged_bytes_are_one_or_none),
+        cmocka_unit_test(report__what_a_disk_has_comes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
