@@ -1,6 +1,6 @@
 /* Three members of ten cells that have nothing to do, as processes: they sleep, whatever carries their memory. On a quiet machine they
  * use at most 2 % of a core together. A busy one makes every wake-up dearer, so what is judged is how often they wake: whoever
- * takes a heartbeat for work does so thousands of times a second. Says what they used.
+ * takes a heartbeat for work does so five times as often. Says what they used.
  *
  *      group_idle [shm|tcp]     prints TAP
  */
@@ -24,7 +24,7 @@ enum { HOSTS = 3, CELLS = 10, TRIES = 4 }; /* the best counts: others use the ma
 #define SECOND UINT64_C(1000000000)
 #define CALM_NS SECOND /* after the last view; what a start leaves behind is over then */
 #define WATCH_NS SECOND
-#define SLEEPS_MAX 800 /* of each in a second; 60 to 200 seen, busy or not */
+#define SLEEPS_MAX 400 /* of each in a second; 60 to 200 seen, busy or not */
 #define SHARE_MAX 0.20 /* of a core, together: who polls all the time uses all of it */
 
 struct board {
