@@ -11,7 +11,8 @@
 /* The name, the protocol whose simulation must catch it, what the mistake is. Many are what the papers leave open or
  * get wrong, if one follows them to the letter. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
  * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c; for
- * those of the disk, tests/unit/disk_planted.c; of views, tests/unit/group_keeper.c) must catch it. */
+ * those of the disk, tests/unit/disk_planted.c; of views, tests/unit/group_keeper.c; of broadcasts, which have a world of their
+ * own, tests/unit/agree_bft_neb.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, log, "a late follower keeps its old suffix instead of being resynchronised")     \
     X(skip_first, log, "the first entry recovered in a take-over is not applied by the leader")    \
@@ -134,6 +135,12 @@
     X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
     X(disk_told_early, stepped, "what was read counts before it is flushed")                       \
     X(disk_places_forgotten, stepped, "lives of clients' places begin anew with the process")      \
+    X(neb_own_sig, stepped, "B1: a copy counts if whoever has it has signed it, not its sender")   \
+    X(neb_read_first, stepped, "B2: others' rows are read before the own copy is written")         \
+    X(neb_no_lap, stepped, "B3: a cell of a later lap is taken for none")                          \
+    X(neb_hides_two, stepped, "B4: a row of which two memories differ has nothing")                \
+    X(neb_skips_torn, stepped, "B29: a cell that is not good is taken for none")                   \
+    X(neb_waits_torn, stepped, "B30: a cell that is not good is waited for")                       \
     X(group_guard_first, group, "V10: a guard is told before END")                                 \
     X(group_one_null, group, "V12: one null answers a batch of messages")                          \
     X(group_nulls_for_ever, group, "V14: nulls are answered with nulls")                           \

@@ -30,7 +30,9 @@ enum lane_kind {
     LANE_VIEW = 11, /* common; owner: a host; writer: a keeper; the last view */
     LANE_STATE =
         12, /* common; owner: a host; writer: a host; ring of a cell's state for one that has none */
-    LANE_ASK = 13,    /* common; owner: host number `index`; writer: a host; ring of what it asks */
+    LANE_ASK = 13, /* common; owner: host number `index`; writer: a host; ring of what it asks */
+    LANE_NEB =
+        24, /* owner: a member or a memory; writer: a member; what it has heard of others (agree/bft_neb.h) */
     LANE_ANSWER = 14, /* common; owner: host number `index`; writer: a host; ring of its answers */
 };
 
