@@ -170,6 +170,25 @@ const char *decided_and_damaged(void)
     return group_close(g);
 }
 
+/* 0 decided abcdef with 1, whose disk lost a, which it has known to be decided, and was sent a state of before it. Then 1 kept ab again, under
+ * another ballot, and no more, when the power went. 0 is away. What closes the gap says nothing against what stands behind it. */
+const char *gap_closed_in_part(void)
+{
+    struct group *g = with_disks(1);
+    struct disk_says all = {.commit = 6 * SIZE, .commit_ballot = 3};
+    decided(g, 0, "abcdef");
+    accepted(g, 1, 3, 0, "a", (struct disk_says){0});
+    accepted(g, 1, 3, 1, "bcdef", all);
+    damage(g, 1, 0, 3, 'a');
+    accepted(g, 1, 5, 0, "ab",
+             (struct disk_says){.commit = 6 * SIZE, .commit_ballot = 3, .end = 6 * SIZE});
+    pledged(g, 2, 5);
+    group_start(g, 1);
+    group_start(g, 2);
+    GROUP_WAIT(g, is_all_applied(g, 1, 6) && is_all_applied(g, 2, 6), 2 * GROUP_ELECT_NS);
+    return group_close(g);
+}
+
 /* ---- all come back ---- */
 
 /* It accepted so many entries, all the same letter, and says so. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 const char *kept_again_in_part(void);
+const char *gap_closed_in_part(void);
 const char *rest_of_an_older_run(uint64_t seed);
 const char *commit_of_a_later_ballot(void);
 const char *decided_and_damaged(void);

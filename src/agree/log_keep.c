@@ -410,6 +410,8 @@ void keep_reset(struct log *l)
     backlog_clear(&k->later);
     k->gap = l->applied;
     k->reset_due = k->beyond;
+    if (k->gap == 0) /* what the group began with needs no snapshot */
+        cover(l);
 }
 
 /* Says where the chain of a disk that was damaged begins. False: there is no room for that. */

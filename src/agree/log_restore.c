@@ -16,19 +16,24 @@
 #include "base/grow.h"
 
 /* Entries [base, end), one behind the other; they stand where the disk has read them to. */
-struct found_chain {
-    struct log *log;
+struct found_list {
     const struct entry **entry;
     uint32_t count, room;
     uint64_t base, end;
-    uint64_t highest; /* stamp of all that ever stood in it */
-    bool bad;         /* no correct replica writes that */
+};
+
+struct found_chain {
+    struct log *log;
+    struct found_list of;
+    struct found_list ahead; /* behind a gap: it goes on there when that is closed */
+    uint64_t highest;        /* stamp of all that ever stood in it */
+    bool bad;                /* no correct replica writes that */
 };
 
 /* ---- putting it together ---- */
 
 /* The first entry that does not begin before pos, by its number; the count, if all do. */
-static uint32_t found_find(const struct found_chain *c, uint64_t pos)
+static uint32_t found_find(const struct found_list *c, uint64_t pos)
 {
     uint32_t low = 0, high = c->count;
     if (pos >= c->end)
@@ -43,7 +48,7 @@ static uint32_t found_find(const struct found_chain *c, uint64_t pos)
     return low;
 }
 
-static void found_push(struct found_chain *c, const struct entry *e)
+static void found_push(struct found_list *c, const struct entry *e)
 {
     if (c->count == c->room) {
         c->room = c->room ? 2 * c->room : 1024;
@@ -54,8 +59,14 @@ static void found_push(struct found_chain *c, const struct entry *e)
     c->end = e->pos + entry_size(e->bytes);
 }
 
+static void found_begin(struct found_list *c, uint64_t at)
+{
+    c->count = 0;
+    c->base = c->end = at;
+}
+
 /* Drops what begins at pos or behind. What it cuts through is dropped, too, with all before: such an entry was not decided. */
-static void found_cut(struct found_chain *c, uint64_t pos)
+static void found_cut(struct found_list *c, uint64_t pos)
 {
     c->count = found_find(c, pos);
     if (pos >= c->end)
@@ -68,11 +79,9 @@ static void found_cut(struct found_chain *c, uint64_t pos)
     c->end = pos;
 }
 
-static void found_add(struct found_chain *c, const struct entry *e)
+/* It begins in the list, or where that ends. */
+static void found_put(struct found_list *c, const struct entry *e)
 {
-    c->highest = max_u64(c->highest, e->ballot);
-    if (e->pos < c->base || e->pos > c->end)
-        return; /* in the snapshot; or behind a gap that none covers */
     uint32_t i = found_find(c, e->pos);
     if (i < c->count && entry_same(c->entry[i], e)) {
         c->entry[i] = e;
@@ -84,12 +93,42 @@ static void found_add(struct found_chain *c, const struct entry *e)
     found_push(c, e);
 }
 
+/* What was missing came again, after a state of before it. What stood behind counts as before: a decision may rest on it. */
+static void found_join(struct found_chain *c)
+{
+    struct found_list *ahead = &c->ahead;
+    if (ahead->count == 0 || c->of.end < ahead->base)
+        return;
+    uint32_t count = c->of.end == ahead->base ? ahead->count : 0;
+    for (uint32_t i = 0; i < count; i++)
+        found_push(&c->of, ahead->entry[i]);
+    ahead->count = 0;
+}
+
+static void found_add(struct found_chain *c, const struct entry *e)
+{
+    struct found_list *ahead = &c->ahead;
+    c->highest = max_u64(c->highest, e->ballot);
+    if (e->pos < c->of.base)
+        return; /* in the snapshot */
+    if (e->pos <= c->of.end) {
+        found_put(&c->of, e);
+        found_join(c);
+        return;
+    }
+    if (ahead->count == 0 || e->pos < ahead->base || e->pos > ahead->end)
+        found_begin(ahead, e->pos);
+    found_put(ahead, e);
+}
+
 /* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest, unless no entry
  * begins there: then none of what follows was decided. */
-static void found_reset(struct found_chain *c, uint64_t to)
+static void found_reset(struct found_chain *f, uint64_t to)
 {
+    struct found_list *c = &f->of;
     if (to <= c->base)
         return;
+    f->ahead.count = 0;
     uint32_t i = found_find(c, to);
     if (i < c->count && c->entry[i]->pos == to) {
         c->count -= i;
@@ -106,12 +145,14 @@ static void found_take(void *ctx, const struct disk_record *r)
     struct found_chain *c = ctx;
     if (r->kind == DISK_RESET && !c->bad)
         found_reset(c, r->from);
-    if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->base)
-        found_cut(c, c->base);
+    if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->of.base)
+        found_cut(&c->of, c->of.base);
     if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
         return;
-    if (r->kind == DISK_COPY && r->from >= c->base)
-        found_cut(c, r->from);
+    if (r->kind == DISK_COPY && r->from >= c->of.base) {
+        found_cut(&c->of, r->from);
+        c->ahead.count = 0;
+    }
     for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
         const struct entry *e = entry_at(r->bytes + (pos - r->from));
         c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
@@ -211,7 +252,7 @@ static int load_initial(struct log *l, struct err *e)
                    : err_set(e, ERR_CORRUPT, "log: what the group begins with cannot be loaded");
 }
 
-static void apply_chain(struct log *l, const struct found_chain *c, uint64_t end)
+static void apply_chain(struct log *l, const struct found_list *c, uint64_t end)
 {
     l->keep.replaying = true;
     for (uint32_t i = 0; l->applied < end && l->broken == NULL && log_apply(l, c->entry[i]); i++)
@@ -222,19 +263,19 @@ static void apply_chain(struct log *l, const struct found_chain *c, uint64_t end
 /* ---- the own lane ---- */
 
 /* The first entry that the ring holds, with all behind it and room for a leader's puts (recover_keep_from). */
-static uint32_t lane_start(const struct log *l, const struct found_chain *c)
+static uint32_t lane_start(const struct log *l, const struct found_list *c)
 {
     uint64_t reach = l->opt.log_bytes - l->put_max;
     return found_find(c, c->end > reach ? c->end - reach : 0);
 }
 
-static uint64_t start_of(const struct found_chain *c, uint32_t i)
+static uint64_t start_of(const struct found_list *c, uint32_t i)
 {
     return i < c->count ? c->entry[i]->pos : c->end;
 }
 
 /* Behind `from`: the end of what is stamped so. */
-static uint64_t stamped_end(const struct found_chain *c, uint64_t from, uint64_t run)
+static uint64_t stamped_end(const struct found_list *c, uint64_t from, uint64_t run)
 {
     uint32_t i = found_find(c, from);
     while (i < c->count && c->entry[i]->ballot == run)
@@ -243,7 +284,7 @@ static uint64_t stamped_end(const struct found_chain *c, uint64_t from, uint64_t
 }
 
 #if TRAM_PLANTED
-static uint64_t planted_highest(const struct found_chain *c, uint32_t i)
+static uint64_t planted_highest(const struct found_list *c, uint32_t i)
 {
     uint64_t highest = 0;
     for (; i < c->count; i++)
@@ -255,7 +296,7 @@ static uint64_t planted_highest(const struct found_chain *c, uint32_t i)
 #endif
 
 /* As few writes as there can be: each may be a message. */
-static void put_entries(struct log *l, const struct found_chain *c, uint32_t i)
+static void put_entries(struct log *l, const struct found_list *c, uint32_t i)
 {
     uint64_t start = start_of(c, i);
     unsigned char *bytes = grow("what a disk has of a log", NULL, 1, c->end - start + 1);
@@ -271,14 +312,15 @@ static void put_entries(struct log *l, const struct found_chain *c, uint32_t i)
 
 /* What was accepted stands there for the next leader. The highest stamp is the run: a lane of a ballot between it and that of an
  * older rest would else be believed where this one knows better. It counts, and is promised for, when it is there. */
-static void fill_lane(struct log *l, const struct found_chain *c, uint64_t commit,
+static void fill_lane(struct log *l, const struct found_chain *f, uint64_t commit,
                       uint64_t commit_ballot)
 {
+    const struct found_list *c = &f->of;
     struct mem_flow *flow = &l->keep.filling;
     struct mem_lane *lane = l->lane[l->me][l->me];
     uint32_t first = lane_start(l, c);
     uint64_t run =
-        PLANTED(run_of_the_rest) ? planted_highest(c, first) : max_u64(c->highest, commit_ballot);
+        PLANTED(run_of_the_rest) ? planted_highest(c, first) : max_u64(f->highest, commit_ballot);
     mem_flow_open(l->mem, flow, l->opt.nodes[l->me], l->opt.region, 0);
     put_entries(l, c, first);
     uint64_t words[] = {start_of(c, first), c->end, commit,
@@ -339,23 +381,24 @@ static int take_chain(struct log *l, const struct disk_found *f, struct found_ch
                       struct err *e)
 {
     /* Behind what is missing: that was decided, and the lane says so, though it has none of it. */
-    c->base = c->end = f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap;
+    found_begin(&c->of, f->state == DISK_BELOW && !PLANTED(below_forgets) ? f->gap_to : f->snap);
     disk_replay(l->keep.disk, l->opt.disk_group, found_take, c);
-    if (c->bad || (f->state != DISK_BELOW && c->base != f->snap))
+    if (c->bad || (f->state != DISK_BELOW && c->of.base != f->snap))
         return err_set(e, ERR_CORRUPT, "log: what the disk has of it is no log");
     return 0;
 }
 
 /* What is not applied may have to be written again, when the journal that it stands in is let go. */
-static void remember(struct log *l, const struct found_chain *found)
+static void remember(struct log *l, const struct found_chain *f)
 {
+    const struct found_list *found = &f->of;
     uint64_t from = l->behind ? found->base : max_u64(found->base, l->applied);
     uint32_t i = found_find(found, from);
     struct chain c = {.base = i < found->count ? found->entry[i]->pos : found->end};
     c.end = c.base;
     for (; i < found->count; i++)
         chain_add(&c, found->entry[i]);
-    c.highest = found->highest;
+    c.highest = f->highest;
     keep_chain(l, &c);
 }
 
@@ -381,9 +424,10 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
         rc = take_chain(l, f, &c, e);
     l->behind = f->state == DISK_BELOW;
     if (rc == 0 && !l->behind)
-        apply_chain(l, &c,
-                    min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c.end));
-    k->end = c.end;
+        apply_chain(
+            l, &c.of,
+            min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c.of.end));
+    k->end = c.of.end;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
     if (rc == 0 && kept)
@@ -391,14 +435,15 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     if (rc == 0 && kept && runs_beyond(l))
         l->behind = true;
     if (rc == 0 && !kept) {
-        uint64_t commit = min_u64(f->says.commit, c.end);
+        uint64_t commit = min_u64(f->says.commit, c.of.end);
         fill_lane(l, &c, max_u64(commit, f->snap), f->says.commit_ballot);
         k->is_filling = true;
         l->state = UNIT_JOINING;
     }
     if (rc == 0)
         remember(l, &c);
-    grow_free(c.entry);
+    grow_free(c.of.entry);
+    grow_free(c.ahead.entry);
     return rc;
 }
 

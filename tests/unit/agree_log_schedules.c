@@ -29,6 +29,7 @@ static void log__disks_have_what_was_decided(void **state)
 {
     (void)state;
     HOLDS(kept_again_in_part());
+    HOLDS(gap_closed_in_part());
     for (uint64_t seed = 1; seed <= 20; seed++)
         HOLDS(rest_of_an_older_run(seed));
     HOLDS(commit_of_a_later_ballot());
