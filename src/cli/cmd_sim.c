@@ -77,6 +77,10 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->deliveries += g->deliveries;
     sum->skipped += g->skipped;
     sum->shared += g->shared;
+    sum->disks += g->disks;
+    sum->disk_batches += g->disk_batches;
+    sum->power_cuts += g->power_cuts;
+    sum->disks_failed += g->disks_failed;
 }
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
@@ -247,6 +251,11 @@ static void print_group(const struct group_figures *g)
            (unsigned long long)g->raw, (unsigned long long)g->asked,
            (unsigned long long)g->answered, (unsigned long long)g->shared,
            (unsigned long long)g->stateless, (unsigned long long)g->skipped);
+    if (g->disks)
+        printf("%llu runs with disks: %llu batches written, %llu power cuts, %llu left for their "
+               "disk\n",
+               (unsigned long long)g->disks, (unsigned long long)g->disk_batches,
+               (unsigned long long)g->power_cuts, (unsigned long long)g->disks_failed);
 }
 
 static int run_many(const struct sim_args *a)

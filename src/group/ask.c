@@ -496,7 +496,7 @@ int member_call(struct member *m, uint32_t cell, const void *data, uint32_t byte
     if (c->opt.mode == CELL_RAW)
         return ERR_INVALID;
     if (reply_max > member_ask_max(m) || bytes > c->opt.message_max ||
-        bytes + head > c->opt.message_max)
+        bytes + head + c->ahead > c->opt.message_max)
         return ERR_TOOBIG;
     unsigned char *room =
         m->asks.closed || m->asks.open == ASK_SLOTS ? NULL : member_reserve(m, cell, bytes + head);
@@ -589,7 +589,8 @@ void asks_passed(struct cell *c, uint32_t sender, const struct record *r, uint32
                  uint64_t number)
 {
     struct call_head h;
-    if (head_of(c->of, r + 1, bytes, &h) && !PLANTED(group_passed_silent))
+    if (head_of(c->of, (const unsigned char *)(r + 1) + c->ahead, bytes, &h) &&
+        !PLANTED(group_passed_silent))
         reply(c, sender, &h, number, ERR_AGAIN);
 }
 
@@ -597,7 +598,8 @@ bool asks_returned(struct cell *c, const struct record *r)
 {
     struct member *m = c->of;
     struct call_head h;
-    if (!(r->flags & RECORD_CALL) || !head_of(m, r + 1, r->bytes, &h))
+    if (!(r->flags & RECORD_CALL) ||
+        !head_of(m, (const unsigned char *)(r + 1) + c->ahead, r->bytes, &h))
         return false;
     struct ask_slot *s = slot_of(m, h.ticket);
     if (s) {

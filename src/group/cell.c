@@ -181,9 +181,14 @@ static int receive(struct cell *c)
 static void find_stable(struct cell *c)
 {
     uint64_t least = c->received;
+    const enum cell_word word = c->opt.mode == CELL_DURABLE && !PLANTED(group_persisted_unheard)
+                                    ? CELL_PERSISTED
+                                    : CELL_RECEIVED;
+    if (word == CELL_PERSISTED)
+        least = kept_persisted(c);
     for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest && least > c->stable;
          rest = set_rest(rest))
-        least = min_u64(least, cell_count(c, set_first(rest), CELL_RECEIVED));
+        least = min_u64(least, cell_count(c, set_first(rest), word));
     c->stable = max_u64(c->stable, least);
 }
 
@@ -291,7 +296,7 @@ static inline uint64_t take_from(const struct taking *t, const struct taker *a, 
             continue;
         pos += record_size(bytes);
         if (number >= skip_to)
-            cell_item(b, r, bytes, host, number);
+            cell_item(b, r, bytes, host, number, t->cell->ahead);
         else if (r->flags & RECORD_KINDS)
             asks_passed(t->cell, host, r, bytes, number);
     }
@@ -342,6 +347,8 @@ void cell_upcall(struct cell *c, const struct batch *b)
     struct member *m = c->of;
     if (b->count == 0)
         return;
+    if (c->keep)
+        kept_delivered(c, b);
     if (is_feeding(c))
         transfer_feed(c, b);
     if (b->kinds)
@@ -399,8 +406,10 @@ static int deliver(struct cell *c)
     find_stable(c);
     if (!c->has_state || c->number_at >= c->stable || (is_feeding(c) && transfer_holds(c)))
         return 0;
-    while (deliver_some(c, c->stable, NULL, &bytes))
+    while ((c->keep == NULL || kept_takes(c)) && deliver_some(c, c->stable, NULL, &bytes))
         ;
+    if (c->keep)
+        kept_delivered_to(c);
     tell_delivered(c);
     return c->number_at > from;
 }
@@ -421,6 +430,8 @@ int cell_settle(struct cell *c)
         c->ring = true;
         work += receive(c);
     }
+    if (c->keep)
+        work += kept_settle(c);
     /* Where a push is a few stores the others hear of it before the upcalls. */
     if (c->push && c->of->mem->shared)
         cell_push(c, false);
@@ -464,6 +475,8 @@ void cell_wedge(struct cell *c)
         look(c, &c->source[i]);
         r->held[i] = c->source[i].count;
     }
+    if (c->keep)
+        kept_wedge(c);
 }
 
 bool cell_finish(struct cell *c)
@@ -482,11 +495,13 @@ bool cell_finish(struct cell *c)
             limit = max_u64(limit, (next->trim[i] - 1) * c->senders + i + 1);
     if (is_feeding(c))
         transfer_holds(c);
-    while (deliver_some(c, limit, next->trim, &bytes))
+    while ((c->keep == NULL || kept_takes(c)) && deliver_some(c, limit, next->trim, &bytes))
         ;
+    if (c->keep)
+        kept_delivered_to(c);
     if (PLANTED(group_delivered_over_trim))
         tell_delivered(c);
-    return c->number_at >= limit;
+    return c->number_at >= limit && (c->keep == NULL || kept_finish(c, limit));
 }
 
 /* ---- the begin of a view ---- */
@@ -562,6 +577,8 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
         machine->born(c->of->opt.ctx, c->number);
     if (c->in || c->learns)
         begin_row(c, now->vid);
+    if (c->keep)
+        kept_begin(c, now->vid, had);
     if (c->in && c->taken)
         raw_begin(c, now->vid, ahead);
 }
@@ -668,7 +685,9 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     c->own.fresh = true;
     if (!c->mine)
         return 0;
-    int rc = rings_open(c, e);
+    int rc = kept_open(c, e);
+    if (rc == 0)
+        rc = rings_open(c, e);
     if (rc || c->alone)
         return rc;
     c->from[0] = calloc(m->opt.hosts, sizeof(*c->from[0]));
@@ -695,6 +714,7 @@ void cell_close(struct cell *c)
     free(c->out);
     free(c->flow);
     free(c->fed);
+    kept_close(c);
     if (c->alone) {
         free(c->own.ring[0]);
         free(c->own.ring[1]);

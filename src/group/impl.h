@@ -24,6 +24,7 @@
 enum cell_word {
     CELL_RECEIVED,  /* stamp: all numbers below are here */
     CELL_DELIVERED, /* stamp: all numbers below were delivered, and the upcalls are over */
+    CELL_PERSISTED, /* stamp: all numbers below are on this member's disk, of cells that have logs */
     CELL_STATE,     /* stamp of WANTS_STATE or HAS_STATE */
     CELL_TAKEN, /* stamp of the vid in which a transfer began: which one, and the bytes of it that were taken (transfer.c) */
     CELL_USER,
@@ -31,7 +32,7 @@ enum cell_word {
 };
 
 enum { WANTS_STATE = 1, HAS_STATE = 2 };
-enum { FEED_HEAD_BYTES = 24, BACKLOG_BYTES = 64 << 20 };
+enum { FEED_HEAD_BYTES = 24, BACKLOG_BYTES = 64 << 20, KEPT_HEAD_BYTES = 16 };
 
 /* END and GUARD are on different cache lines, and are two writes: GUARD never lands before END. */
 enum send_word {
@@ -154,9 +155,11 @@ struct cell {
     uint64_t stable;    /* numbers below are everywhere */
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
-    bool push;     /* the row has something new that others wait for */
-    bool ring;     /* others were told something, and may sleep */
-    uint32_t idle; /* rounds without work */
+    struct keeping *keep; /* what goes to the disk; NULL: nothing does */
+    uint32_t ahead;       /* bytes before each message in the rings, of which nobody is told */
+    bool push;            /* the row has something new that others wait for */
+    bool ring;            /* others were told something, and may sleep */
+    uint32_t idle;        /* rounds without work */
 
     /* States. */
     bool large;                       /* the last that was sent or came */
@@ -168,7 +171,7 @@ struct cell {
     bool loading;        /* the copy comes */
     bool loaded;         /* it has, and what follows is the feed */
     uint64_t load_taken; /* bytes of the stream */
-    uint64_t load_number;
+    uint64_t load_number, load_time;
     uint64_t piece_at;  /* of the next piece this was taken */
     unsigned char *fed; /* a message of the feed, with its head, */
     uint32_t fed_at;    /* of which so much has come */
@@ -244,10 +247,13 @@ struct member {
     uint32_t dead_hosts;     /* as the memory counted them */
     uint32_t rounds;
     uint64_t look_post_ns,
-        look_settle_ns; /* when it was last looked at what is not about messages */
-    bool looked;        /* in the last settle */
-    bool worked;        /* some cell had something to do in the last round */
-    bool ring;          /* something has changed that wakes all hosts */
+        look_settle_ns;      /* when it was last looked at what is not about messages */
+    uint64_t wall_ns, clock; /* beside settled_ns; and the highest time that it has given or seen */
+    const char *why_left;
+    bool reported; /* on the view that it has wedged */
+    bool looked;   /* in the last settle */
+    bool worked;   /* some cell had something to do in the last round */
+    bool ring;     /* something has changed that wakes all hosts */
 
     /* States in transit. */
     struct mem_lane *state_in[GROUP_HOSTS_MAX], *state_out[GROUP_HOSTS_MAX];
@@ -322,10 +328,10 @@ struct batch {
 const struct record *cell_record(const struct cell *, struct source_stream *, uint64_t index,
                                  uint32_t *bytes);
 static inline void cell_item(struct batch *b, const struct record *r, uint32_t bytes,
-                             uint32_t sender, uint64_t number)
+                             uint32_t sender, uint64_t number, uint32_t ahead)
 {
-    b->item[b->count++] = (struct member_item){.data = r + 1,
-                                               .bytes = bytes,
+    b->item[b->count++] = (struct member_item){.data = (const unsigned char *)(r + 1) + ahead,
+                                               .bytes = bytes > ahead ? bytes - ahead : 0,
                                                .sender = sender,
                                                .number = number,
                                                .kind = r->flags & RECORD_KINDS};
@@ -345,6 +351,34 @@ void raw_ahead(const struct cell *, const struct view *before, const struct view
                uint64_t ahead[GROUP_HOSTS_MAX]);
 /* The row of the new view. */
 void raw_begin(struct cell *, uint64_t vid, const uint64_t ahead[GROUP_HOSTS_MAX]);
+
+/* ---- keeping.c: what goes to the disk ---- */
+
+int kept_open(struct cell *, struct err *);
+void kept_close(struct cell *);
+/* Most that a call of the machine's has, as it stands in the log. */
+uint32_t kept_bytes(const struct cell_options *);
+/* The clock of a message that is published now. */
+void kept_stamp(struct cell *, struct record *);
+/* Appends what was received, and tells what is on the disk. Returns work done. */
+int kept_settle(struct cell *);
+/* Numbers below are on this member's disk. */
+uint64_t kept_persisted(const struct cell *);
+/* There is room for what may be delivered now. */
+bool kept_takes(struct cell *);
+/* What is about to be delivered; and up to where it was. */
+void kept_delivered(struct cell *, const struct batch *);
+void kept_delivered_to(struct cell *);
+/* Of the last message delivered; and of a state that was loaded. */
+uint64_t kept_time(const struct cell *);
+void kept_learnt(struct cell *, uint64_t time);
+/* The view ends: all that was received in order goes to the disk before it is reported; what is beyond the trim does not count. */
+void kept_wedge(struct cell *);
+bool kept_flushed(struct cell *);
+void kept_report(const struct cell *, struct cell_report *);
+/* False: not yet. */
+bool kept_finish(struct cell *, uint64_t limit);
+void kept_begin(struct cell *, uint64_t vid, bool had);
 
 /* ---- member.c ---- */
 

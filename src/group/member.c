@@ -186,6 +186,17 @@ static int settle_views(struct member *m, uint64_t now_ns)
     return work;
 }
 
+/* What can be kept no more is not sent by this host either: it leaves. */
+static int settle_versions(struct member *m, uint64_t now_ns)
+{
+    int work = versions_round(m->opt.versions, now_ns);
+    if (versions_failure(m->opt.versions) && m->why_left == NULL) {
+        m->why_left = versions_failure(m->opt.versions);
+        member_leave(m);
+    }
+    return work;
+}
+
 /* While cells have work, questions are looked for now and then only, unless there were some. */
 enum { ASK_ROUNDS = 8 };
 
@@ -205,6 +216,8 @@ static int settle(struct unit *u, uint64_t now_ns)
         work += asks_settle(m);
     m->worked = cells > 0;
     work += cells;
+    if (m->opt.versions)
+        work += settle_versions(m, now_ns);
     u->leads = true; /* it has something to do in every round */
     u->broken = m->broken;
     return work;
@@ -278,7 +291,7 @@ void member_release(struct member *m, uint32_t cell, void *room)
 int member_send(struct member *m, uint32_t cell, const void *data, uint32_t bytes)
 {
     CHECK(cell < m->opt.cells);
-    if (bytes > m->cell[cell].opt.message_max)
+    if (bytes > m->cell[cell].opt.message_max - m->cell[cell].ahead)
         return ERR_TOOBIG;
     void *room = member_reserve(m, cell, bytes);
     if (room == NULL)
@@ -297,6 +310,25 @@ void member_leave(struct member *m)
     if (m->phase == MEMBER_OUT)
         m->phase = MEMBER_LEFT;
     table_set(m->top, TOP_LEAVES, m->life);
+}
+
+const char *member_leaves_why(const struct member *m)
+{
+    return m->why_left;
+}
+
+void member_set_wall(struct member *m, uint64_t wall_ns)
+{
+    m->wall_ns = wall_ns;
+}
+
+uint64_t member_persisted(const struct member *m, uint32_t cell, uint32_t host)
+{
+    CHECK(cell < m->opt.cells);
+    const struct cell *c = &m->cell[cell];
+    if (c->keep == NULL || !is_in_view(m) || !in_set(c->members, host))
+        return 0;
+    return stamp(m->view->vid, cell_count(c, host, CELL_PERSISTED));
 }
 
 bool member_left(const struct member *m)
@@ -437,7 +469,7 @@ static int take_cells(struct member *m, struct err *e)
         return err_set(e, ERR_NOMEM, "group: no memory for %u cells", m->opt.cells);
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         copy[i] = m->opt.cell[i];
-        copy[i].ring_bytes = copy[i].ring_bytes ? copy[i].ring_bytes : 1 << 20;
+        copy[i].ring_bytes = copy[i].ring_bytes ? copy[i].ring_bytes : CELL_RING_BYTES;
         copy[i].message_max = copy[i].message_max ? copy[i].message_max : copy[i].ring_bytes / 8;
         copy[i].deliver_bytes =
             copy[i].deliver_bytes ? copy[i].deliver_bytes : copy[i].ring_bytes / 4;

@@ -11,12 +11,15 @@
 #define GROUP_MEMBER_H
 
 #include "group/keeper.h"
+#include "group/versions.h"
 #include "unit/state.h"
 #include "unit/unit.h"
 
 enum cell_mode {
-    CELL_MEMORY, /* delivered when all members have received it: uniform total order */
-    CELL_RAW,    /* delivered as it comes: in the order of each sender, and no more */
+    CELL_MEMORY,  /* delivered when all members have received it: uniform total order */
+    CELL_RAW,     /* delivered as it comes: in the order of each sender, and no more */
+    CELL_LOGGED,  /* as memory; what is delivered is written to a log on the disk behind that */
+    CELL_DURABLE, /* delivered when it is on the disks of all members, in a log */
 };
 
 /* Stages whose batching may be turned off, to see what it does. */
@@ -26,6 +29,8 @@ enum {
     BATCH_DELIVER = 4, /* one message an upcall, and one upcall a round */
     BATCH_ACK = 8,     /* push the row after each message */
 };
+
+enum { CELL_RING_BYTES = 1 << 20 };
 
 struct cell_options {
     enum cell_mode mode;
@@ -86,6 +91,9 @@ struct member_machine {
     /* An answer to what this host asked; NULL: there are no more, and the ticket is void. May be NULL. */
     void (*answered)(void *ctx, uint64_t ticket, const struct member_answer *);
 
+    /* Of a logged or durable cell: all versions below this one are on this member's disk. May be NULL. */
+    void (*persisted)(void *ctx, uint32_t cell, uint64_t version);
+
     /* The state of a cell; ctx of its calls is what `state_ctx` gives. NULL: cells have none, and joiners need none. */
     const struct state_ops *state;
     void *(*state_ctx)(void *ctx, uint32_t cell);
@@ -114,12 +122,18 @@ struct member_options {
     uint64_t stagger_ns, detach_ns, start_ns; /* as in keeper_options; 0: the same */
     uint64_t seed;
     struct log_budget *budget; /* of the host; NULL: one of its own */
+    /* What logged and durable cells keep: opened with member_log_options for each cell. Stays the caller's, who closes it after the member;
+     * the member steps it. NULL: there are no such cells. */
+    struct versions *versions;
 
     const struct member_machine *machine;
     void *ctx;
 };
 
 struct member;
+
+/* What the log of such a cell has to take: for versions_open. */
+struct versions_log_options member_log_options(const struct cell_options *);
 
 /* ERR_INVALID says which option is wrong and what would be right. */
 int member_open(const struct member_options *, struct member **, struct err *);
@@ -159,6 +173,9 @@ int member_call(struct member *, uint32_t cell, const void *data, uint32_t bytes
 int member_query(struct member *, uint32_t cell, uint32_t host, uint64_t version, const void *data,
                  uint32_t bytes, uint32_t reply_max, uint64_t *ticket);
 
+/* Of a logged or durable cell: versions of this view below this one are on the disk of that member, as far as it has told. 0: none. */
+uint64_t member_persisted(const struct member *, uint32_t cell, uint32_t host);
+
 /* Up to where this host has the cell, for `version`; 0: it has not got its state. */
 uint64_t member_version(const struct member *, uint32_t cell);
 
@@ -168,6 +185,11 @@ uint32_t member_ask_max(const struct member *);
 /* This host wants to leave: it delivers to the end of its view. view(NULL) comes when it has; it does not come in again by itself. */
 void member_leave(struct member *);
 bool member_left(const struct member *);
+/* NULL, or why it leaves though nobody wanted that: its disk is full, or failed. */
+const char *member_leaves_why(const struct member *);
+
+/* What to add to the time of a round for ns since 1970, as this host has it: times of versions are of that. 0 before it is told. */
+void member_set_wall(struct member *, uint64_t wall_ns);
 
 /* Asks for a view with a layout computed anew; said again until there is one, whoever leads the keepers. */
 void member_relayout(struct member *);

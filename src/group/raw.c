@@ -17,7 +17,7 @@ static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, 
         if (r) {
             s->pos += record_size(size);
             if (s->taken >= s->skip)
-                cell_item(&b, r, size, s->host, s->taken);
+                cell_item(&b, r, size, s->host, s->taken, 0);
         }
         s->taken++;
     }

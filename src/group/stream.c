@@ -135,6 +135,8 @@ static uint32_t stamp_ready(struct cell *c, uint64_t vid)
         if (r->flags & RECORD_SKIP)
             continue;
         r->stamp = stamp(vid, o->issued++);
+        if (c->ahead)
+            kept_stamp(c, r);
         count++;
         o->end = pos;
     }
@@ -351,22 +353,26 @@ static void *reserve_looking(struct cell *c, uint32_t bytes)
     }
     struct record *r = reserve_here(c, bytes, size);
     set_limit(c, size);
-    return r + 1;
+    return (unsigned char *)(r + 1) + c->ahead;
 }
 
 void *own_reserve(struct cell *c, uint32_t bytes)
 {
+    const uint32_t ahead = c->ahead;
+    if (bytes > c->opt.message_max - ahead)
+        return NULL;
+    bytes += ahead;
     uint64_t size = record_size(bytes);
-    if (bytes > c->opt.message_max || c->own.head + size > c->own.limit)
+    if (c->own.head + size > c->own.limit)
         return reserve_looking(c, bytes);
-    return reserve_here(c, bytes, size) + 1;
+    return (unsigned char *)(reserve_here(c, bytes, size) + 1) + ahead;
 }
 
 /* The record of a lease. If the stream has moved to another ring since, its bytes go there: they stand at the same place in it. */
 static struct record *lease_record(struct cell *c, void *room)
 {
     struct own_stream *o = &c->own;
-    unsigned char *at = (unsigned char *)room - sizeof(struct record);
+    unsigned char *at = (unsigned char *)room - c->ahead - sizeof(struct record);
     struct record *r = (struct record *)(void *)at;
     if (at >= o->ring[o->at] && at < o->ring[o->at] + ring_bytes(c))
         return r;
@@ -405,8 +411,8 @@ static void shrink(struct cell *c, struct record *r, uint64_t pos, uint32_t byte
 static void stamp_next(struct cell *c, struct record *r, uint64_t pos)
 {
     struct own_stream *o = &c->own;
-    if (o->ready != pos || c->of->opt.unbatched & BATCH_SEND)
-        return;
+    if (o->ready != pos || c->ahead || c->of->opt.unbatched & BATCH_SEND)
+        return; /* it gets its stamp, and its clock, when it is published */
     r->stamp = stamp(o->vid, o->issued + o->ready_count++);
     o->ready = o->ready_end = record_next(r, pos);
 }
@@ -415,6 +421,7 @@ static void commit_looking(struct cell *c, void *room, uint32_t bytes, uint32_t 
 {
     struct record *r = lease_record(c, room);
     uint64_t pos = record_pos(c, r);
+    bytes += c->ahead;
     CHECK(r->flags == RECORD_OPEN && bytes <= r->bytes);
     shrink(c, r, pos, bytes);
     r->flags = kind;
@@ -426,7 +433,7 @@ void own_commit(struct cell *c, void *room, uint32_t bytes)
     struct own_stream *o = &c->own;
     struct record *r = (struct record *)room - 1;
     /* The common case: all before it is ready, and it has the bytes that were reserved. */
-    if (r != record_at(c, o->ready) || r->bytes != bytes || r->flags != RECORD_OPEN ||
+    if (c->ahead || r != record_at(c, o->ready) || r->bytes != bytes || r->flags != RECORD_OPEN ||
         c->of->opt.unbatched & BATCH_SEND) {
         commit_looking(c, room, bytes, 0);
         return;
@@ -494,6 +501,8 @@ static void restamp(struct cell *c, uint64_t vid)
             continue;
         if (!PLANTED(group_old_stamps))
             r->stamp = stamp(vid, o->issued);
+        if (c->ahead)
+            kept_stamp(c, r);
         o->issued++;
         c->of->count.restamped++;
     }
@@ -515,7 +524,9 @@ static void give_back(struct cell *c, uint64_t from)
             continue;
         m->count.returned++;
         if (!asks_returned(c, r) && m->opt.machine->returned)
-            m->opt.machine->returned(m->opt.ctx, c->number, r + 1, r->bytes);
+            m->opt.machine->returned(m->opt.ctx, c->number,
+                                     (const unsigned char *)(r + 1) + c->ahead,
+                                     r->bytes - c->ahead);
     }
     o->end = o->ready =
         o->head; /* where it goes on if it sends again: no position has two messages */

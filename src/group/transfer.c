@@ -5,7 +5,7 @@
 /* States for those who have none. In each cell the first of those who have its state when the view begins is the *donor*: it sends a
  * copy to the others, one after the other, through its STATE lane, and behind it what it delivers since: the *feed*.
  *
- *      | bytes 8 | number 8, size 8 | bytes 8 | piece, padded ... | ... | 0 | bytes 8 | of the feed, padded | ... |
+ *      | bytes 8 | number 8, size 8, time 8 | bytes 8 | piece, padded ... | ... | 0 | bytes 8 | of the feed, padded | ... |
  *
  * The copy is of the donor's state in the view in which it began, and says up to which number. Who is a member of the cell in that view passes over the
  * numbers below, and is done with the copy. Everybody else, a learner, and who has seen a view end meanwhile, goes on with the feed, in
@@ -15,7 +15,7 @@
  * The ring is paced by the joiner's CELL_TAKEN. What the donor delivers faster than that is kept in its backlog; when that is full it delivers
  * no more until there is room, as if the joiner were a member that is slow, and gives the transfer up if there is none for long. */
 
-enum { STATE_HEAD = 8, STATE_FIRST = 16, TAKEN_BITS = 36, ATTEMPTS_MAX = 15 };
+enum { STATE_HEAD = 8, STATE_FIRST = 24, TAKEN_BITS = 36, ATTEMPTS_MAX = 15 };
 
 /* In the feed, before each message. */
 struct feed_head {
@@ -25,6 +25,7 @@ struct feed_head {
     uint32_t bytes;
 };
 
+/* Its number is the time of the last message before it. */
 #define FEED_MARK UINT32_MAX
 enum { FEED_KIND_SHIFT = 8, FEED_SENDER_MASK = 0xff };
 
@@ -179,7 +180,7 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
     struct sending *s = &m->sending;
     struct cell *c = &m->cell[cell];
     const struct state_ops *ops = m->opt.machine->state;
-    uint64_t first[2] = {c->number_at, STATE_UNKNOWN};
+    uint64_t first[3] = {c->number_at, STATE_UNKNOWN, c->keep ? kept_time(c) : 0};
     void *ctx = state_ctx(m, cell);
     if (c->attempt[joiner] == ATTEMPTS_MAX || !state_save_ready(ops, ctx) || !spend(m))
         return false;
@@ -403,17 +404,20 @@ int transfer_post(struct member *m)
 
 static int load_first(struct member *m, struct cell *c)
 {
-    uint64_t first[2];
+    uint64_t first[3];
     memcpy(first, m->piece, sizeof(first));
     c->load_number = first[0];
+    c->load_time = first[2];
     c->loading = true;
     c->large = is_large(c, first[1]);
     return m->opt.machine->state->load_open(state_ctx(m, c->number), first[1]);
 }
 
 /* It delivers by itself from that number on. */
-static void has_now(struct member *m, struct cell *c, uint64_t number)
+static void has_now(struct member *m, struct cell *c, uint64_t number, uint64_t time)
 {
+    if (c->keep)
+        kept_learnt(c, time);
     c->has_state = true;
     c->skip_to = number;
     c->load_id = 0;
@@ -448,7 +452,7 @@ static int load_last(struct member *m, struct cell *c)
         return ERR_AGAIN;
     c->loading = false;
     if (c->in && stamp_vid(c->load_id) == m->view->vid)
-        has_now(m, c, c->load_number);
+        has_now(m, c, c->load_number, c->load_time);
     else
         c->loaded = true;
     int rc = m->opt.machine->state->load_close(state_ctx(m, c->number), true);
@@ -480,7 +484,7 @@ static void take_fed(struct member *m, struct cell *c, const struct feed_head *h
         m->count.delivered_bytes += record_size(h->bytes);
     } else if (c->in && h->vid == m->view->vid) {
         m->count.learnt++;
-        has_now(m, c, 0);
+        has_now(m, c, 0, h->number);
     }
 }
 
@@ -569,7 +573,7 @@ static int take(struct member *m, struct cell *c)
     mem_lane_next(m->mem, lane);
     int work = 0;
     if (PLANTED(group_rest_forgotten) && c->loaded && c->in)
-        has_now(m, c, 0);
+        has_now(m, c, 0, 0);
     for (int64_t bytes; lane->ctl && !c->has_state && m->budget->pieces > 0 &&
                         find_transfer(m, c, lane) && (bytes = next_piece(m, c, lane)) >= 0;
          work++) {
@@ -601,6 +605,14 @@ int transfer_settle(struct member *m)
 
 /* ---- from view to view ---- */
 
+static void mark(struct member *m, uint64_t vid)
+{
+    const struct cell *c = &m->cell[m->sending.cell];
+    feed(m,
+         &(struct feed_head){.vid = vid, .number = c->keep ? kept_time(c) : 0, .sender = FEED_MARK},
+         "");
+}
+
 void transfer_begin(struct member *m, const struct view *before, const struct view *now)
 {
     struct sending *s = &m->sending;
@@ -619,7 +631,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
     if (donor_of(now, s->cell) != m->opt.me || !goes_on(before, now, s->cell, s->joiner))
         stop_sending(m);
     else
-        feed(m, &(struct feed_head){.vid = now->vid, .sender = FEED_MARK}, "");
+        mark(m, now->vid);
 }
 
 void transfer_end(struct member *m)

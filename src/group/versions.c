@@ -28,6 +28,12 @@ bool versions_has_room(const struct versions *v, uint32_t log, uint32_t bytes)
            l->used + record_bytes(bytes) <= l->half_bytes;
 }
 
+bool versions_has_bytes(const struct versions *v, uint32_t log, uint64_t bytes)
+{
+    const struct version_log *l = log_of(v, log);
+    return v->failure[0] == '\0' && l->used + bytes <= l->half_bytes;
+}
+
 static uint32_t record_crc(const struct version *r, const void *payload)
 {
     return crc32c(crc32c(0, r, offsetof(struct version, crc)), payload, r->bytes);
@@ -72,6 +78,7 @@ bool versions_cut(struct versions *v, uint32_t log, uint64_t version, uint64_t t
     if (!versions_append(v, log, &cut, NULL))
         return false;
     l->reach = version;
+    l->sure = min_u64(l->sure, version);
     l->time = time;
     return true;
 }
@@ -88,6 +95,21 @@ uint64_t versions_reached(const struct versions *v, uint32_t log)
     if (l->records == 0 && !l->writing)
         return l->reach; /* numbers without a message need nothing on the disk */
     return l->reach_done;
+}
+
+uint64_t versions_end(const struct versions *v, uint32_t log)
+{
+    return log_of(v, log)->reach;
+}
+
+void versions_set_sure(struct versions *v, uint32_t log, uint64_t version)
+{
+    log_of(v, log)->sure = version;
+}
+
+uint64_t versions_sure(const struct versions *v, uint32_t log)
+{
+    return log_of(v, log)->sure;
 }
 
 uint64_t versions_place(const struct versions *v, uint32_t log)
@@ -155,6 +177,7 @@ static void seal(struct versions *v, struct version_log *l)
                                  .reach = l->reach,
                                  .time = l->time,
                                  .checkpoint = l->checkpoint,
+                                 .sure = l->sure,
                                  .total = l->total,
                                  .used = l->used - (uint32_t)sizeof(*b),
                                  .records = l->records};
@@ -192,6 +215,10 @@ static uint32_t write_out(struct versions *v, struct version_log *l, struct bloc
     l->reach_written = l->reach;
     l->place_written = l->place;
     l->time_written = l->time;
+    if (PLANTED(group_persisted_early)) {
+        l->reach_done = l->reach_written;
+        l->place_done = l->place_written;
+    }
     v->batches++;
     v->bytes += bytes;
     return steps;

@@ -116,6 +116,7 @@ struct versions_found {
         reach; /* its length: of all versions below this one it has what there was to have, and nothing beyond */
     uint64_t time;       /* of the last message that counts */
     uint64_t checkpoint; /* version of the last checkpoint; 0: there is none */
+    uint64_t sure;       /* as versions_set_sure was told last */
 };
 
 const struct versions_found *versions_found(const struct versions *, uint32_t log);
@@ -136,11 +137,19 @@ int versions_read(struct block *, const struct versions_owner *, uint32_t log, u
 /* Appends a record; the payload is copied. False: there is no room now, nothing is appended. */
 bool versions_append(struct versions *, uint32_t log, const struct version *, const void *payload);
 bool versions_has_room(const struct versions *, uint32_t log, uint32_t bytes);
+/* Room for records that have so many bytes together, with their heads. */
+bool versions_has_bytes(const struct versions *, uint32_t log, uint64_t bytes);
 
 /* What was appended has all versions below this one; a record says so of its own version by itself. */
 void versions_reach(struct versions *, uint32_t log, uint64_t version);
 /* And so much of that is durable. */
 uint64_t versions_reached(const struct versions *, uint32_t log);
+/* As appended. */
+uint64_t versions_end(const struct versions *, uint32_t log);
+
+/* Versions below this one will not be cut; goes along with the next batch. A cut below it takes that back. */
+void versions_set_sure(struct versions *, uint32_t log, uint64_t version);
+uint64_t versions_sure(const struct versions *, uint32_t log);
 
 /* Appends a cut: versions from this one on do not count, and the last message that does has that time. The log goes on with this one, or with a
  * higher one, of a later view. False: no room now. */

@@ -36,9 +36,9 @@ struct versions_batch {
     uint32_t magic;
     uint32_t bytes; /* of all of it; a multiple of BLOCK_BYTES */
     uint64_t number;
-    uint64_t reach, time, checkpoint; /* behind it: as in struct versions_found */
-    uint64_t total;                   /* records of the log, those of this batch too */
-    uint32_t used;                    /* bytes of records */
+    uint64_t reach, time, checkpoint, sure; /* behind it: as in struct versions_found */
+    uint64_t total;                         /* records of the log, those of this batch too */
+    uint32_t used;                          /* bytes of records */
     uint32_t records;
     uint32_t flags;
     uint32_t crc;                             /* of all of it but the zeros, with 0 for this */
@@ -48,7 +48,7 @@ struct versions_batch {
 
 _Static_assert(sizeof(struct version) == 56, "head of a record");
 _Static_assert(sizeof(struct versions_segment) == 104, "head of a segment");
-_Static_assert(sizeof(struct versions_batch) == 160, "head of a batch");
+_Static_assert(sizeof(struct versions_batch) == 168, "head of a batch");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian, unconverted");
 
 static inline uint64_t versions_padded(uint64_t bytes)
@@ -136,7 +136,7 @@ struct version_log {
     /* As appended, as of the batch that is written, durable. */
     uint64_t reach, reach_written, reach_done;
     uint64_t place, place_written, place_done;
-    uint64_t time, time_written, checkpoint, total;
+    uint64_t time, time_written, checkpoint, sure, total;
     uint64_t number; /* of the next batch */
     unsigned char chain[VERSIONS_HASH_BYTES];
 

@@ -80,6 +80,7 @@ static void take_batch(struct versions *v, struct version_log *l, const struct v
     l->reach = l->reach_written = l->reach_done = b->reach;
     l->time = l->time_written = b->time;
     l->checkpoint = b->checkpoint;
+    l->sure = b->sure;
     l->total = b->total;
     l->number = b->number + 1;
     versions_chain(&v->seal, b, l->chain);
@@ -198,7 +199,8 @@ static int log_resume(struct versions *v, uint32_t log, struct versions_cursor *
                                        .first = l->first[0],
                                        .reach = l->reach,
                                        .time = l->time,
-                                       .checkpoint = l->checkpoint};
+                                       .checkpoint = l->checkpoint,
+                                       .sure = l->sure};
     return 0;
 }
 

@@ -47,15 +47,27 @@ static bool must_wedge(struct member *m, uint64_t now_ns)
     return is_closed(m) || (look && has_lost_member(m));
 }
 
-static void report(struct member *m)
+/* What is to be durable is on the disk before it is reported. False: not yet. */
+static bool report(struct member *m)
 {
     struct report r = {.vid = m->view->vid, .life = m->life, .cell = m->report};
+    bool flushed = true;
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        if (m->cell[c].keep)
+            flushed &= kept_flushed(&m->cell[c]);
+    if (!flushed)
+        return false;
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        if (m->cell[c].keep)
+            kept_report(&m->cell[c], &m->report[c]);
     keeper_report(m->keeper, &r);
+    return m->reported = true;
 }
 
 static void wedge(struct member *m)
 {
     m->phase = MEMBER_WEDGED;
+    m->reported = false;
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_wedge(&m->cell[c]);
     report(m);
@@ -174,7 +186,8 @@ static int learn_inside(struct member *m, const struct view *v)
     bool follows = v->vid == m->view->vid + 1;
     if (v->vid <= m->view->vid)
         return 0;
-    if (follows && (goes_on(m, v) || in_set(v->leavers, m->opt.me)) && m->phase == MEMBER_WEDGED) {
+    if (follows && (goes_on(m, v) || in_set(v->leavers, m->opt.me)) && m->phase == MEMBER_WEDGED &&
+        m->reported) {
         view_copy(m->next, v);
         m->phase = MEMBER_FINISH;
         return 1;
@@ -211,6 +224,8 @@ int wedge_settle(struct member *m, uint64_t now_ns)
         wedge(m);
         work++;
     }
+    if (m->phase == MEMBER_WEDGED && !m->reported)
+        work += report(m);
     if (m->phase == MEMBER_OPEN || m->phase == MEMBER_WEDGED)
         work += learn_inside(m, v);
     if (m->phase == MEMBER_FINISH)

@@ -93,6 +93,7 @@ struct group_check {
     uint32_t hosts, cells;
     bool view_majority;
     uint32_t raw;       /* cells without a common order: a mask */
+    uint32_t durable;   /* cells of which nothing is delivered that is not on all members' disks */
     bool stateless;     /* the machine has no state */
     struct view **view; /* by vid */
     uint64_t views_max, vid_last;

@@ -41,6 +41,25 @@ struct group_asked {
     uint64_t answered;        /* hosts */
 };
 
+/* What a host has told of the disk that is in it, of a cell, since it has the state. */
+struct group_kept {
+    uint64_t told; /* versions below are on it */
+    const struct group_history *
+        history; /* what it has delivered itself is, from there on, to be in its log; NULL: nothing */
+    uint64_t first;
+};
+
+struct group_disk {
+    struct disk_sim *platters;
+    struct block *block;
+    struct versions *versions; /* NULL while it is down */
+    uint64_t now_ns, wall_ns;
+    uint64_t batches;
+    bool slow, told;
+    struct group_kept kept[GROUP_CHECK_CELLS_MAX];
+    uint64_t highest[GROUP_CHECK_CELLS_MAX]; /* that was told, in any life */
+};
+
 /* A host. */
 struct group_node {
     struct group_run *run;
@@ -55,6 +74,7 @@ struct group_node {
     uint64_t send_ppm;           /* chance in a step that it sends */
     bool returns;                /* it has left, and its next process is planned */
     struct member_counts counts; /* of this life */
+    struct group_disk disk;
 };
 
 struct group_run {
@@ -73,6 +93,11 @@ struct group_run {
     /* One in so many steps of a host; 0: never. */
     uint64_t leave_in, layout_in, column_in, linger_in, nested_in, ask_in;
     uint32_t burst;
+    bool disks; /* hosts have some */
+    struct disk_sim_options disk_options;
+    bool disk_cramped;
+    uint64_t disk_slow_in, disk_fail_in;
+    struct rng disk_rng;
 };
 
 static inline bool group_is_up(const struct group_run *r, uint32_t host)
@@ -92,6 +117,24 @@ void group_load_void(struct group_node *, uint32_t cell);
 void group_load_calm(struct group_node *);
 /* It has sent what it wanted. */
 bool group_load_done(const struct group_node *);
+
+/* ---- group_disk.c ---- */
+
+void group_disk_draw(struct group_run *);
+int group_disk_open(struct group_node *, struct err *);
+void group_disk_died(struct group_node *);
+/* After each round. */
+void group_disk_step(struct group_node *);
+void group_disk_calm(struct group_run *);
+/* As its member says. */
+void group_disk_persisted(struct group_node *, uint32_t cell, uint64_t version);
+void group_disk_out(struct group_node *, uint32_t cells);
+/* Before the state is changed. */
+void group_disk_deliver(struct group_node *, uint32_t cell, uint64_t vid, uint64_t number);
+/* Compares what is there with what was told. */
+void group_disk_look(struct group_node *);
+/* All are down. */
+void group_disk_fini(struct group_run *);
 
 /* ---- group_ask.c ---- */
 

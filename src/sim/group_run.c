@@ -47,6 +47,7 @@ static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct memb
         chaos_trace(&r->fleet.chaos,
                     "h%u delivers %u bytes of h%u, cell %u, view %llu, number %llu", n->host,
                     m[i].bytes, m[i].sender, cell, (ull)vid, (ull)m[i].number);
+        group_disk_deliver(n, cell, vid, m[i].number);
         group_check_deliver(&r->check, n->host, cell, vid, &m[i]);
         sim_note(r->fleet.sim, hash_mix(m[i].number, n->host << 8 | cell));
     }
@@ -90,6 +91,11 @@ static void on_view(void *ctx, const struct view *before, const struct view *now
     for (uint32_t k = 0; k < r->check.cells; k++)
         if (now == NULL || !in_set(now->cell[k].senders, n->host))
             group_load_void(n, k);
+    uint32_t out = 0;
+    for (uint32_t k = 0; k < r->check.cells; k++)
+        out |= now == NULL || !in_set(now->cell[k].members, n->host) ? UINT32_C(1) << k : 0;
+    group_disk_out(n,
+                   r->check.stateless ? UINT32_MAX : out); /* then each view has its own history */
     if (now) {
         trace_view(n, now);
         group_check_view(&r->check, n->host, before, now);
@@ -111,6 +117,7 @@ static void on_returned(void *ctx, uint32_t cell, const void *data, uint32_t byt
 static void on_born(void *ctx, uint32_t cell)
 {
     struct group_node *n = node_of(ctx);
+    group_disk_out(n, UINT32_C(1) << cell);
     group_check_born(&n->run->check, n->host, cell);
 }
 
@@ -126,6 +133,7 @@ static void on_loaded(struct counter_machine *counter, bool good)
     bool behind = member_is_behind(n->member, c->cell);
     chaos_trace(&n->run->fleet.chaos, "h%u has loaded the state of cell %u: %llu deliveries%s",
                 n->host, c->cell, (ull)counter->state.count, behind ? ", and is behind" : "");
+    group_disk_out(n, UINT32_C(1) << c->cell);
     group_check_loaded(&n->run->check, n->host, c->cell, good, behind);
 }
 
@@ -150,7 +158,13 @@ static void on_answered(void *ctx, uint64_t ticket, const struct member_answer *
     group_ask_answered(node_of(ctx), ticket, a);
 }
 
+static void on_persisted(void *ctx, uint32_t cell, uint64_t version)
+{
+    group_disk_persisted(node_of(ctx), cell, version);
+}
+
 static const struct member_machine machine = {
+    .persisted = on_persisted,
     .deliver = on_deliver,
     .call = on_call,
     .query = on_query,
@@ -163,6 +177,7 @@ static const struct member_machine machine = {
 };
 
 static const struct member_machine stateless_machine = {
+    .persisted = on_persisted,
     .deliver = on_deliver,
     .call = on_call,
     .query = on_query,
@@ -218,10 +233,16 @@ static int open_member(struct fleet_member *m, uint64_t seed, struct err *e)
     o.budget = &m->host->budget;
     o.seed = seed;
     o.ctx = n;
-    int rc = member_open(&o, &n->member, e);
-    if (rc == 0)
-        m->unit = member_unit(n->member);
-    return rc;
+    int rc = group_disk_open(n, e);
+    if (rc)
+        return rc;
+    o.versions = n->disk.versions;
+    rc = member_open(&o, &n->member, e);
+    if (rc)
+        return rc;
+    m->unit = member_unit(n->member);
+    member_set_wall(n->member, n->disk.wall_ns);
+    return 0;
 }
 
 static void host_died(struct fleet_node *f)
@@ -237,6 +258,7 @@ static void host_died(struct fleet_node *f)
     g->nulls += n->counts.nulls;
     g->deliveries += n->counts.delivered;
     n->counts = (struct member_counts){0};
+    group_disk_died(n);
     n->member = NULL;
     n->rooms = 0;
     group_ask_died(n);
@@ -249,6 +271,7 @@ static void stepped(struct fleet_member *m)
     struct group_run *r = m->host->fleet->ctx;
     struct group_node *n = &r->node[m->host->node];
     member_counts(n->member, &n->counts);
+    group_disk_step(n);
     look_states(n);
     const char *broken = member_broken(n->member);
     if (broken)
@@ -424,6 +447,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
     draw_member(r);
     draw_kinds(r);
     draw_load(r);
+    group_disk_draw(r);
 }
 
 /* ---- the end ---- */
@@ -432,6 +456,7 @@ static void calm(void *ctx)
 {
     struct group_run *r = ctx;
     r->ask_in = 0;
+    group_disk_calm(r);
     for (uint32_t q = 0; q < r->fleet.hosts; q++) {
         fleet_wake(&r->fleet.node[q]); /* it may have been to sleep for longer */
         group_load_calm(&r->node[q]);
@@ -633,6 +658,7 @@ void run_group(const struct run_options *opt, struct run_result *result)
                                   .stuck = stuck,
                                   .settled = settled,
                                   .ctx = r});
+    group_disk_fini(r);
     result->messages = delivered_sum(&r->check);
     group_check_fini(&r->check);
     free(r);
