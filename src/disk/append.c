@@ -46,28 +46,36 @@ uint32_t disk_record_max(const struct disk *d)
            (uint32_t)(sizeof(struct batch_header) + sizeof(struct batch_item));
 }
 
+static bool fits(const struct disk *d, uint32_t bytes)
+{
+    return batch_has_room(d, append_open_batch(d), format_round8(bytes));
+}
+
+static bool has_segment(const struct disk *d, uint32_t bytes, bool copy)
+{
+    return segment_has_room(d, batches_unsent(d) + !fits(d, bytes), copy, bytes);
+}
+
 bool disk_has_room(const struct disk *d, uint32_t bytes, bool copy)
 {
-    const struct batch *b = append_open_batch(d);
-    bool fits = batch_has_room(d, b, format_round8(bytes));
-
-    CHECK(fits || b->item_count > 0); /* or it never would */
-    return d->failure[0] == '\0' && (fits || d->batch_used < d->batch_count) &&
-           segment_has_room(d, batches_unsent(d) + !fits, copy, bytes);
+    CHECK(fits(d, bytes) || append_open_batch(d)->item_count > 0); /* or it never would */
+    return d->failure[0] == '\0' && (fits(d, bytes) || d->batch_used < d->batch_count) &&
+           has_segment(d, bytes, copy);
 }
 
 static void *reserve(struct disk *d, uint32_t bytes, bool copy)
 {
-    struct batch *b = append_open_batch(d);
-
     d->reserved = UINT32_MAX;
     if (!disk_has_room(d, bytes, copy)) {
+        if (!has_segment(d, bytes, copy))
+            d->refused = bytes > d->refused ? bytes : d->refused;
         segment_refused(d);
         return NULL;
     }
-    if (!batch_has_room(d, b, format_round8(bytes)))
-        append_next_batch(d, b->number + 1);
-    b = append_open_batch(d);
+    d->refused = bytes >= d->refused ? 0 : d->refused;
+    if (!fits(d, bytes))
+        append_next_batch(d, append_open_batch(d)->number + 1);
+    struct batch *b = append_open_batch(d);
     d->reserved = bytes;
     return b->memory + b->end;
 }

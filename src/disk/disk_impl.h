@@ -150,6 +150,7 @@ struct disk {
         extra_bytes; /* of a batch, that only pledges and what the journal itself adds may use */
     uint32_t extra_items;
     uint32_t reserved; /* bytes at the end of the open batch; UINT32_MAX: nothing is */
+    uint32_t refused;  /* most bytes for which there was no room, since there was for as many */
     bool writing;      /* the oldest batch is under way */
     uint64_t began_ns;
     uint64_t done;

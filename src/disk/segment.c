@@ -198,8 +198,15 @@ uint32_t disk_oldest(const struct disk *d)
     return s ? keeper(d, s) : UINT32_MAX;
 }
 
+static bool still_refuses(const struct disk *d)
+{
+    return d->refused > 0 &&
+           !segment_has_room(d, d->batch_used - d->writing + 1u, false, d->refused);
+}
+
 /* Of what records may use: the spare ones do not count, nor those for which there is no room; nor those that are about to be free, or
- * a state would be saved for them again. */
+ * a state would be saved for them again. Whoever is refused finds all in use: what is kept for copies depends on how much he asks for, and
+ * nobody would save a state for him. */
 uint32_t disk_used(const struct disk *d)
 {
     uint32_t there = d->segment_count - (d->cramped ? segment_count(d, SEGMENT_NONE) : 0);
@@ -208,5 +215,5 @@ uint32_t disk_used(const struct disk *d)
     uint64_t full = segment_count(d, SEGMENT_FULL);
     uint64_t used = full * d->segment_bytes + (d->now_segment == UINT32_MAX ? 0 : d->now_at);
 
-    return used >= all ? 1000 : (uint32_t)(used * 1000 / all);
+    return used >= all || still_refuses(d) ? 1000 : (uint32_t)(used * 1000 / all);
 }

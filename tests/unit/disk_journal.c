@@ -247,6 +247,31 @@ static void journal__has_room_for_pledges_when_it_is_full(void **state)
     fix_fini(&f);
 }
 
+/* Whoever is refused finds it full, whatever room is kept for copies of what is not applied: or nobody would save a state, and it would stay
+ * so. */
+static void journal__is_full_to_whom_it_refuses(void **state)
+{
+    (void)state;
+
+    for (uint32_t bytes = 500; bytes < 12000; bytes += 1500)
+        for (uint64_t late = 0; late <= 3; late++) { /* so many records are not applied */
+            struct disk_fix f;
+            uint64_t at = 0, batch;
+            fix_init(&f, 0);
+            fix_format(&f, 0);
+            fix_open(&f);
+            fix_rounds(&f, 100);
+            while ((batch = fix_append(&f, 0, at, bytes)) != 0) {
+                at += bytes;
+                f.says[0].commit = f.says[0].applied = at > late * bytes ? at - late * bytes : 0;
+                disk_say(f.d, 0, &f.says[0]);
+                fix_until(&f, batch);
+            }
+            assert_int_equal(disk_used(f.d), 1000);
+            fix_fini(&f);
+        }
+}
+
 /* What a group had accepted and dropped again does not keep the journal for all. */
 static void journal__is_not_kept_by_what_was_cut(void **state)
 {
@@ -832,6 +857,7 @@ int main(void)
         cmocka_unit_test(journal__sees_damage_before_an_opening),
         cmocka_unit_test(journal__stays_beyond_until_a_state_is_taken_over),
         cmocka_unit_test(journal__has_room_for_pledges_when_it_is_full),
+        cmocka_unit_test(journal__is_full_to_whom_it_refuses),
         cmocka_unit_test(journal__is_not_kept_by_what_was_cut),
         cmocka_unit_test(journal__is_not_kept_by_what_does_not_count),
         cmocka_unit_test(journal__gives_up_segments_in_their_order),
