@@ -11,6 +11,7 @@ enum {
     HEARTBEAT_US = 15,
     SUSPECT_US = 60,
     FIRST_VIEW_US = 2000,
+    CLIENT_RETRY_US = 120,
 };
 
 void views_violated(struct views *v, const char *property, const char *text)
@@ -110,6 +111,9 @@ void views_start(struct views *v, uint32_t host)
                                .detach_ns = 100 * US,
                                .start_ns = 50 * US,
                                .seed = host + 1,
+                               .clients = v->opt.clients,
+                               .client_node = v->opt.hosts,
+                               .client_bytes = VIEWS_RING,
                                .machine = &machine,
                                .ctx = h};
     if (member_open(&o, &h->member, &e) != 0) {
@@ -154,6 +158,9 @@ void views_step(struct views *v, uint32_t host)
     loading = v;
     unit_post(&h->unit, now);
     mem_poll(h->mem);
+    for (struct mem_lane_spec offer; mem_offer(h->mem, &offer);)
+        if (h->unit.ops->offer(&h->unit, &offer, &(struct err){""}) != 0)
+            views_violated(v, "opens", "a client is not served");
     unit_settle(&h->unit, now);
     look_states(h);
     if ((broken = member_check(h->member)) || (broken = member_broken(h->member)))
@@ -165,6 +172,9 @@ void views_tick(struct views *v)
     for (uint32_t q = 0; q < v->opt.hosts && v->result.property == NULL; q++)
         if (v->host[q].unit.of && !v->host[q].held)
             views_step(v, q);
+    for (uint32_t i = 0; i < v->opt.clients && v->result.property == NULL; i++)
+        if (v->client[i].client)
+            views_client_step(v, i);
     uint64_t to = sim_now(v->sim) + TICK_NS;
     while (sim_next_ns(v->sim) <= to)
         sim_step(v->sim);
@@ -176,6 +186,59 @@ void views_run(struct views *v, uint64_t us)
     uint64_t end = sim_now(v->sim) + us * US;
     while (v->result.property == NULL && sim_now(v->sim) < end)
         views_tick(v);
+}
+
+/* ---- clients ---- */
+
+static void on_done(void *ctx, uint64_t ticket, const struct client_reply_item *r)
+{
+    struct views_client *k = ctx;
+    const struct group_told *t = &k->of->check.clients.told[k->first + ticket - 1];
+    k->done++;
+    if (r->status != 0 || t->born == 0)
+        views_violated(k->of, "clients", "a message is done and was not delivered");
+}
+
+void views_client_open(struct views *v, uint32_t client)
+{
+    static const struct client_calls calls = {.done = on_done};
+    struct views_client *k = &v->client[client];
+    struct err e = {""};
+    *k = (struct views_client){.of = v, .first = v->check.clients.count};
+    k->mem = sim_node_start(v->sim, v->opt.hosts + client);
+    v->client_cell = (struct client_cell){.hosts = (UINT64_C(1) << v->opt.hosts) - 1,
+                                          .message_max = VIEWS_RING / 8};
+    const struct client_options o = {.mem = k->mem,
+                                     .hosts = v->opt.hosts,
+                                     .place = client,
+                                     .cell = &v->client_cell,
+                                     .cells = 1,
+                                     .client_bytes = VIEWS_RING,
+                                     .retry_ns = CLIENT_RETRY_US * US,
+                                     .calls = &calls,
+                                     .ctx = k};
+    if (client_open(&o, &k->client, &e) != 0)
+        abort();
+}
+
+void views_client_step(struct views *v, uint32_t client)
+{
+    struct views_client *k = &v->client[client];
+    struct err e = {""};
+    mem_poll(k->mem);
+    for (uint32_t h; (h = client_wants_link(k->client)) < v->opt.hosts;)
+        if (client_link_open(k->client, h, &e) != 0)
+            views_violated(v, "opens", e.text);
+    client_settle(k->client, sim_now(v->sim));
+}
+
+void views_client_send(struct views *v, uint32_t client, uint32_t bytes)
+{
+    unsigned char data[GROUP_CHECK_BYTES_MAX];
+    uint64_t ticket, index = group_clients_new(&v->check, client, 0, bytes);
+    group_clients_fill(&v->check, index, data);
+    if (client_send(v->client[client].client, 0, data, bytes, &ticket) != 0)
+        views_violated(v, "clients", "a message is refused");
 }
 
 /* ---- sending and looking ---- */
@@ -257,7 +320,8 @@ struct views *views_open(const struct views_options *o)
                                     .cells = v->opt.cells,
                                     .view_majority = o->majority};
     struct sim_options so = {.seed = o->seed ? o->seed : 1,
-                             .nodes_max = o->hosts,
+                             .nodes_max = o->hosts + o->clients,
+                             .clients_from = o->clients ? o->hosts : 0,
                              .delay_ns_min = WAY_NS,
                              .delay_ns_max = WAY_NS,
                              .lost_after_ns = LOST_US * US,
@@ -294,6 +358,8 @@ const char *views_close(struct views *v)
     for (uint32_t q = 0; q < v->opt.hosts; q++)
         if (v->host[q].unit.of)
             unit_close(&v->host[q].unit);
+    for (uint32_t i = 0; i < v->opt.clients; i++)
+        client_close(v->client[i].client);
     sim_close(v->sim);
     group_check_fini(&v->check);
     free(v);

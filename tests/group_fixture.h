@@ -22,8 +22,9 @@ struct views_options {
     bool majority;
     uint32_t
         backlog; /* bytes, for what is delivered while a state is sent; 0: the least that will do */
-    uint32_t pad;  /* bytes of a state, beside the real ones; 0: 500 */
-    uint64_t seed; /* how the memory behaves where it may choose; 0: 1 */
+    uint32_t pad;     /* bytes of a state, beside the real ones; 0: 500 */
+    uint32_t clients; /* places for clients */
+    uint64_t seed;    /* how the memory behaves where it may choose; 0: 1 */
     struct cell_layout layout[GROUP_CHECK_CELLS_MAX]; /* hosts 0: all, with all as senders */
 };
 
@@ -39,6 +40,15 @@ struct views_host {
     bool held;        /* it is not stepped */
 };
 
+/* A client, which sends to cell 0 alone. */
+struct views_client {
+    struct views *of;
+    struct mem *mem;
+    struct group_client *client; /* NULL: it is not open */
+    uint64_t first;              /* of its messages, in the checker */
+    uint64_t done;
+};
+
 struct views {
     struct views_options opt;
     struct sim *sim;
@@ -47,6 +57,8 @@ struct views {
     uint32_t keeper[GROUP_KEEPERS_MAX];
     struct cell_options cell[GROUP_CHECK_CELLS_MAX];
     struct views_host host[GROUP_CHECK_HOSTS_MAX];
+    struct client_cell client_cell;
+    struct views_client client[GROUP_CLIENTS_MAX];
 };
 
 /* All hosts are up, and in view 1. */
@@ -69,6 +81,11 @@ void views_cut(struct views *, uint32_t a, uint32_t b, bool cut);
 
 /* False: not now. */
 bool views_send(struct views *, uint32_t host, uint32_t cell, uint32_t bytes);
+
+/* A client opens, is stepped, and sends; its first host is the one of its number. */
+void views_client_open(struct views *, uint32_t client);
+void views_client_step(struct views *, uint32_t client);
+void views_client_send(struct views *, uint32_t client, uint32_t bytes);
 
 /* Messages of the cell that the host has delivered, those in its state included. */
 uint64_t views_delivered(const struct views *, uint32_t host, uint32_t cell);

@@ -464,3 +464,33 @@ const char *schedule_two_cells_are_fair(void)
     views_until_settled(v, all_of(v), VIEW_US);
     return views_close(v);
 }
+
+/* A client's messages are taken by a member that is cut off from the others so many ticks later, and put out. The client goes to another one,
+ * and sends again what it does not know to be delivered; the one that was put out comes back and takes more. Each is delivered once. */
+const char *schedule_relay_is_put_out(uint32_t ticks, bool shared)
+{
+    struct views *v = views_open(
+        &(struct views_options){.hosts = 4, .keepers = 3, .shared = shared, .clients = 2});
+    views_client_open(v, 1);
+    for (uint32_t i = 0; i < 6; i++) {
+        views_client_send(v, 1, 100 + i);
+        views_run(v, 4);
+    }
+    for (uint32_t i = 0; i < 6; i++)
+        views_client_send(v, 1, 60);
+    for (uint32_t i = 0; i < ticks; i++)
+        views_tick(v);
+    views_hold(v, 1);
+    views_until_settled(v, 0xd, VIEW_US);
+    for (uint32_t i = 0; i < 6; i++)
+        views_client_send(v, 1, 40);
+    views_run(v, 10);
+    views_release(v, 1);
+    views_until_settled(v, all_of(v), HEALED_US);
+    views_run(v, 1000);
+    if (v->client[1].done != 18)
+        views_violated(v, "clients", "not all that a client sent is done");
+    if (views_delivered(v, 0, 0) != 18)
+        views_violated(v, "once per client request", "more or less is delivered than was sent");
+    return views_close(v);
+}

@@ -170,6 +170,8 @@
     X(group_passed_silent, group,                                                                  \
       "who has a call in its state, and passes over it, does not tell the caller")                 \
     X(group_asked_early, group, "a question of a later view is answered in an earlier one")        \
+    X(group_relay_twice, group,                                                                    \
+      "V26: what a client sends again through another member is delivered again")                  \
     X(group_raw_again, group,                                                                      \
       "raw cells deliver again what a trim cut off and they had delivered")                        \
     X(group_restart_commit, stepped,                                                               \

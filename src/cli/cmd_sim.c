@@ -67,6 +67,9 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->restamped += g->restamped;
     sum->asked += g->asked;
     sum->answered += g->answered;
+    sum->client_sent += g->client_sent;
+    sum->client_done += g->client_done;
+    sum->client_again += g->client_again;
     sum->returned += g->returned;
     sum->vacant += g->vacant;
     sum->states += g->states;
@@ -240,7 +243,8 @@ static void print_group(const struct group_figures *g)
     printf("%llu views, %llu joins, %llu leaves, %llu put out alive, %llu trimmed, %llu restamped, "
            "%llu returned, %llu cells vacant, %llu states sent, %llu learnt, %llu nulls, %llu "
            "deliveries, "
-           "%llu raw, %llu asked, %llu answered, %llu runs on shared lanes, %llu without states, "
+           "%llu raw, %llu asked, %llu answered, %llu of clients, %llu sent again, %llu runs on "
+           "shared lanes, %llu without states, "
            "%llu runs that cannot end\n",
            (unsigned long long)g->views, (unsigned long long)g->joins,
            (unsigned long long)g->leaves, (unsigned long long)g->put_out,
@@ -249,7 +253,8 @@ static void print_group(const struct group_figures *g)
            (unsigned long long)g->states, (unsigned long long)g->learnt,
            (unsigned long long)g->nulls, (unsigned long long)g->deliveries,
            (unsigned long long)g->raw, (unsigned long long)g->asked,
-           (unsigned long long)g->answered, (unsigned long long)g->shared,
+           (unsigned long long)g->answered, (unsigned long long)g->client_sent,
+           (unsigned long long)g->client_again, (unsigned long long)g->shared,
            (unsigned long long)g->stateless, (unsigned long long)g->skipped);
     if (g->disks)
         printf("%llu runs with disks: %llu batches written, %llu power cuts, %llu left for their "

@@ -549,7 +549,7 @@ static void reply(struct cell *c, uint32_t sender, const struct call_head *h, ui
     answer(m, sender, &a, m->asks.reply);
 }
 
-static void deliver_call(struct cell *c, uint64_t vid, const struct member_item *t, bool fed)
+void asks_deliver(struct cell *c, uint64_t vid, const struct member_item *t, bool fed)
 {
     struct member *m = c->of;
     const struct member_machine *machine = m->opt.machine;
@@ -567,22 +567,6 @@ static void deliver_call(struct cell *c, uint64_t vid, const struct member_item 
         machine->deliver(m->opt.ctx, c->number, vid, &item, 1);
     if (!fed)
         reply(c, t->sender, &h, t->number, bytes);
-}
-
-void asks_deliver(struct cell *c, uint64_t vid, const struct member_item *t, uint32_t count,
-                  bool fed)
-{
-    struct member *m = c->of;
-    for (uint32_t i = 0; i < count;) {
-        uint32_t plain = i;
-        while (plain < count && t[plain].kind == 0)
-            plain++;
-        if (plain > i)
-            m->opt.machine->deliver(m->opt.ctx, c->number, vid, t + i, plain - i);
-        if (plain < count)
-            deliver_call(c, vid, &t[plain], fed);
-        i = plain + 1;
-    }
 }
 
 void asks_passed(struct cell *c, uint32_t sender, const struct record *r, uint32_t bytes,

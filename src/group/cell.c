@@ -297,7 +297,7 @@ static inline uint64_t take_from(const struct taking *t, const struct taker *a, 
         pos += record_size(bytes);
         if (number >= skip_to)
             cell_item(b, r, bytes, host, number, t->cell->ahead);
-        else if (r->flags & RECORD_KINDS)
+        else if (r->flags & RECORD_CALL)
             asks_passed(t->cell, host, r, bytes, number);
     }
     s->pos = pos;
@@ -352,7 +352,7 @@ void cell_upcall(struct cell *c, const struct batch *b)
     if (is_feeding(c))
         transfer_feed(c, b);
     if (b->kinds)
-        asks_deliver(c, m->view->vid, b->item, b->count, false);
+        cell_deliver(c, m->view->vid, b->item, b->count, false);
     else
         m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
     m->count.upcalls++;
@@ -551,10 +551,16 @@ static uint64_t who_left(const struct cell *c, const struct view *before, const 
     return gone;
 }
 
+static void born(struct cell *c)
+{
+    relays_born(c);
+    if (c->of->opt.machine->born)
+        c->of->opt.machine->born(c->of->opt.ctx, c->number);
+}
+
 void cell_begin(struct cell *c, const struct view *before, const struct view *now)
 {
     const struct view_cell *vc = &now->cell[c->number];
-    const struct member_machine *machine = c->of->opt.machine;
     if (!c->mine)
         return;
     bool had = c->in && c->has_state && c->number_at >= c->skip_to;
@@ -571,10 +577,10 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
-    c->has_state = c->in && (machine->state == NULL || c->taken || had || vc->born == now->vid);
+    c->has_state = c->in && (c->of->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
-    if (c->in && vc->born == now->vid && machine->born)
-        machine->born(c->of->opt.ctx, c->number);
+    if (c->in && vc->born == now->vid)
+        born(c);
     if (c->in || c->learns)
         begin_row(c, now->vid);
     if (c->keep)

@@ -16,8 +16,10 @@
 #include "base/planted.h"
 #include "group/ask.h"
 #include "group/member.h"
+#include "group/relay.h"
 #include "lane/names.h"
 #include "mem/wrap.h"
+#include "unit/snap.h"
 
 #include <string.h>
 
@@ -54,8 +56,9 @@ struct record {
 enum {
     RECORD_OPEN = 1,
     RECORD_SKIP = 2,
-    RECORD_CALL = 4, /* asks for replies: begins with a struct call_head */
-    RECORD_KINDS = RECORD_CALL,
+    RECORD_CALL = 4,   /* asks for replies: begins with a struct call_head */
+    RECORD_RELAY = 16, /* of a client: begins with a struct relay_head */
+    RECORD_KINDS = RECORD_CALL | RECORD_RELAY,
 };
 
 /* Whom to reply, of what is at most so long. */
@@ -176,6 +179,13 @@ struct cell {
     unsigned char *fed; /* a message of the feed, with its head, */
     uint32_t fed_at;    /* of which so much has come */
 
+    /* Clients. */
+    struct relay_entry
+        *relayed; /* by place: what was delivered of it; NULL: there are no clients */
+    struct relay_entry
+        *relayed_begin; /* the same when the view began, where that is all of the state */
+    struct snap snap;   /* the state as it is sent: that, and the machine's */
+
     /* Of planted bugs. */
     void *early_save;
     uint64_t early_bytes, null_need;
@@ -264,7 +274,9 @@ struct member {
     uint64_t backlog_bytes;
     struct sending sending;
     struct asks asks;
-    uint32_t busy_rounds; /* since it has said that it is; 0: it is not */
+    const struct state_ops *state; /* of cells, as it is sent; NULL: they have none */
+    struct relays *relays;         /* NULL: there are no clients */
+    uint32_t busy_rounds;          /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
 };
@@ -423,14 +435,47 @@ void asks_post(struct member *);
 void asks_begin(struct member *, const struct view *before, const struct view *now);
 /* In no view any more: nobody will answer. */
 void asks_end(struct member *);
-/* Delivers items, of which some are calls; `fed`: behind a state that was sent, in a view in which nobody waits for this host's reply. */
-void asks_deliver(struct cell *, uint64_t vid, const struct member_item *, uint32_t count,
-                  bool fed);
+/* Delivers a call; `fed`: behind a state that was sent, in a view in which nobody waits for this host's reply. */
+void asks_deliver(struct cell *, uint64_t vid, const struct member_item *, bool fed);
 /* A record of a member is passed over, having been delivered in a state that this host has or will have. */
 void asks_passed(struct cell *, uint32_t sender, const struct record *, uint32_t bytes,
                  uint64_t number);
 /* An own record will not be delivered. True: nobody else is to be told. */
 bool asks_returned(struct cell *, const struct record *);
+
+/* ---- relay.c: clients ---- */
+
+int relays_open(struct member *, struct err *);
+void relays_close(struct member *);
+/* A client has come that writes this lane. */
+int relays_client_open(struct member *, const struct mem_lane_spec *, struct err *);
+int relays_settle(struct member *);
+void relays_post(struct member *);
+/* A new view has begun here, in all cells. */
+void relays_begin(struct member *);
+/* In no view any more. */
+void relays_end(struct member *);
+/* The cell is new: nothing was delivered there. */
+void relays_born(struct cell *);
+/* As asks_returned, of a client's message. */
+bool relays_returned(struct cell *, const struct record *);
+/* Delivers items of any kind; `fed` as in asks_deliver. */
+void cell_deliver(struct cell *, uint64_t vid, const struct member_item *, uint32_t count,
+                  bool fed);
+
+/* Of a cell's state, for calls of m->state. */
+static inline void *cell_state_ctx(struct member *m, uint32_t cell)
+{
+    if (m->relays)
+        return &m->cell[cell].snap;
+    return m->opt.machine->state_ctx ? m->opt.machine->state_ctx(m->opt.ctx, cell) : m->opt.ctx;
+}
+
+/* Its state is nothing but what it has of clients: it is that of the view's begin, and goes with the view. */
+static inline bool is_stateless(const struct member *m)
+{
+    return m->opt.machine->state == NULL;
+}
 
 /* ---- planted.c: mistakes of more than a line ---- */
 

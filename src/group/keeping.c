@@ -60,10 +60,24 @@ static uint64_t clock_of(const void *data)
 /* What the machine gets of it. */
 static const void *message_of(const struct member_item *t, uint32_t *bytes)
 {
-    uint32_t head = t->kind & RECORD_CALL ? (uint32_t)sizeof(struct call_head) : 0;
+    uint32_t head = t->kind & RECORD_CALL    ? (uint32_t)sizeof(struct call_head)
+                    : t->kind & RECORD_RELAY ? (uint32_t)sizeof(struct relay_head)
+                                             : 0;
     head = head <= t->bytes ? head : t->bytes;
     *bytes = t->bytes - head;
     return (const unsigned char *)t->data + head;
+}
+
+/* Of a client's message the log has whose it is. */
+static void name_client(struct version *v, const struct member_item *t)
+{
+    struct relay_head h;
+    if (!(t->kind & RECORD_RELAY) || t->bytes < sizeof(h))
+        return;
+    memcpy(&h, t->data, sizeof(h));
+    v->client = h.client + 1;
+    v->life = h.life;
+    v->seq = h.number;
 }
 
 static bool append(struct cell *c, const struct member_item *t, uint64_t place)
@@ -76,6 +90,7 @@ static bool append(struct cell *c, const struct member_item *t, uint64_t place)
                         .life = c->of->view->life[t->sender],
                         .seq = place};
     const void *message = message_of(t, &v.bytes);
+    name_client(&v, t);
     if (!versions_append(k->versions, k->log, &v, message))
         return versions_failure(k->versions) != NULL;
     k->time = v.time;

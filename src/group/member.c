@@ -153,6 +153,7 @@ static int post(struct unit *u, uint64_t now_ns)
         return 0;
     for (uint32_t c = 0; c < m->opt.cells; c++)
         work += cell_post(&m->cell[c]);
+    relays_post(m);
     return work + (looks_around(u, &m->look_post_ns, now_ns) ? post_views(m, now_ns) : 0);
 }
 
@@ -213,7 +214,7 @@ static int settle(struct unit *u, uint64_t now_ns)
     int work = m->looked ? settle_views(m, now_ns) : 0;
     int cells = settle_cells(m);
     if (cells == 0 || m->asks.busy || m->rounds % ASK_ROUNDS == 0)
-        work += asks_settle(m);
+        work += asks_settle(m) + relays_settle(m);
     m->worked = cells > 0;
     work += cells;
     if (m->opt.versions)
@@ -247,6 +248,11 @@ static void status(const struct unit *u, struct unit_status *s)
     s->broken = m->broken;
 }
 
+static int offer(struct unit *u, const struct mem_lane_spec *spec, struct err *e)
+{
+    return relays_client_open(u->of, spec, e);
+}
+
 static const char *check(const struct unit *u)
 {
     return member_check(u->of);
@@ -263,9 +269,11 @@ struct unit member_unit(struct member *m)
                                         .settle = settle,
                                         .next_ns = next_ns,
                                         .status = status,
+                                        .offer = offer,
                                         .check = check,
                                         .close = member_unit_close};
-    return (struct unit){.ops = &ops, .of = m, .leads = true};
+    return (struct unit){
+        .ops = &ops, .of = m, .leads = true, .region = region_number(REGION_MEMBER, 0)};
 }
 
 /* ---- sending ---- */
@@ -589,9 +597,11 @@ static int open_parts(struct member *m, struct err *e)
     for (uint32_t i = 0; rc == 0 && i < m->opt.cells; i++)
         rc = cell_open(m, i, e);
     if (rc == 0)
-        rc = transfer_open(m, e);
-    if (rc == 0)
         rc = asks_open(m, e);
+    if (rc == 0)
+        rc = relays_open(m, e);
+    if (rc == 0)
+        rc = transfer_open(m, e);
     return rc ? rc : own_keeper_open(m, e);
 }
 
@@ -623,6 +633,7 @@ void member_close(struct member *m)
     if (m == NULL)
         return;
     keeper_close(m->keeper);
+    relays_close(m);
     for (uint32_t i = 0; m->cell && i < m->opt.cells; i++)
         cell_close(&m->cell[i]);
     transfer_close(m);

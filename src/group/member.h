@@ -49,6 +49,8 @@ struct member_item {
     uint64_t
         number; /* of the message in the order of its view and cell, nulls counted: k * senders + i; raw: the sender's index */
     uint32_t kind; /* RECORD_CALL and the like; 0 where the machine sees it */
+    uint32_t
+        client; /* place of the client that it is from, plus 1, whose message the sender has published; 0: its own */
 };
 
 /* What a member says to what it was asked; good during the call. */
@@ -85,7 +87,8 @@ struct member_machine {
      * more. NULL: it is delivered as others are, and the reply is empty. */
     uint32_t (*call)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
                      void *reply, uint32_t room);
-    /* A member asks what this one has, in no order with messages; likewise. Negative: the status of the answer. May be NULL. */
+    /* A member asks what this one has, in no order with messages; likewise. Negative: the status of the answer. `from` is
+     * MEMBER_ANY if it is a client. May be NULL. */
     int (*query)(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
                  void *reply, uint32_t room);
     /* An answer to what this host asked; NULL: there are no more, and the ticket is void. May be NULL. */
@@ -117,6 +120,9 @@ struct member_options {
     uint64_t
         backlog_bytes; /* for what is delivered while a state is sent, touched only then; 0: 64 MiB */
     uint32_t ask_bytes;    /* of a ring of asks or answers; a power of two; 0: 64 KiB */
+    uint32_t clients;      /* places for programs that are no members (relay.h); 0: none */
+    uint32_t client_node;  /* of the first of them; the others follow */
+    uint32_t client_bytes; /* of a ring of requests or replies; a power of two; 0: 128 KiB */
     uint64_t heartbeat_ns; /* 0: 15 ms */
     uint64_t suspect_ns;   /* 0: 60 ms */
     uint64_t stagger_ns, detach_ns, start_ns; /* as in keeper_options; 0: the same */
@@ -129,6 +135,8 @@ struct member_options {
     const struct member_machine *machine;
     void *ctx;
 };
+
+#define MEMBER_ANY UINT32_MAX
 
 struct member;
 
@@ -158,8 +166,6 @@ void member_release(struct member *, uint32_t cell, void *room);
 int member_send(struct member *, uint32_t cell, const void *data, uint32_t bytes);
 
 /* ---- asking ---- */
-
-#define MEMBER_ANY UINT32_MAX
 
 /* Sends a message to the cell, as member_send, to which every member of it replies when it delivers it, with at most reply_max bytes.
  * `answered` comes for each member of the cell in the view in which it is delivered: when its reply is there, or it is known that none will come. Then
@@ -229,6 +235,7 @@ struct member_counts {
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */
     uint64_t states_sent, states_loaded;
     uint64_t asked, answers; /* calls and queries of this host, and answers that it gave */
+    uint64_t relayed;        /* messages of clients that this host has published */
     uint64_t
         learnt; /* of those loaded: with what was delivered meanwhile, before it was a member */
 };

@@ -91,18 +91,13 @@ void planted_report_early(struct member *m)
     m->phase = MEMBER_WEDGED;
 }
 
-static void *state_ctx(const struct member *m, uint32_t cell)
-{
-    return m->opt.machine->state_ctx ? m->opt.machine->state_ctx(m->opt.ctx, cell) : m->opt.ctx;
-}
-
 void planted_copy_early(struct member *m)
 {
-    for (uint32_t i = 0; m->opt.machine->state && i < m->opt.cells; i++) {
+    for (uint32_t i = 0; m->state && i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         c->early_save = NULL;
         if (c->in && c->has_state && c->number_at >= c->skip_to)
-            c->early_save = m->opt.machine->state->save_open(state_ctx(m, i), &c->early_bytes);
+            c->early_save = m->state->save_open(cell_state_ctx(m, i), &c->early_bytes);
     }
 }
 

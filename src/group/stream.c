@@ -523,7 +523,7 @@ static void give_back(struct cell *c, uint64_t from)
         if (r->flags & (RECORD_OPEN | RECORD_SKIP))
             continue;
         m->count.returned++;
-        if (!asks_returned(c, r) && m->opt.machine->returned)
+        if (!asks_returned(c, r) && !relays_returned(c, r) && m->opt.machine->returned)
             m->opt.machine->returned(m->opt.ctx, c->number,
                                      (const unsigned char *)(r + 1) + c->ahead,
                                      r->bytes - c->ahead);

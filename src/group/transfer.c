@@ -55,12 +55,12 @@ static bool lacks_state(const struct view *v, uint32_t cell, uint32_t host)
     return in_set((c->members | c->learners) & ~c->stateful, host);
 }
 
-/* Both ends of a transfer are what they were. */
-static bool goes_on(const struct view *before, const struct view *now, uint32_t cell,
-                    uint32_t joiner)
+/* Both ends of a transfer are what they were, and the state is not that of a view's begin. */
+static bool goes_on(const struct member *m, const struct view *before, const struct view *now,
+                    uint32_t cell, uint32_t joiner)
 {
     uint32_t donor = donor_of(now, cell);
-    return donor < GROUP_HOSTS_MAX && donor == donor_of(before, cell) &&
+    return !is_stateless(m) && donor < GROUP_HOSTS_MAX && donor == donor_of(before, cell) &&
            before->life[donor] == now->life[donor] && before->life[joiner] == now->life[joiner] &&
            lacks_state(before, cell, joiner) && lacks_state(now, cell, joiner);
 }
@@ -68,11 +68,6 @@ static bool goes_on(const struct view *before, const struct view *now, uint32_t 
 static uint64_t padded8(uint64_t bytes)
 {
     return (bytes + 7) & ~UINT64_C(7);
-}
-
-static void *state_ctx(const struct member *m, uint32_t cell)
-{
-    return m->opt.machine->state_ctx ? m->opt.machine->state_ctx(m->opt.ctx, cell) : m->opt.ctx;
 }
 
 static bool spend(struct member *m)
@@ -152,7 +147,7 @@ static void stop_sending(struct member *m)
     if (!s->active)
         return;
     if (s->save)
-        m->opt.machine->state->save_close(state_ctx(m, s->cell), s->save);
+        m->state->save_close(cell_state_ctx(m, s->cell), s->save);
     s->save = NULL;
     s->active = false;
     tell_word(m, STATE_ID, 0);
@@ -179,9 +174,10 @@ static bool start_sending(struct member *m, uint32_t cell, uint32_t joiner)
 {
     struct sending *s = &m->sending;
     struct cell *c = &m->cell[cell];
-    const struct state_ops *ops = m->opt.machine->state;
-    uint64_t first[3] = {c->number_at, STATE_UNKNOWN, c->keep ? kept_time(c) : 0};
-    void *ctx = state_ctx(m, cell);
+    const struct state_ops *ops = m->state;
+    uint64_t first[3] = {is_stateless(m) ? 0 : c->number_at, STATE_UNKNOWN,
+                         c->keep ? kept_time(c) : 0};
+    void *ctx = cell_state_ctx(m, cell);
     if (c->attempt[joiner] == ATTEMPTS_MAX || !state_save_ready(ops, ctx) || !spend(m))
         return false;
     void *save = PLANTED(group_copy_before_trim) && m->cell[cell].early_save
@@ -230,10 +226,10 @@ static bool find_joiner(struct member *m)
 static int send_pieces(struct member *m)
 {
     struct sending *s = &m->sending;
-    const struct state_ops *ops = m->opt.machine->state;
+    const struct state_ops *ops = m->state;
     int work = 0;
     while (!s->saved && has_room(m, m->piece_bytes) && spend(m)) {
-        int bytes = ops->save_next(state_ctx(m, s->cell), s->save, m->piece, m->piece_bytes);
+        int bytes = ops->save_next(cell_state_ctx(m, s->cell), s->save, m->piece, m->piece_bytes);
         if (bytes < 0) {
             member_stop(m, "the machine cannot save its state");
             return work;
@@ -383,7 +379,7 @@ static void resend(struct member *m)
 int transfer_post(struct member *m)
 {
     struct sending *s = &m->sending;
-    if (m->opt.machine->state == NULL || !is_in_view(m) || m->opt.hosts == 1)
+    if (m->state == NULL || !is_in_view(m) || m->opt.hosts == 1)
         return 0;
     if (!s->active)
         return m->phase == MEMBER_OPEN && find_joiner(m);
@@ -410,7 +406,7 @@ static int load_first(struct member *m, struct cell *c)
     c->load_time = first[2];
     c->loading = true;
     c->large = is_large(c, first[1]);
-    return m->opt.machine->state->load_open(state_ctx(m, c->number), first[1]);
+    return m->state->load_open(cell_state_ctx(m, c->number), first[1]);
 }
 
 /* It delivers by itself from that number on. */
@@ -455,7 +451,7 @@ static int load_last(struct member *m, struct cell *c)
         has_now(m, c, c->load_number, c->load_time);
     else
         c->loaded = true;
-    int rc = m->opt.machine->state->load_close(state_ctx(m, c->number), true);
+    int rc = m->state->load_close(cell_state_ctx(m, c->number), true);
     set_busy(m, false);
     return rc;
 }
@@ -466,7 +462,7 @@ static int load_piece(struct member *m, struct cell *c, uint64_t bytes)
         return bytes == STATE_FIRST ? load_first(m, c) : ERR_CORRUPT;
     if (bytes == 0)
         return load_last(m, c);
-    return m->opt.machine->state->load_next(state_ctx(m, c->number), m->piece, (uint32_t)bytes);
+    return m->state->load_next(cell_state_ctx(m, c->number), m->piece, (uint32_t)bytes);
 }
 
 /* A message, or the begin of a view: in which it has all that others have, if it is a member. */
@@ -478,7 +474,7 @@ static void take_fed(struct member *m, struct cell *c, const struct feed_head *h
                                          .sender = h->sender & FEED_SENDER_MASK,
                                          .number = h->number,
                                          .kind = h->sender >> FEED_KIND_SHIFT & RECORD_KINDS};
-        asks_deliver(c, h->vid, &item, 1, true);
+        cell_deliver(c, h->vid, &item, 1, true);
         m->count.upcalls++;
         m->count.delivered++;
         m->count.delivered_bytes += record_size(h->bytes);
@@ -525,7 +521,7 @@ static int load_fed(struct member *m, struct cell *c, uint64_t bytes)
 static void void_load(struct member *m, struct cell *c)
 {
     if (c->loading)
-        m->opt.machine->state->load_close(state_ctx(m, c->number), false);
+        m->state->load_close(cell_state_ctx(m, c->number), false);
     c->loading = c->loaded = false;
     c->load_id = c->load_taken = c->piece_at = 0;
     c->fed_at = 0;
@@ -597,7 +593,7 @@ static int take(struct member *m, struct cell *c)
 int transfer_settle(struct member *m)
 {
     int work = 0;
-    for (uint32_t i = 0; m->opt.machine->state && m->phase == MEMBER_OPEN && i < m->opt.cells; i++)
+    for (uint32_t i = 0; m->state && m->phase == MEMBER_OPEN && i < m->opt.cells; i++)
         if ((m->cell[i].in || m->cell[i].learns) && !m->cell[i].has_state)
             work += take(m, &m->cell[i]);
     return work;
@@ -620,7 +616,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         memset(c->attempt, 0, sizeof(c->attempt));
-        if (goes_on(before, now, i, m->opt.me) && !c->has_state)
+        if (goes_on(m, before, now, i, m->opt.me) && !c->has_state)
             continue;
         void_load(m, c);
         c->load_since = now->vid;
@@ -628,7 +624,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
     if (!s->active)
         return;
     s->ask_ns = 0;
-    if (donor_of(now, s->cell) != m->opt.me || !goes_on(before, now, s->cell, s->joiner))
+    if (donor_of(now, s->cell) != m->opt.me || !goes_on(m, before, now, s->cell, s->joiner))
         stop_sending(m);
     else
         mark(m, now->vid);
@@ -648,7 +644,7 @@ void transfer_end(struct member *m)
 static bool feeds_open(struct member *m)
 {
     uint64_t least = m->opt.backlog_bytes ? m->opt.backlog_bytes : BACKLOG_BYTES;
-    if (m->opt.machine->state == NULL || m->opt.hosts == 1)
+    if (m->state == NULL || m->opt.hosts == 1)
         return true;
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];

@@ -53,7 +53,7 @@ struct version {
     uint64_t version;
     uint64_t
         time; /* ns since 1970, hybrid: rises with every message of the cell, and is the same at all members */
-    uint32_t sender, client; /* host; the client whom it relays, else 0, */
+    uint32_t sender, client; /* host; the client whom it relays, plus 1, else 0, */
     uint64_t life, seq; /* and its; else those of the sender's record, as far as they are known */
     uint32_t crc;       /* of these and of the payload; filled in by versions_append */
     uint32_t spare;

@@ -100,6 +100,7 @@ static void begin(struct member *m)
     m->next = before;
     asks_begin(m, before, now);
     m->phase = MEMBER_OPEN;
+    relays_begin(m);
     m->count.views++;
     m->torn = 0;
     table_set(m->top, TOP_VIEW, now->vid);
@@ -121,6 +122,7 @@ static void out(struct member *m, enum member_phase phase)
         m->opt.machine->view(m->opt.ctx, m->view, NULL);
     m->view->vid = 0;
     m->phase = phase;
+    relays_end(m);
 }
 
 /* A life is let in once. The next one begins here, with everything that others know of the last one void. */

@@ -27,7 +27,7 @@ void host_add(struct host *h, struct unit u)
 {
     CHECK(h->units < HOST_UNITS_MAX);
     h->unit[h->units++] = u;
-    if (u.ops->offer)
+    if (u.ops->offer && u.region < DST_GROUPS_MAX)
         h->unit_of[u.region] = (uint16_t)h->units;
 }
 
@@ -41,6 +41,17 @@ static void say_not_served(struct host *h, const struct mem_lane_spec *offer, co
              offer->region, why);
 }
 
+/* The unit that clients name by that region; NULL: it is not here. */
+static struct unit *unit_named(struct host *h, uint32_t region)
+{
+    if (region < DST_GROUPS_MAX)
+        return h->unit_of[region] ? &h->unit[h->unit_of[region] - 1] : NULL;
+    for (uint32_t i = 0; i < h->units; i++)
+        if (h->unit[i].ops->offer && h->unit[i].region == region)
+            return &h->unit[i];
+    return NULL;
+}
+
 /* Opens what clients need that have come since. A few at a time: each takes system calls, and other clients
  * are waiting. */
 static int meet_clients(struct host *h)
@@ -49,9 +60,9 @@ static int meet_clients(struct host *h)
     struct err e = {""};
     int met = 0;
     for (; met < CLIENTS_PER_ROUND && mem_offer(h->opt.mem, &offer); met++) {
-        uint32_t at = offer.region < DST_GROUPS_MAX ? h->unit_of[offer.region] : 0;
-        int rc = at > 0 ? h->unit[at - 1].ops->offer(&h->unit[at - 1], &offer, &e)
-                        : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
+        struct unit *u = unit_named(h, offer.region);
+        int rc = u ? u->ops->offer(u, &offer, &e)
+                   : err_set(&e, ERR_NOTFOUND, "there is no group %u here", offer.region);
         if (rc < 0)
             say_not_served(h, &offer, e.text);
     }

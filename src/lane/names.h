@@ -34,6 +34,11 @@ enum lane_kind {
     LANE_NEB =
         24, /* owner: a member or a memory; writer: a member; what it has heard of others (agree/bft_neb.h) */
     LANE_ANSWER = 14, /* common; owner: host number `index`; writer: a host; ring of its answers */
+    LANE_REQUEST =
+        20, /* owner: a host; writer: a client; ring of what it wants published or asks */
+    LANE_RELAYED = 21, /* owner: a client; writer: a host; ring of what became of that */
+    LANE_FED = 22,     /* owner: a host; writer: a client; how far it has taken its samples */
+    LANE_FEED = 23,    /* owner: a client; writer: a host; ring of samples */
 };
 
 static inline enum region_class region_class(uint32_t number)

@@ -219,7 +219,8 @@ static const char *wrong_status(struct group_node *n, const struct group_asked *
     case ERR_LOST:
         return out || v->life[r->host] != then->life[r->host] ? NULL : "it is not lost";
     case ERR_AGAIN:
-        return c->stateless || group_check_is_raw(c, a->cell) ? "it needs no state" : NULL;
+        return (c->stateless && !c->tables) || group_check_is_raw(c, a->cell) ? "it needs no state"
+                                                                              : NULL;
     case ERR_REFUSED:
         return a->call && r->host != n->host ? "it refuses a call" : NULL;
     default:

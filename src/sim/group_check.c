@@ -47,6 +47,7 @@ void group_check_fini(struct group_check *c)
         grow_free(c->history[i]->end);
         free(c->history[i]);
     }
+    group_clients_fini(&c->clients);
     grow_free(c->view);
     grow_free(c->stream);
     grow_free(c->history);
@@ -308,7 +309,8 @@ static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, cons
     CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
     struct group_host *h = &c->host[host];
     const struct view_cell *v = &now->cell[cell];
-    bool had = h->cell[cell].has, none = c->stateless || group_check_is_raw(c, cell);
+    bool had = h->cell[cell].has,
+         none = (c->stateless && !c->tables) || group_check_is_raw(c, cell);
     if (group_check_is_raw(c, cell))
         group_check_raw_begin(c, host, cell, now);
     h->cell[cell].number = 0;
@@ -417,6 +419,7 @@ void group_check_out(struct group_check *c, uint32_t host, bool left)
 void group_check_died(struct group_check *c, uint32_t host)
 {
     group_check_out(c, host, false);
+    group_clients_died(c, host);
     for (uint32_t k = 0; k < c->cells; k++)
         memset(c->host[host].cell[k].column, 0, sizeof(c->host[host].cell[k].column));
 }
@@ -496,7 +499,10 @@ static void check_new(struct group_check *c, uint32_t host, struct group_history
             "h%u delivers in view %llu of cell %u what others have not, who are in "
             "a later one",
             host, (ull)d->vid, y->cell);
-    check_sent(c, host, y->cell, v, m);
+    if (m->client)
+        group_clients_deliver(c, host, y->cell, v->cell[y->cell].born, true, m);
+    else
+        check_sent(c, host, y->cell, v, m);
     y->delivery = reach(y->delivery, &y->max, sizeof(*d), y->count);
     y->delivery[y->count++] = *d;
 }
@@ -597,6 +603,7 @@ static void check_whole(struct group_check *c, uint32_t host, uint32_t cell)
 void group_check_has(struct group_check *c, uint32_t host, uint32_t cell)
 {
     struct group_host *h = &c->host[host];
+    h->cell[cell].has |= c->tables;
     if (!h->cell[cell].behind)
         return;
     h->cell[cell].behind = false;

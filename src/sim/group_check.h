@@ -9,6 +9,7 @@
 
 #include "group/member.h"
 #include "sim/counter_machine.h"
+#include "sim/group_client.h"
 #include "sim/run.h"
 
 enum { GROUP_CHECK_HOSTS_MAX = 9, GROUP_CHECK_CELLS_MAX = 4, GROUP_CHECK_BYTES_MAX = 1024 };
@@ -94,7 +95,8 @@ struct group_check {
     bool view_majority;
     uint32_t raw;       /* cells without a common order: a mask */
     uint32_t durable;   /* cells of which nothing is delivered that is not on all members' disks */
-    bool stateless;     /* the machine has no state */
+    bool stateless;     /* the machine has no state, */
+    bool tables;        /* but members keep something of clients, which is one */
     struct view **view; /* by vid */
     uint64_t views_max, vid_last;
     struct group_stream **stream;
@@ -102,6 +104,7 @@ struct group_check {
     struct group_history **history;
     uint64_t histories, histories_max;
     struct group_host host[GROUP_CHECK_HOSTS_MAX];
+    struct group_clients clients;
 };
 
 /* The rest of group_check is set by the caller: result, seed, hosts, cells, view_majority, raw, stateless, and where the states are. */

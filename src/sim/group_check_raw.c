@@ -100,6 +100,10 @@ void group_check_raw_deliver(struct group_check *c, uint32_t host, uint32_t cell
     }
     struct group_stream *s = group_check_stream(c, m->sender, cell, h->view->life[m->sender]);
     struct group_taken *t = &h->cell[cell].from[m->sender];
+    if (m->client) {
+        group_clients_deliver(c, host, cell, v->born, true, m);
+        return;
+    }
     if (s == NULL || m->number < t->number) {
         group_check_violated(c, s ? "sender FIFO" : "integrity", vid,
                              "h%u delivers index %llu of h%u in raw cell %u, after %llu", host,

@@ -77,6 +77,24 @@ struct group_node {
     struct group_disk disk;
 };
 
+/* A way on which a client lies. */
+struct group_liar {
+    struct mem_lane *in, *out;
+    struct mem_flow flow;
+    uint16_t session;
+    uint64_t at;
+};
+
+/* A client. */
+struct group_sim_client {
+    struct group_run *run;
+    uint32_t place, life;
+    struct mem *mem;
+    struct group_client *client; /* NULL while it is down, and of one that lies */
+    uint64_t quota;
+    struct group_liar liar[GROUP_CHECK_HOSTS_MAX];
+};
+
 struct group_run {
     const struct run_options *opt;
     struct group_check check;
@@ -88,7 +106,10 @@ struct group_run {
     struct member_options member_opt;
     struct run_state state;
     struct rng rng; /* of layouts */
-    uint64_t pad;   /* bytes of a cell's state, beside the real ones */
+    struct rng client_rng;
+    struct group_sim_client client[GROUP_CLIENTS_MAX];
+    struct client_cell client_cell[GROUP_CHECK_CELLS_MAX];
+    uint64_t pad; /* bytes of a cell's state, beside the real ones */
     uint64_t safety_end_ns;
     /* One in so many steps of a host; 0: never. */
     uint64_t leave_in, layout_in, column_in, linger_in, nested_in, ask_in;
@@ -151,6 +172,11 @@ void group_ask_answered(struct group_node *, uint64_t ticket, const struct membe
 /* A call of its own is delivered. */
 void group_ask_delivered(struct group_node *, uint32_t cell, const struct member_item *,
                          uint64_t vid);
+
+/* ---- group_client.c ---- */
+
+/* The reply to what a client asks. */
+uint32_t group_client_reply(const struct group_node *, uint32_t cell, void *out, uint32_t room);
 
 /* ---- group_limits.c ---- */
 

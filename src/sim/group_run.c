@@ -33,7 +33,7 @@ static void look_states(const struct group_node *n)
 {
     struct group_check *c = &n->run->check;
     for (uint32_t k = 0; k < c->cells; k++)
-        if (c->host[n->host].cell[k].behind && member_has_state(n->member, k))
+        if ((c->tables || c->host[n->host].cell[k].behind) && member_has_state(n->member, k))
             group_check_has(c, n->host, k);
 }
 
@@ -142,6 +142,8 @@ static uint32_t on_call(void *ctx, uint32_t cell, uint64_t vid, const struct mem
 {
     struct group_node *n = node_of(ctx);
     on_deliver(ctx, cell, vid, m, 1);
+    if (m->client)
+        return group_client_reply(n, cell, reply, room);
     if (m->sender == n->host)
         group_ask_delivered(n, cell, m, vid);
     return group_ask_call(n, cell, m, reply, room);
@@ -150,6 +152,8 @@ static uint32_t on_call(void *ctx, uint32_t cell, uint64_t vid, const struct mem
 static int on_query(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
                     void *reply, uint32_t room)
 {
+    if (from == MEMBER_ANY)
+        return (int)group_client_reply(node_of(ctx), cell, reply, room);
     return group_ask_query(node_of(ctx), cell, from, data, bytes, reply, room);
 }
 
@@ -306,6 +310,10 @@ static const struct fleet_calls fleet_calls = {
     .may_crash = group_may_crash,
     .spare = group_spare,
     .violated = violated,
+    .client_open = group_client_open,
+    .client_step = group_client_step,
+    .client_close = group_client_close,
+    .client_crash = group_client_crash,
 };
 
 /* ---- what is drawn ---- */
@@ -448,6 +456,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
     draw_kinds(r);
     draw_load(r);
     group_disk_draw(r);
+    group_client_draw(r);
 }
 
 /* ---- the end ---- */
@@ -520,6 +529,9 @@ static bool all_delivered(const void *ctx)
         if (v->adequate && !group_load_done(&r->node[q]))
             return false;
     }
+    for (uint32_t i = 0; v->adequate && i < r->fleet.clients; i++)
+        if (!group_client_done(r, i, v))
+            return false;
     return true;
 }
 
@@ -541,6 +553,8 @@ static void describe(const struct group_run *r, char *text, size_t bytes)
 
 static void trace_waits(const struct group_run *r)
 {
+    for (uint32_t i = 0; i < r->fleet.clients; i++)
+        group_client_describe(r, i);
     for (uint32_t q = 0; q < r->fleet.hosts; q++) {
         const struct group_node *n = &r->node[q];
         const char *waits = n->member ? keeper_waits(member_keeper(n->member)) : NULL;
@@ -589,6 +603,8 @@ static void settled(void *ctx)
     for (uint32_t q = 0; q < r->fleet.hosts; q++)
         r->node[q].quota = r->node[q].send_ppm = 0;
     r->column_in = r->ask_in = 0;
+    for (uint32_t i = 0; i < r->fleet.clients; i++)
+        r->client[i].quota = 0;
     /* What the memory was made to say of deaths may last, and cost a view when it ends. */
     uint64_t changed = 1;
     for (int i = 0; i < SETTLE_TRIES && changed && r->check.result->property == NULL; i++) {
@@ -613,7 +629,7 @@ static void start_all(struct group_run *r)
                 r->check.result->group.shared ? ", shared memory" : "");
     for (uint32_t q = 0; q < f->hosts; q++)
         snprintf(f->node[q].member[0].name, sizeof(f->node[q].member[0].name), "h%u", q);
-    for (uint32_t q = 0; q < f->hosts; q++)
+    for (uint32_t q = 0; q < f->hosts + f->clients; q++)
         if (fleet_start(&f->node[q], &e) != 0)
             violated(&f->node[q], "opens", e.text);
 }
@@ -660,6 +676,9 @@ void run_group(const struct run_options *opt, struct run_result *result)
                                   .ctx = r});
     group_disk_fini(r);
     result->messages = delivered_sum(&r->check);
+    result->group.client_sent = r->check.clients.sent;
+    result->group.client_done = r->check.clients.done;
+    result->group.client_again = r->check.clients.again;
     group_check_fini(&r->check);
     free(r);
 }

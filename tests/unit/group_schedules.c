@@ -165,6 +165,19 @@ static void group__old_bytes_in_a_ring_are_no_messages(void **state)
         "same sequence|integrity|sender FIFO|delivered once|order is rounds|uniform|rule");
 }
 
+static const char *relay_is_put_out(uint64_t ticks)
+{
+    return schedule_relay_is_put_out((uint32_t)ticks, ticks & 1);
+}
+
+static void group__what_a_client_sends_again_is_delivered_once(void **state)
+{
+    (void)state;
+    for (uint64_t ticks = 0; ticks < WORLDS; ticks++)
+        HOLDS(relay_is_put_out(ticks));
+    finds_in_some(PLANTED_group_relay_twice, relay_is_put_out, WORLDS, "once per client request");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +201,7 @@ int main(void)
         cmocka_unit_test(group__a_cell_is_never_empty_by_itself),
         cmocka_unit_test(group__nobody_publishes_where_members_lack),
         cmocka_unit_test(group__cells_take_turns),
+        cmocka_unit_test(group__what_a_client_sends_again_is_delivered_once),
         cmocka_unit_test(group__old_bytes_in_a_ring_are_no_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

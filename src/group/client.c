@@ -1,0 +1,537 @@
+#include "group/client.h"
+
+#include "base/minmax.h"
+#include "base/planted.h"
+#include "group/relay.h"
+
+#include <stdlib.h>
+
+/* The client's end of relay.h. */
+
+enum { RETRY_MS = 250, ASK_MAX_DEFAULT = 16000, RESTS_A_RETRY = 16 };
+
+#define NOWHERE UINT32_MAX
+
+/* What was asked for and is not done. */
+struct pending {
+    uint64_t ticket; /* its number, too; 0: done */
+    struct client_request head;
+    uint64_t at;    /* of its data, in the store */
+    uint64_t end;   /* behind it */
+    uint32_t bytes; /* of data */
+    uint32_t host;  /* that it was sent to in the present session; NOWHERE: it is to be sent */
+    bool again;     /* it was sent before */
+};
+
+/* A member, and what there is with it. */
+struct link {
+    struct mem_lane *in;   /* RELAYED; NULL: not open */
+    struct stream_out out; /* REQUEST, */
+    struct stream requests;
+    uint64_t hello;    /* of the session; 0: there is none */
+    uint64_t at;       /* of the next reply */
+    uint64_t told;     /* of those, it was told that they were taken */
+    uint32_t open;     /* bytes of replies that may come */
+    uint32_t sent;     /* requests that wait for one */
+    uint64_t moved_ns; /* when something was heard, or there was nothing to hear */
+    bool wanted, dirty;
+};
+
+struct client_way {
+    uint32_t host;  /* that works for the cell; NOWHERE */
+    uint32_t tried; /* in a row */
+    uint32_t waits; /* pending ones */
+    uint32_t visit;
+    uint64_t rest_ns; /* nothing is sent before: all hosts have turned it away */
+    bool held;        /* in this round nothing more of it is sent */
+};
+
+struct group_client {
+    struct client_options opt;
+    struct mem *mem;
+    struct stream_shape requests, replied;
+    struct link link[GROUP_HOSTS_MAX];
+    struct client_way *way; /* by cell */
+    struct pending pending[CLIENT_WINDOW];
+    uint64_t next, oldest; /* tickets: those not done are in between */
+    uint64_t unsent;       /* all before were sent */
+    uint32_t outstanding;
+    unsigned char *store; /* a ring of their data */
+    uint64_t store_bytes, store_at;
+    unsigned char *over;
+    uint64_t now_ns;
+    uint16_t sessions;
+    int done;
+    struct client_counts count;
+};
+
+static struct pending *pending_at(struct group_client *c, uint64_t ticket)
+{
+    return &c->pending[ticket % CLIENT_WINDOW];
+}
+
+static uint32_t reply_room(uint32_t reply_max)
+{
+    return (uint32_t)frame_size((uint32_t)sizeof(struct client_reply) + reply_max);
+}
+
+/* ---- sessions ---- */
+
+static uint64_t session_of(const struct group_client *c, const struct link *l)
+{
+    return client_session(c->mem->life, l->requests.life);
+}
+
+/* TAKEN of the lane is about the session behind it; FOR comes last. */
+static void tell_session(struct group_client *c, struct link *l)
+{
+    struct stream_out *o = &l->out;
+    if (!stream_reopen(c->mem, &l->requests, o))
+        return;
+    mem_set1(c->mem, &o->flow, o->lane, REQUEST_GUARD, stream_start());
+    mem_set1(c->mem, &o->flow, o->lane, REQUEST_TAKEN, l->at);
+    mem_set1(c->mem, &o->flow, o->lane, REQUEST_SESSION, session_of(c, l));
+    mem_set1(c->mem, &o->flow, o->lane, REQUEST_FOR, l->hello);
+    o->begun = true;
+    l->dirty = true;
+}
+
+static void begin_session(struct group_client *c, struct link *l, uint64_t hello)
+{
+    c->sessions = c->sessions == STREAM_LIVES_MAX ? 1 : c->sessions + 1;
+    stream_begin(&l->requests, c->sessions);
+    l->hello = hello;
+    l->at = l->told = stream_start();
+    l->open = l->sent = 0;
+    l->moved_ns = c->now_ns;
+    c->count.sessions++;
+    tell_session(c, l);
+}
+
+/* Nothing of it is known to have arrived. */
+static void forget_sent(struct group_client *c, uint32_t host)
+{
+    for (uint64_t t = c->oldest; t < c->next; t++) {
+        struct pending *p = pending_at(c, t);
+        if (p->ticket == 0 || p->host != host)
+            continue;
+        p->host = NOWHERE;
+        p->again = true;
+        c->unsent = min_u64(c->unsent, t);
+    }
+}
+
+/* The host that the cell is taken to next, from the one where it was. */
+static uint32_t next_host(const struct group_client *c, uint32_t cell, uint32_t from)
+{
+    uint64_t hosts = c->opt.cell[cell].hosts;
+    uint32_t count = set_count(hosts);
+    uint32_t rank = from == NOWHERE ? (c->opt.place + cell) % count : 0;
+    if (from != NOWHERE)
+        rank = (set_rank(hosts, from) + 1) % count;
+    while (rank-- > 0)
+        hosts = set_rest(hosts);
+    return set_first(hosts);
+}
+
+static void go_to(struct group_client *c, uint32_t cell, uint32_t host)
+{
+    struct client_way *w = &c->way[cell];
+    struct link *l = &c->link[host];
+    w->host = host;
+    w->visit++;
+    l->wanted = l->in == NULL;
+    l->moved_ns = c->now_ns;
+}
+
+/* The cell goes on elsewhere. */
+static void move_on(struct group_client *c, uint32_t cell)
+{
+    struct client_way *w = &c->way[cell];
+    for (uint64_t t = c->oldest; t < c->next; t++) {
+        struct pending *p = pending_at(c, t);
+        if (p->ticket == 0 || p->head.cell != cell || p->host == NOWHERE)
+            continue;
+        p->host = NOWHERE;
+        p->again = true;
+        c->unsent = min_u64(c->unsent, t);
+    }
+    if (++w->tried % set_count(c->opt.cell[cell].hosts) == 0)
+        w->rest_ns = c->now_ns + c->opt.retry_ns / RESTS_A_RETRY;
+    go_to(c, cell, next_host(c, cell, w->host));
+}
+
+/* The member is gone, or brings nothing: all of its cells go on elsewhere. The next session is another. */
+static void give_up(struct group_client *c, uint32_t host)
+{
+    struct link *l = &c->link[host];
+    l->hello = 0;
+    l->moved_ns = c->now_ns;
+    forget_sent(c, host);
+    for (uint32_t i = 0; i < c->opt.cells; i++)
+        if (c->way[i].host == host && c->way[i].waits && c->now_ns >= c->way[i].rest_ns)
+            move_on(c, i);
+}
+
+static bool is_waited_for(const struct group_client *c, uint32_t host)
+{
+    for (uint32_t i = 0; i < c->opt.cells; i++)
+        if (c->way[i].host == host && c->way[i].waits && c->now_ns >= c->way[i].rest_ns)
+            return true;
+    return false;
+}
+
+/* ---- replies ---- */
+
+static void finish(struct group_client *c, struct pending *p, const struct client_reply_item *r)
+{
+    uint64_t ticket = p->ticket;
+    c->way[p->head.cell].waits--;
+    p->ticket = 0;
+    c->outstanding--;
+    c->done++;
+    while (c->oldest < c->next && pending_at(c, c->oldest)->ticket == 0)
+        c->oldest++;
+    c->unsent = max_u64(c->unsent, c->oldest);
+    c->opt.calls->done(c->opt.ctx, ticket, r);
+}
+
+static void take_reply(struct group_client *c, uint32_t host, const struct client_reply *r,
+                       const void *data, uint32_t bytes)
+{
+    struct pending *p =
+        r->number >= c->oldest && r->number < c->next ? pending_at(c, r->number) : NULL;
+    if (p == NULL || p->ticket != r->number || p->head.cell != r->cell)
+        return;
+    if (r->status == ERR_REFUSED) {
+        if (p->host == host && r->visit == c->way[r->cell].visit)
+            move_on(c, r->cell);
+        return;
+    }
+    c->way[r->cell].tried = 0;
+    finish(c, p,
+           &(struct client_reply_item){.status = r->status,
+                                       .host = host,
+                                       .version = r->version,
+                                       .data = data,
+                                       .bytes = bytes});
+}
+
+/* What a member writes is looked at as if it could be anything. */
+static bool take_next(struct group_client *c, uint32_t host, uint64_t guard)
+{
+    struct link *l = &c->link[host];
+    struct frame f;
+    struct client_reply r;
+    frame_read(&f, l->in->ring, c->replied.ring_bytes, l->at);
+    if (!frame_fits(&f, l->at, l->requests.life, c->replied.bytes_max, guard) ||
+        f.bytes < sizeof(r))
+        return false;
+    const unsigned char *data =
+        frame_payload(l->in->ring, c->replied.ring_bytes, l->at, f.bytes, c->over);
+    memcpy(&r, data, sizeof(r));
+    l->at += frame_size(f.bytes);
+    l->moved_ns = c->now_ns;
+    l->open -= (uint32_t)min_u64(l->open, reply_room(r.reply_max));
+    l->sent -= l->sent > 0;
+    take_reply(c, host, &r, data + sizeof(r), f.bytes - (uint32_t)sizeof(r));
+    return l->hello != 0;
+}
+
+static bool is_in_session(const struct group_client *c, const struct link *l)
+{
+    return mem_word(l->in, RELAYED_SESSION) == session_of(c, l);
+}
+
+static void take_replies(struct group_client *c, uint32_t host)
+{
+    struct link *l = &c->link[host];
+    if (!is_in_session(c, l))
+        return;
+    uint64_t guard = mem_word(l->in, RELAYED_GUARD), from = l->at;
+    while (l->at < guard && take_next(c, host, guard))
+        ;
+    l->dirty |= l->at != from;
+    if (l->hello == 0)
+        return;
+    uint64_t taken = mem_word(l->in, RELAYED_TAKEN);
+    if (taken <= l->requests.tail)
+        l->requests.taken = max_u64(l->requests.taken, taken);
+}
+
+static void settle_link(struct group_client *c, uint32_t host)
+{
+    struct link *l = &c->link[host];
+    bool waited = is_waited_for(c, host);
+    if (l->in == NULL || l->in->ctl == NULL) {
+        if (waited && (mem_dead(c->mem, host) || c->now_ns - l->moved_ns > c->opt.retry_ns))
+            give_up(c, host);
+        return;
+    }
+    uint64_t hello = mem_word(l->in, RELAYED_HELLO);
+    if (l->hello && hello == l->hello)
+        take_replies(c, host);
+    if (!waited)
+        return;
+    if (mem_dead(c->mem, host) || (l->hello && hello == 0) ||
+        c->now_ns - l->moved_ns > c->opt.retry_ns) {
+        give_up(c, host);
+    } else if (hello && hello != l->hello) {
+        forget_sent(c, host);
+        begin_session(c, l, hello);
+    } else if (l->hello && l->out.flow.status != MEM_DONE) {
+        tell_session(c, l);
+    }
+}
+
+/* ---- requests ---- */
+
+/* False: nothing more of its cell can be sent now. */
+static bool send_one(struct group_client *c, struct pending *p)
+{
+    struct link *l = &c->link[c->way[p->head.cell].host];
+    uint32_t size = (uint32_t)sizeof(p->head) + p->bytes, room = reply_room(p->head.reply_max);
+    if (c->now_ns < c->way[p->head.cell].rest_ns || l->hello == 0 ||
+        l->open + room > c->replied.ring_bytes || !stream_room(&l->requests, frame_size(size)))
+        return false;
+    unsigned char *to = stream_reserve(&l->requests);
+    p->head.visit = c->way[p->head.cell].visit;
+    memcpy(to, &p->head, sizeof(p->head));
+    ring_read(c->store, c->store_bytes, p->at, to + sizeof(p->head), p->bytes);
+    stream_commit(&l->requests, size);
+    l->moved_ns = l->sent ? l->moved_ns : c->now_ns;
+    l->open += room;
+    l->sent++;
+    l->dirty = true;
+    c->count.sent++;
+    c->count.again += p->again;
+    p->host = c->way[p->head.cell].host;
+    return true;
+}
+
+/* In order, for each cell. */
+static void send_some(struct group_client *c)
+{
+    bool all = true;
+    for (uint32_t i = 0; c->unsent < c->next && i < c->opt.cells; i++)
+        c->way[i].held = false;
+    for (uint64_t t = c->unsent; t < c->next; t++) {
+        struct pending *p = pending_at(c, t);
+        struct client_way *w = &c->way[p->head.cell];
+        if (p->ticket && p->host == NOWHERE) {
+            if (!w->held && !send_one(c, p))
+                w->held = true;
+            all &= p->host != NOWHERE;
+        }
+        c->unsent = all ? t + 1 : c->unsent;
+    }
+}
+
+static void push(struct group_client *c, uint32_t host)
+{
+    struct link *l = &c->link[host];
+    struct stream_out *o = &l->out;
+    l->dirty = false;
+    if (l->hello == 0 || o->flow.status != MEM_DONE)
+        return;
+    stream_push(c->mem, &l->requests, o);
+    if (l->told != l->at)
+        mem_set1(c->mem, &o->flow, o->lane, REQUEST_TAKEN, l->at);
+    l->told = l->at;
+    mem_bell_later(c->mem, host);
+}
+
+int client_settle(struct group_client *c, uint64_t now_ns)
+{
+    c->now_ns = now_ns;
+    c->done = 0;
+    for (uint32_t h = 0; h < c->opt.hosts; h++)
+        settle_link(c, h);
+    send_some(c);
+    for (uint32_t h = 0; h < c->opt.hosts; h++)
+        if (c->link[h].dirty)
+            push(c, h);
+    return c->done;
+}
+
+/* ---- asking ---- */
+
+static int start(struct group_client *c, const struct client_request *r, const void *data,
+                 uint32_t bytes, uint64_t *ticket)
+{
+    struct client_way *w = &c->way[r->cell];
+    uint64_t begin = c->oldest < c->next ? pending_at(c, c->oldest)->at : c->store_at;
+    if (c->next - c->oldest == CLIENT_WINDOW || c->store_at + bytes > begin + c->store_bytes)
+        return ERR_AGAIN;
+    struct pending *p = pending_at(c, c->next);
+    *p = (struct pending){
+        .ticket = c->next, .head = *r, .at = c->store_at, .bytes = bytes, .host = NOWHERE};
+    p->head.number = c->next;
+    ring_write(c->store, c->store_bytes, p->at, data, bytes);
+    c->store_at += bytes;
+    *ticket = c->next++;
+    c->outstanding++;
+    if (w->host == NOWHERE)
+        go_to(c, r->cell, next_host(c, r->cell, NOWHERE));
+    else if (w->waits == 0 && c->link[w->host].sent == 0)
+        c->link[w->host].moved_ns = c->now_ns;
+    w->waits++;
+    return 0;
+}
+
+/* Some cells are for messages that are smaller than the head of one. */
+static bool fits(const struct group_client *c, uint32_t cell, uint32_t bytes)
+{
+    return bytes <= client_message_max(c, cell) &&
+           bytes + sizeof(struct relay_head) <= c->opt.cell[cell].message_max;
+}
+
+int client_send(struct group_client *c, uint32_t cell, const void *data, uint32_t bytes,
+                uint64_t *ticket)
+{
+    if (!fits(c, cell, bytes))
+        return ERR_TOOBIG;
+    return start(c, &(struct client_request){.cell = cell, .kind = REQUEST_SEND}, data, bytes,
+                 ticket);
+}
+
+int client_call(struct group_client *c, uint32_t cell, const void *data, uint32_t bytes,
+                uint32_t reply_max, uint64_t *ticket)
+{
+    if (c->opt.cell[cell].raw)
+        return ERR_INVALID;
+    if (!fits(c, cell, bytes) || reply_max > client_ask_max(c))
+        return ERR_TOOBIG;
+    return start(
+        c, &(struct client_request){.cell = cell, .kind = REQUEST_CALL, .reply_max = reply_max},
+        data, bytes, ticket);
+}
+
+int client_query(struct group_client *c, uint32_t cell, uint64_t version, const void *data,
+                 uint32_t bytes, uint32_t reply_max, uint64_t *ticket)
+{
+    const struct client_request r = {
+        .version = version, .cell = cell, .kind = REQUEST_QUERY, .reply_max = reply_max};
+    if (bytes > client_frame_max(c->requests.ring_bytes) - sizeof(r) ||
+        reply_max > client_ask_max(c))
+        return ERR_TOOBIG;
+    return start(c, &r, data, bytes, ticket);
+}
+
+/* ---- looking ---- */
+
+uint32_t client_outstanding(const struct group_client *c)
+{
+    return c->outstanding;
+}
+
+uint32_t client_message_max(const struct group_client *c, uint32_t cell)
+{
+    const uint32_t head = sizeof(struct relay_head), max = c->opt.cell[cell].message_max;
+    uint32_t most = c->requests.bytes_max - (uint32_t)sizeof(struct client_request);
+    return (uint32_t)min_u64(most, max > head ? max - head : 0);
+}
+
+uint32_t client_ask_max(const struct group_client *c)
+{
+    return (uint32_t)min_u64(c->opt.ask_max, c->replied.bytes_max - sizeof(struct client_reply));
+}
+
+uint32_t client_host(const struct group_client *c, uint32_t cell)
+{
+    uint32_t host = c->way[cell].host;
+    return host != NOWHERE && c->link[host].hello && c->way[cell].tried == 0 ? host : c->opt.hosts;
+}
+
+uint32_t client_tried(const struct group_client *c, uint32_t cell)
+{
+    return c->way[cell].tried;
+}
+
+uint32_t client_waits(const struct group_client *c, uint32_t cell)
+{
+    return c->way[cell].waits;
+}
+
+void client_counts(const struct group_client *c, struct client_counts *out)
+{
+    *out = c->count;
+}
+
+/* ---- opening ---- */
+
+uint32_t client_wants_link(const struct group_client *c)
+{
+    uint32_t host = 0;
+    while (host < c->opt.hosts && !c->link[host].wanted)
+        host++;
+    return host;
+}
+
+int client_link_open(struct group_client *c, uint32_t host, struct err *e)
+{
+    struct link *l = &c->link[host];
+    uint32_t ring = c->requests.ring_bytes;
+    const struct mem_lane_spec spec[2] = {client_lane(host, c->mem->self, LANE_RELAYED, ring),
+                                          client_lane(host, c->mem->self, LANE_REQUEST, ring)};
+    struct mem_lane *lane[2];
+    l->wanted = false;
+    l->requests = (struct stream){.shape = &c->requests};
+    l->requests.ring = calloc(1, stream_ring_bytes(&c->requests));
+    if (l->requests.ring == NULL)
+        return err_set(e, ERR_NOMEM, "client: no memory for a ring of %u bytes", ring);
+    int rc = mem_lanes_open(c->mem, spec, 2, lane, e);
+    if (rc != 0) {
+        free(l->requests.ring);
+        l->requests.ring = NULL;
+        return rc;
+    }
+    l->in = lane[0];
+    l->out.lane = lane[1];
+    stream_begin(&l->requests, 0);
+    stream_reopen(c->mem, &l->requests, &l->out);
+    return 0;
+}
+
+int client_open(const struct client_options *o, struct group_client **out, struct err *e)
+{
+    uint32_t ring = o->client_bytes ? o->client_bytes : CLIENT_BYTES_DEFAULT;
+    enum mem_birth birth;
+    int rc = mem_region_open(o->mem, region_number(REGION_MEMBER, 0), &birth, e);
+    if (rc != 0)
+        return rc;
+    struct group_client *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    c->opt = *o;
+    c->mem = o->mem;
+    c->opt.retry_ns = o->retry_ns ? o->retry_ns : RETRY_MS * UINT64_C(1000000);
+    c->opt.ask_max = o->ask_max ? o->ask_max : ASK_MAX_DEFAULT;
+    c->requests = request_shape(ring);
+    c->replied = relayed_shape(ring);
+    c->store_bytes = ring;
+    c->way = calloc(o->cells, sizeof(*c->way));
+    c->store = calloc(1, ring);
+    c->over = calloc(1, c->replied.bytes_max);
+    c->next = c->oldest = c->unsent = 1;
+    for (uint32_t i = 0; c->way && i < o->cells; i++)
+        c->way[i].host = NOWHERE;
+    if (!c->way || !c->store || !c->over) {
+        client_close(c);
+        return err_set(e, ERR_NOMEM, "client: no memory");
+    }
+    *out = c;
+    return 0;
+}
+
+void client_close(struct group_client *c)
+{
+    if (c == NULL)
+        return;
+    for (uint32_t h = 0; h < c->opt.hosts; h++)
+        free(c->link[h].requests.ring);
+    free(c->way);
+    free(c->store);
+    free(c->over);
+    free(c);
+}
