@@ -31,12 +31,12 @@ enum { SOURCE_LOG = UINT16_MAX };
 /* Entries of the log itself, in srcpos. */
 enum entry_kind {
     ENTRY_START = 1, /* a leader's first entry: what precedes it under this ballot is recovered */
-    ENTRY_JOIN = 2,  /* payload: struct entry_join; a replica that lost its memory is back */
+    ENTRY_JOIN = 2,  /* payload: struct entry_join; a member that lost its memory is back */
     ENTRY_NOTE = 3,  /* of the machine above, proposed by its leader */
 };
 
 struct entry_join {
-    uint32_t rank;
+    uint32_t rank; /* of a memory: behind all replicas */
     uint32_t life;
 };
 

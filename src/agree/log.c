@@ -46,6 +46,8 @@ void log_move(struct log *l, enum unit_role to)
     table_set(l->rows, ROW_BACKS, to == UNIT_LEADER && l->mem->remote ? l->ballot : 0);
     check_move(l);
     table_push_row(l->rows);
+    if (has_memories(l))
+        memories_tell(l);
 }
 
 /* Longer after each failure: what is too short for this memory and group would never succeed. */
@@ -57,7 +59,7 @@ void log_set_deadline(struct log *l)
 void log_step_down(struct log *l, bool failed)
 {
     snap_abort(l);
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
         peer_down(l, q, l->now_ns);
         p->given = 0;
@@ -67,7 +69,7 @@ void log_step_down(struct log *l, bool failed)
     }
     if (PLANTED(failed_cursor) && l->state == UNIT_SYNC)
         l->applied = max_u64(l->applied, l->chain_end);
-    l->comparing = l->n;
+    l->comparing = l->all;
     l->at_rest = false;
     l->rec.step = REC_IDLE;
     if (failed)
@@ -132,7 +134,7 @@ static void apply_control(struct log *l, const struct entry *e)
     if (e->srcpos == ENTRY_JOIN && e->bytes == sizeof(struct entry_join)) {
         struct entry_join j;
         memcpy(&j, e->payload, sizeof(j));
-        if (j.rank < l->n && j.life > l->joined[j.rank])
+        if (j.rank < l->all && j.life > l->joined[j.rank])
             l->joined[j.rank] = j.life;
     }
 }
@@ -284,6 +286,8 @@ static void look_at_rows(struct log *l, struct oracle_view *view)
             .fit = table_get(l->rows, r, ROW_FLAGS) == 0,
             .busy = table_get(l->rows, r, ROW_BUSY) != 0,
         };
+    if (has_memories(l))
+        memories_view(l, view);
     oracle_watch(&l->oracle, view, l->now_ns);
 }
 
@@ -293,6 +297,8 @@ static void show_row(struct log *l)
     table_set(l->rows, ROW_APPLIED, l->applied);
     l->row_sent_applied = l->applied;
     table_push_row(l->rows);
+    if (has_memories(l))
+        memories_tell(l);
 }
 
 static void beat(struct log *l)
@@ -302,11 +308,13 @@ static void beat(struct log *l)
     /* The logs of a host that began together stay together: it wakes once for all of them. */
     l->beat_ns = l->now_ns + l->opt.heartbeat_ns;
     show_row(l);
+    if (has_memories(l))
+        memories_ask(l);
     if (l->serving && l->state == UNIT_LEADER)
         sources_look_after(l);
     if (!l->behind)
         snap_notice(l);
-    struct oracle_view view[LOG_REPLICAS_MAX];
+    struct oracle_view view[LOG_AGENTS_MAX];
     look_at_rows(l, view);
 }
 
@@ -342,12 +350,13 @@ static void ask_oracle(struct log *l)
     if (!headless && l->now_ns < l->ask_ns)
         return;
     l->ask_ns = l->now_ns + l->look_every_ns;
-    struct oracle_view view[LOG_REPLICAS_MAX];
+    struct oracle_view view[LOG_AGENTS_MAX];
     look_at_rows(l, view);
     if (l->mem->remote && !l->behind)
         streams_answer(l);
-    show_backing(l, oracle_backs(&l->oracle, view, promised, l->now_ns));
-    if (!oracle_says_run(&l->oracle, view, promised, l->now_ns))
+    const uint64_t seen = has_memories(l) ? memories_promise(l, view, promised) : promised;
+    show_backing(l, oracle_backs(&l->oracle, view, seen, l->now_ns));
+    if (!oracle_says_run(&l->oracle, view, seen, l->now_ns))
         return;
     if (log_kept(l))
         leave_lane(l);
@@ -362,7 +371,7 @@ static void check_touch(struct log *l)
     if (!l->mem->remote || !log_leading(l) || l->now_ns < l->ask_ns)
         return;
     l->ask_ns = l->now_ns + l->look_every_ns;
-    struct oracle_view view[LOG_REPLICAS_MAX];
+    struct oracle_view view[LOG_AGENTS_MAX];
     look_at_rows(l, view);
     if (oracle_in_touch(&l->oracle, l->now_ns))
         return;
@@ -486,7 +495,7 @@ uint64_t log_next_ns(const struct log *l)
         next = min_u64(next, oracle_next_ns(&l->oracle));
     if ((l->state == UNIT_SYNC || l->state == UNIT_LEADER) && l->now_ns < log_commit_due_ns(l))
         next = min_u64(next, log_commit_due_ns(l));
-    for (uint32_t q = 0; (l->state == UNIT_SYNC || l->state == UNIT_LEADER) && q < l->n; q++)
+    for (uint32_t q = 0; (l->state == UNIT_SYNC || l->state == UNIT_LEADER) && q < l->all; q++)
         next = min_u64(next, lead_spare_due_ns(l, &l->peer[q]));
     return next;
 }
@@ -521,6 +530,8 @@ void log_status(const struct log *l, struct unit_status *s)
         s->attached += l->peer[q].phase == PEER_LIVE;
         s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
     }
+    for (uint32_t q = l->n; q < l->all; q++)
+        s->memory_away_ns[q - l->n] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
     keep_status(l, s);
     s->muted_now = l->state == UNIT_LEADER && l->serving ? l->muted_count : 0;
 }

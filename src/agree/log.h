@@ -6,6 +6,11 @@
  * ballot, before anyone applies it. What was applied anywhere is never lost or changed while fewer
  * than a quorum fail, whatever else crashes, stops, is cut off or comes back.
  *
+ * A log may have *memories*, too: members that are only memory and run nothing of it (agree/memory.h). Then those who
+ * vote are the memories alone, and one replica with its state is enough to go on (Protected Memory Paxos, with processes
+ * and memories apart); or all of both (Aligned Paxos), which go on while more than half of them and one replica with its
+ * state are there. A quorum is one of those who vote; a replica that does not vote follows as ever.
+ *
  * The machine above gets every message exactly once, in the same order at every replica. Messages
  * come from *sources*: streams that clients (or other groups) write into rings at every
  * replica (agree/source.h). What was taken from a source is derived from the log.
@@ -20,7 +25,12 @@
 #include "unit/state.h"
 #include "unit/unit.h"
 
-enum { LOG_REPLICAS_MAX = UNIT_REPLICAS_MAX };
+enum {
+    LOG_REPLICAS_MAX = UNIT_REPLICAS_MAX,
+    LOG_MEMORIES_MAX = UNIT_MEMORIES_MAX,
+    LOG_AGENTS_MAX = LOG_REPLICAS_MAX + LOG_MEMORIES_MAX, /* replicas and memories */
+    LOG_RING_DEFAULT = 256 << 10,
+};
 
 /* The state machine above. All calls come from within log_settle. */
 struct log_machine {
@@ -62,6 +72,10 @@ struct log_options {
     uint32_t replicas;     /* 1 to LOG_REPLICAS_MAX */
     uint32_t rank;         /* which of them this is */
 
+    const uint32_t *memory_nodes; /* the nodes that are only memory of this log */
+    uint32_t memories;            /* how many; 0: none, up to LOG_MEMORIES_MAX */
+    bool all_vote;                /* with memories: the replicas vote as well */
+
     /* The node that writes each source; NULL: each is opened when it comes, by log_source_open. */
     const uint32_t *source_nodes;
     uint32_t sources;
@@ -74,7 +88,7 @@ struct log_options {
     const struct log_stream *stream;
     uint32_t streams;
 
-    uint32_t log_bytes; /* ring of a log lane; 0: 256 KiB */
+    uint32_t log_bytes; /* ring of a log lane; 0: LOG_RING_DEFAULT */
     uint32_t
         payload_max; /* largest message; 0: what fits 16 times in the log, 4 in a source's ring */
     uint32_t batch_bytes;  /* most that goes out as one write; 0: log_bytes / 16 */

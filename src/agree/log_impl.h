@@ -1,6 +1,7 @@
 /* The inside of a log. Files: log_open.c opens and closes it; log.c steps and applies; log_raise.c raises a replica's
  * promise and reads its lanes; log_recover.c finds what may have been decided; log_lead.c leads;
- * log_room.c detaches who is in the way; log_source.c takes from the sources; log_snap.c sends states,
+ * log_room.c detaches who is in the way; log_memories.c looks at members that are only memory, and takes them back;
+ * log_source.c takes from the sources; log_snap.c sends states,
  * log_load.c takes them and comes back; log_keep.c writes to the disk, log_restore.c comes back from it. */
 #ifndef AGREE_LOG_IMPL_H
 #define AGREE_LOG_IMPL_H
@@ -18,10 +19,14 @@
 
 #include <string.h>
 
-/* What a leader or candidate knows of one replica, itself included. */
+/* Ranks 0 to n - 1 are replicas, those from n on memories: members with a region and lanes that run nothing. Those from
+ * `voters` on vote: all replicas where there are no memories, else these, with the replicas or without. */
+
+/* What a leader or candidate knows of one member, itself included. */
 enum peer_phase {
     PEER_DOWN,    /* not reached; tried again at retry_ns */
     PEER_RAISE,   /* raise under way */
+    PEER_GRANT,   /* a memory that was taken back: its region is being opened */
     PEER_RUNS,    /* reading the run words of its log lanes */
     PEER_HEADS,   /* reading all control words of its log lanes */
     PEER_VERIFY,  /* asking whether the promise still stands: it may have lost its memory */
@@ -210,6 +215,19 @@ struct keeping {
     uint64_t looked; /* of the planted copy_unchecked */
 };
 
+/* What a replica sees of one memory. */
+struct memory_view {
+    struct mem_lane *out;                  /* our row there */
+    struct mem_lane *in[LOG_REPLICAS_MAX]; /* the others' rows there; */
+    struct mem_lane *own;                  /* what it says of itself */
+    struct mem_flow flow;                  /* of our row */
+    bool asked;                            /* reads are under way: */
+    struct mem_op op[LOG_REPLICAS_MAX];    /* of rows, and at our own rank of what it says */
+    uint64_t read[LOG_REPLICAS_MAX][ROW_WORDS];
+    uint64_t row[LOG_REPLICAS_MAX][ROW_WORDS]; /* as last read in whole; ours is what it says */
+    uint64_t answers;                          /* how often that was */
+};
+
 /* Steps of recovery, in order. */
 enum rec_step {
     REC_IDLE,
@@ -239,6 +257,8 @@ struct log {
     struct log_options opt;
     struct mem *mem;
     uint32_t n;
+    uint32_t all;    /* members, those included that are only memory */
+    uint32_t voters; /* the first who votes; all from there on do */
     uint32_t me;
     uint32_t quorum;
     uint64_t mask;      /* log_bytes - 1 */
@@ -279,11 +299,12 @@ struct log {
     struct keeping keep;
 
     struct oracle oracle;
-    struct peer peer[LOG_REPLICAS_MAX];
+    struct peer peer[LOG_AGENTS_MAX];
     struct recovery rec;
 
-    struct mem_lane *lane[LOG_REPLICAS_MAX][LOG_REPLICAS_MAX]; /* LANE_LOG by owner, writer */
-    struct table *rows; /* LANE_ROW: what each says of itself */
+    struct mem_lane *lane[LOG_AGENTS_MAX][LOG_REPLICAS_MAX]; /* LANE_LOG by owner, writer */
+    struct table *rows;         /* LANE_ROW: what each says of itself */
+    struct memory_view *memory; /* of rank n and on; NULL if there are none */
     struct mem_lane *snap_in[LOG_REPLICAS_MAX];
     struct mem_lane *snap_out[LOG_REPLICAS_MAX];
 
@@ -292,23 +313,23 @@ struct log {
     unsigned char *side;
     uint64_t chain_base, chain_end;
     struct mem_op side_op; /* compare reads into side */
-    uint32_t comparing;    /* rank, or n: nobody */
+    uint32_t comparing;    /* rank, or `all`: nobody */
     uint64_t compare_from;
 
     unsigned char *batch; /* entries being sent; put_max bytes */
 
     /* Joining and snapshots. */
-    uint32_t joined[LOG_REPLICAS_MAX];     /* derived: life last taken back, by rank */
-    uint32_t join_asked[LOG_REPLICAS_MAX]; /* leader: life proposed in this ballot, plus 1 */
+    uint32_t joined[LOG_AGENTS_MAX];     /* derived: life last taken back, by rank */
+    uint32_t join_asked[LOG_AGENTS_MAX]; /* leader: life proposed in this ballot, plus 1 */
     uint64_t snap_count;
     uint32_t snap_to; /* rank of the transfer under way, or n */
     struct sending sending;
     struct taking taking;
     uint32_t snap_head_bytes; /* the log's part of a state */
     struct log_budget own_budget, *budget;
-    uint64_t look_every_ns;               /* at what changes rarely and nobody waits for */
-    uint64_t away_ns;                     /* of the budget, as far as it is forgiven */
-    struct mem_op peek[LOG_REPLICAS_MAX]; /* joining: promises of the others */
+    uint64_t look_every_ns;             /* at what changes rarely and nobody waits for */
+    uint64_t away_ns;                   /* of the budget, as far as it is forgiven */
+    struct mem_op peek[LOG_AGENTS_MAX]; /* joining: promises of the others */
     bool peeking;
     bool lost;        /* what is broken is that */
     bool stands;      /* on disk: too many lost theirs, and nobody can be taken back */
@@ -356,6 +377,21 @@ static inline const struct entry *log_entry(const struct log *l, uint32_t w, uin
     if (straight < l->entry_max)
         return log_entry_over(l, ring, pos, straight);
     return entry_at(ring + (pos & l->mask));
+}
+
+static inline bool is_memory(const struct log *l, uint32_t rank)
+{
+    return rank >= l->n;
+}
+
+static inline bool has_memories(const struct log *l)
+{
+    return l->all > l->n;
+}
+
+static inline bool has_vote(const struct log *l, uint32_t rank)
+{
+    return rank >= l->voters;
 }
 
 /* Has it a state, as its row says? */
@@ -407,11 +443,38 @@ int lead_settle(struct log *);
 bool lead_at_rest(const struct log *);
 uint64_t lead_spare_due_ns(const struct log *, const struct peer *);
 void lead_send_batch(struct log *, uint64_t end);
+uint64_t lead_copy(struct log *, const unsigned char *bytes, uint64_t pos, uint64_t end);
 unsigned char *lead_fill(const struct log *, uint64_t pos, uint32_t source, uint32_t life,
                          uint64_t srcpos, uint32_t bytes);
 bool lead_propose(struct log *, enum entry_kind, const void *payload, uint32_t bytes);
 bool lead_too_old(const struct log *, uint32_t rank);
 bool lead_row_is_new(const struct log *, uint32_t rank);
+
+/* log_memories.c */
+int memories_open(struct log *, struct err *);
+void memories_close(struct log *);
+/* Shows them our row. */
+void memories_tell(struct log *);
+/* Asks them for what they have of the others' rows, if all answers to the last time are there. */
+void memories_ask(struct log *);
+/* What the oracle sees of them, and with them of replicas that reach us through them alone. */
+void memories_view(struct log *, struct oracle_view *);
+/* The highest promise heard of: our own, or of a leader whose rows come through memories. */
+uint64_t memories_promise(const struct log *, const struct oracle_view *, uint64_t promised);
+/* The highest ballot that any row there is about. */
+uint64_t memories_ballot(const struct log *);
+/* ROW_LIFE of any member; 0: never heard of. */
+uint64_t member_life(const struct log *, uint32_t rank);
+/* A memory whose region is closed: takes it back, if it can be now. False: not yet. */
+bool memory_take_back(struct log *, uint32_t rank);
+/* Position from which on a memory must have our lane, so that no replica that we write to ever lacks an entry. */
+uint64_t memory_start(const struct log *);
+/* Where what stands in our lane at a member and what is to stand there, from `from` on, have their first position in common. */
+uint64_t memory_meets_at(const struct log *, uint32_t rank, uint64_t from);
+/* Of a memory's lane that was just continued, and begins beyond `from`: puts what is missing before it. */
+void memory_reach_back(struct log *, uint32_t rank, uint64_t from);
+/* A memory that we write to begins beyond this position. */
+bool memory_begins_beyond(const struct log *, uint64_t pos);
 
 /* log_room.c */
 

@@ -47,8 +47,11 @@ static uint64_t walk_to(const struct log *l, const unsigned char *bytes, uint64_
     return pos == to ? pos : UINT64_MAX;
 }
 
-static uint64_t row_applied(const struct log *l, uint32_t rank)
+/* Position from which on a member needs our lane. */
+static uint64_t needs_from(const struct log *l, uint32_t rank)
 {
+    if (is_memory(l, rank))
+        return memory_start(l);
     return rank == l->me ? l->applied : table_get(l->rows, rank, ROW_APPLIED);
 }
 
@@ -107,7 +110,7 @@ static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t 
     p->start = start;
     p->kept = same;
     p->commit_sent = head[LOG_COMMIT];
-    p->next = max_u64(row_applied(l, rank), p->commit_sent);
+    p->next = max_u64(is_memory(l, rank) ? start : needs_from(l, rank), p->commit_sent);
     peer_live(l, rank);
 }
 
@@ -132,7 +135,7 @@ static uint64_t read_from(const uint64_t *head, uint64_t applied)
 
 /* Copies entries [pos, end) from `bytes`, or from our own lane if that is NULL, into the batch under our
  * ballot, as many as fit; returns the end of the last one. */
-static uint64_t batch_copy(struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end)
+uint64_t lead_copy(struct log *l, const unsigned char *bytes, uint64_t pos, uint64_t end)
 {
     const unsigned char *own = l->lane[l->me][l->me]->ring;
     const uint64_t from = pos;
@@ -167,9 +170,11 @@ static bool is_first(const struct log *l, uint32_t rank)
 {
     if (rank == l->me)
         return true;
+    if (!has_vote(l, rank))
+        return false;
     uint64_t own = reach(l, rank);
-    uint32_t before = 1; /* ourselves */
-    for (uint32_t q = 0; q < l->n; q++) {
+    uint32_t before = has_vote(l, l->me); /* ourselves */
+    for (uint32_t q = l->voters; q < l->all; q++) {
         const struct peer *o = &l->peer[q];
         if (q == l->me || q == rank || o->phase != PEER_LIVE || o->flow.status != MEM_DONE)
             continue;
@@ -219,7 +224,7 @@ static bool may_wait(const struct log *l, uint32_t rank)
 
 static void ask_spares(struct log *l)
 {
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
         if (p->phase != PEER_LIVE)
             p->unasked_ns = 0;
@@ -247,8 +252,8 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
     peer_ask(l, rank);
     /* A follower wakes by itself, unless its ring fills up before that, or its disk is waited for. */
-    if (rank != l->me &&
-        (end - row_applied(l, rank) > l->opt.log_bytes / 4 || (log_kept(l) && is_first(l, rank))))
+    if (rank != l->me && rank < l->n &&
+        (end - needs_from(l, rank) > l->opt.log_bytes / 4 || (log_kept(l) && is_first(l, rank))))
         mem_bell_later(l->mem, l->opt.nodes[rank]);
 }
 
@@ -324,7 +329,7 @@ void lead_sync_own(struct log *l)
         l->base = l->needed = l->chain_base;
     }
     while (p->next < l->chain_end) {
-        uint64_t end = batch_copy(l, l->chain + (p->next - l->chain_base), p->next, l->chain_end);
+        uint64_t end = lead_copy(l, l->chain + (p->next - l->chain_base), p->next, l->chain_end);
         if (end == p->next) {
             log_stop(l, "the recovered log is malformed");
             return;
@@ -337,7 +342,7 @@ void lead_sync_own(struct log *l)
     }
     if (PLANTED(skip_first) && l->applied < l->chain_end)
         l->applied += entry_size(entry_at(l->chain + (l->applied - l->chain_base))->bytes);
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         l->join_asked[q] = 0;
     room_found(l);
     l->tail_max = max_u64(l->tail_max, l->chain_end);
@@ -366,7 +371,7 @@ bool lead_too_old(const struct log *l, uint32_t rank)
 {
     uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
     return applied < l->base || applied + l->opt.log_bytes < l->tail + l->put_max ||
-           runs_beyond(l, rank, applied);
+           runs_beyond(l, rank, applied) || (has_memories(l) && memory_begins_beyond(l, applied));
 }
 
 /* True if the replica's row was written after we began to try for the place: it may say less than the
@@ -389,14 +394,13 @@ void lead_sync_peer(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
-    uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
     if (PLANTED(late_stale) && l->state == UNIT_LEADER && head[LOG_RUN] != 0) {
         keep_suffix(l, rank);
         return;
     }
     if (room_keeps_out(l, rank))
         return;
-    if (!row_has_state(l, rank) || lead_too_old(l, rank)) {
+    if (!is_memory(l, rank) && (!row_has_state(l, rank) || lead_too_old(l, rank))) {
         /* By snapshot first; unless its row, which it repeats when it sees that we lead, says more. */
         if (!lead_row_is_new(l, rank))
             mem_bell_later(l->mem, l->opt.nodes[rank]);
@@ -404,10 +408,11 @@ void lead_sync_peer(struct log *l, uint32_t rank)
     }
     if (room_awaits_apply(l, rank))
         return;
-    if (run_continues(head, applied)) {
-        uint64_t from = read_from(head, applied);
+    uint64_t meet = memory_meets_at(l, rank, needs_from(l, rank));
+    if (run_continues(head, meet)) {
+        uint64_t from = read_from(head, meet);
         if (head[LOG_GUARD] > from && head[LOG_GUARD] - from <= l->opt.log_bytes) {
-            if (l->comparing < l->n || l->side_op.status == MEM_PENDING)
+            if (l->comparing < l->all || l->side_op.status == MEM_PENDING)
                 return; /* one at a time */
             l->comparing = rank;
             l->compare_from = from;
@@ -417,7 +422,7 @@ void lead_sync_peer(struct log *l, uint32_t rank)
             return;
         }
     }
-    run_renew(l, rank, applied);
+    run_renew(l, rank, needs_from(l, rank));
 }
 
 /* What a replica's lane is compared with must not look shorter than it is, or something decided would be taken back. Where disks
@@ -432,10 +437,10 @@ static int compare_step(struct log *l)
 {
     uint32_t rank = l->comparing;
     /* Not before our own copy is known to stand. */
-    if (rank >= l->n || l->side_op.status == MEM_PENDING ||
+    if (rank >= l->all || l->side_op.status == MEM_PENDING ||
         (own_landed(l) < compare_needs(l, rank) && !PLANTED(compare_early)))
         return 0;
-    l->comparing = l->n;
+    l->comparing = l->all;
     struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
     if (l->side_op.status != MEM_DONE) {
@@ -443,18 +448,21 @@ static int compare_step(struct log *l)
         return 1;
     }
     peer_move(l, rank, PEER_READY);
-    uint64_t applied = table_get(l->rows, rank, ROW_APPLIED);
-    if (!row_has_state(l, rank) || lead_too_old(l, rank) || applied < l->compare_from)
+    uint64_t meet = memory_meets_at(l, rank, needs_from(l, rank));
+    if ((!is_memory(l, rank) && (!row_has_state(l, rank) || lead_too_old(l, rank))) ||
+        meet < l->compare_from)
         return 1; /* it has changed meanwhile: look again */
     uint64_t same = UINT64_MAX;
-    if (head[LOG_GUARD] >= applied &&
-        walk_to(l, l->side, l->compare_from, head[LOG_GUARD], applied) == applied)
-        same = equal_until(l, l->side + (applied - l->compare_from), applied,
+    if (head[LOG_GUARD] >= meet &&
+        walk_to(l, l->side, l->compare_from, head[LOG_GUARD], meet) == meet)
+        same = equal_until(l, l->side + (meet - l->compare_from), meet,
                            min_u64(head[LOG_GUARD], own_landed(l)));
-    if (worth_keeping(head, applied, same))
-        run_continue(l, rank, applied, same);
-    else
-        run_renew(l, rank, applied);
+    if (!worth_keeping(head, meet, same)) {
+        run_renew(l, rank, needs_from(l, rank));
+    } else {
+        run_continue(l, rank, meet, same);
+        memory_reach_back(l, rank, needs_from(l, rank));
+    }
     return 1;
 }
 
@@ -467,7 +475,7 @@ static int catch_up(struct log *l, uint32_t rank)
     int work = 0;
     uint64_t landed = own_landed(l);
     for (int i = 0; i < CATCH_UP_PUTS_MAX && p->next < landed; i++) {
-        uint64_t end = batch_copy(l, NULL, p->next, landed);
+        uint64_t end = lead_copy(l, NULL, p->next, landed);
         if (end == p->next)
             break;
         peer_write(l, rank, end);
@@ -487,7 +495,7 @@ void lead_send_batch(struct log *l, uint64_t end)
     l->at_rest = false;
     l->tail = end;
     l->tail_max = max_u64(l->tail_max, end);
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
         if (p->phase != PEER_LIVE || p->next != from)
             continue;
@@ -531,7 +539,7 @@ bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint
 /* With nothing else to send, the commit index goes alone, so that the last message needs no next. */
 static void commit_alone(struct log *l)
 {
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
         if (p->phase != PEER_LIVE || q == l->me)
             continue;
@@ -546,7 +554,7 @@ static void commit_alone(struct log *l)
 int lead_post(struct log *l)
 {
     int work = 0;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         if (q != l->me && l->peer[q].phase == PEER_LIVE && l->peer[q].next < l->tail &&
             !may_wait(l, q))
             work += catch_up(l, q);
@@ -561,12 +569,15 @@ int lead_post(struct log *l)
 
 /* ---- counting ---- */
 
-/* How far a quorum has copies under our ballot, in memory or on disk. The flow of a replica that is not LIVE counts for nothing: it may be left
+/* How far a quorum of those who vote has copies under our ballot, in memory or on disk. The flow of a replica that is not LIVE counts for nothing: it may be left
  * from an earlier leadership of ours, and what stood there then may have been decided otherwise since. */
 static uint64_t quorum_match(const struct log *l)
 {
-    uint64_t sorted[LOG_REPLICAS_MAX];
-    for (uint32_t q = 0; q < l->n; q++) {
+    uint64_t sorted[LOG_AGENTS_MAX];
+    uint32_t first = l->voters, end = l->all, quorum = l->quorum;
+    if (PLANTED(quorum_of_replicas))
+        first = 0, end = l->n, quorum = l->n / 2 + 1;
+    for (uint32_t q = first; q < end; q++) {
         bool counts = l->peer[q].phase == PEER_LIVE || PLANTED(counts_unlive);
         uint64_t match = counts ? l->peer[q].flow.done : 0;
         if (q == l->me)
@@ -574,12 +585,12 @@ static uint64_t quorum_match(const struct log *l)
         /* What is on disk under our ballot is so whatever becomes of the replica. */
         if (log_kept(l) && !(PLANTED(memory_is_disk) && q == l->me))
             match = keep_end_of(l, q);
-        uint32_t i = q;
+        uint32_t i = q - first;
         for (; i > 0 && sorted[i - 1] < match; i--)
             sorted[i] = sorted[i - 1];
         sorted[i] = match;
     }
-    uint32_t need = PLANTED(quorum_f) && l->quorum > 1 ? l->quorum - 1 : l->quorum;
+    uint32_t need = PLANTED(quorum_f) && quorum > 1 ? quorum - 1 : quorum;
     return sorted[need - 1];
 }
 
@@ -587,7 +598,7 @@ static uint64_t quorum_match(const struct log *l)
 static int peers_settle(struct log *l)
 {
     int work = 0;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
         bool own_exempt = q == l->me && PLANTED(self_unchecked);
         if (p->phase != PEER_LIVE && p->away_ns == 0)
@@ -630,7 +641,7 @@ bool lead_at_rest(const struct log *l)
     if (!l->serving || l->commit != l->tail || l->applied != l->commit || l->snap_to < l->n ||
         l->dirty_count > 0)
         return false;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         const struct peer *p = &l->peer[q];
         if (p->phase != PEER_LIVE || p->flow.status != MEM_DONE || p->commit_sent != l->commit)
             return false;

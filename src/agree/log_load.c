@@ -325,6 +325,8 @@ int snap_take(struct log *l)
  * the processes that ended: this will not mend. */
 static bool is_lost(const struct log *l)
 {
+    if (has_memories(l))
+        return table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_BEHIND) == l->n && !l->taking.on;
     uint32_t joining = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_JOINING);
     uint32_t behind = table_count(l->rows, ROW_FLAGS, TABLE_ALL, ROW_BEHIND);
     return l->n - joining < l->quorum || (behind == l->n && !l->taking.on && !log_kept(l));
@@ -358,7 +360,9 @@ static void begin_anew(struct log *l)
     log_move(l, UNIT_FOLLOWER);
 }
 
-/* With state from after the return, take on the highest promise of a quorum of the others. That state need not be
+/* Who does not vote has nothing to come back to: it takes on the highest promise of a quorum, so that no ballot of an
+ * earlier life is used again. Who votes, too:
+ * with state from after the return, take on the highest promise of a quorum of the others. That state need not be
  * the last one: it is done while entries behind it still come, so that nobody has to wait for it at the end. */
 int join_step(struct log *l)
 {
@@ -370,9 +374,9 @@ int join_step(struct log *l)
         return 1;
     }
     look_for_loss(l);
-    if (l->behind && !l->taking.whole)
+    if (has_vote(l, l->me) && l->behind && !l->taking.whole)
         return 0;
-    if (l->joined[l->me] < l->mem->life) {
+    if (has_vote(l, l->me) && l->joined[l->me] < l->mem->life) {
         if (l->behind)
             return 0;       /* the return is among the entries that come */
         log_fall_behind(l); /* that state was from before the return */
@@ -380,7 +384,7 @@ int join_step(struct log *l)
     }
     uint32_t answered = 0;
     uint64_t highest = 0;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = l->voters; q < l->all; q++) {
         if (q == l->me)
             continue;
         bool again = l->peek[q].status == MEM_LOST ||

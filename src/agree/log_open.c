@@ -6,10 +6,9 @@
 #include <stdlib.h>
 
 enum {
-    LOG_BYTES_DEFAULT = 256 << 10,
     LOG_BYTES_MAX = 1 << 30,
     SNAP_BYTES_DEFAULT = 64 << 10,
-    BACKLOG_BYTES_DEFAULT = 256 << 20,
+    BACKLOG_RING_DEFAULT = 256 << 20,
     SOURCES_MAX =
         SOURCE_LOG - 1, /* the last number but one: a source that there is not has a number too */
     LOOKS_PER_HEARTBEAT = 16, /* at what changes rarely and nobody waits for */
@@ -43,6 +42,19 @@ static int members_check(const struct log_options *o, struct err *e)
                     e, ERR_INVALID,
                     "log: replicas %u and %u are both on node %u; one of a group on each", p, q,
                     o->nodes[q]);
+    if (o->memories > LOG_MEMORIES_MAX)
+        return err_set(e, ERR_INVALID, "log: %u memories; a group has 0 to %d", o->memories,
+                       LOG_MEMORIES_MAX);
+    for (uint32_t i = 0; i < o->memories; i++)
+        for (uint32_t q = 0; q < o->replicas + i; q++)
+            if (o->memory_nodes[i] ==
+                (q < o->replicas ? o->nodes[q] : o->memory_nodes[q - o->replicas]))
+                return err_set(e, ERR_INVALID,
+                               "log: node %u is a memory, and has another part of the group; one "
+                               "part on each",
+                               o->memory_nodes[i]);
+    if (o->memories > 0 && o->disk)
+        return bad_option(e, "a log with memories is not kept on disk");
     if ((uint64_t)o->sources + o->streams > SOURCES_MAX)
         return err_set(e, ERR_INVALID, "log: %u sources and %u streams; at most %d together",
                        o->sources, o->streams, SOURCES_MAX);
@@ -68,10 +80,10 @@ static int streams_check(const struct log_options *o, struct err *e)
 /* Defaults where an option is 0, and limits. */
 static int sizes_settle(struct log_options *o, struct err *e)
 {
-    o->log_bytes = o->log_bytes ? o->log_bytes : LOG_BYTES_DEFAULT;
+    o->log_bytes = o->log_bytes ? o->log_bytes : LOG_RING_DEFAULT;
     o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
     o->snap_bytes = o->snap_bytes ? o->snap_bytes : SNAP_BYTES_DEFAULT;
-    o->backlog_bytes = o->backlog_bytes ? o->backlog_bytes : BACKLOG_BYTES_DEFAULT;
+    o->backlog_bytes = o->backlog_bytes ? o->backlog_bytes : BACKLOG_RING_DEFAULT;
     if (!ring_size_ok(o->log_bytes) || !ring_size_ok(o->source_bytes) ||
         !ring_size_ok(o->snap_bytes))
         return bad_option(e, "ring sizes are powers of two from 4096 to 2^30");
@@ -135,7 +147,7 @@ static void lanes_list(struct log *l, struct lane_list *list)
 {
     const struct log_options *o = &l->opt;
     const uint32_t region = o->region, self = o->nodes[l->me], *node = o->nodes;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         for (uint32_t w = 0; w < l->n; w++)
             lane_add(list, &l->lane[q][w], lane_spec(region, node[q], node[w], LANE_LOG, 0),
                      LOG_WORDS, o->log_bytes);
@@ -160,7 +172,7 @@ static void lanes_list(struct log *l, struct lane_list *list)
 /* Opens them as one call to the memory. */
 static int lanes_open(struct log *l, struct err *e)
 {
-    size_t most = (size_t)l->n * l->n + 2 * l->n;
+    size_t most = (size_t)l->all * l->n + 2 * l->n;
     for (uint32_t k = 0; k < l->opens; k++)
         most += 2 * l->source[l->open[k]].writers;
     struct lane_list list = {.spec = calloc(most, sizeof(*list.spec)),
@@ -212,16 +224,20 @@ static void flows_begin(struct log *l)
 static void numbers_init(struct log *l, const struct log_options *o)
 {
     l->opt = *o;
-    l->opt.nodes = NULL; /* the caller's; buffers_open copies them */
+    l->opt.nodes = NULL; /* the caller's; buffers_open copies them, and those of memories behind */
+    l->opt.memory_nodes = NULL;
     l->mem = o->mem;
     l->keep.disk = o->disk;
     l->n = o->replicas;
     l->me = o->rank;
-    l->quorum = l->n / 2 + 1;
+    l->all = l->n + o->memories;
+    l->voters = o->memories > 0 && !o->all_vote ? l->n : 0;
+    l->quorum = (l->all - l->voters) / 2 + 1;
     l->mask = o->log_bytes - 1;
     l->entry_max = entry_size(o->payload_max);
     l->put_max = max_u64(o->batch_bytes & ~7u, l->entry_max);
-    l->snap_to = l->comparing = l->follow = l->n;
+    l->snap_to = l->follow = l->n;
+    l->comparing = l->all;
     l->snap_head_bytes = snap_head_size(o);
     l->budget = o->budget ? o->budget : &l->own_budget;
     l->away_ns = l->budget->away_ns;
@@ -230,17 +246,19 @@ static void numbers_init(struct log *l, const struct log_options *o)
     l->writers = o->sources;
     for (uint32_t i = 0; i < o->streams; i++)
         l->writers += o->stream[i].writers;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         l->peer[q].hold = UINT64_MAX;
     oracle_init(&l->oracle, l->n, l->me, o->suspect_ns, o->stagger_ns, o->seed + l->me);
+    if (has_memories(l))
+        oracle_memories(&l->oracle, l->all, l->voters);
     l->oracle.remote = l->mem->remote && !o->duels;
     l->oracle.kept = log_kept(l);
     l->oracle.unmet = l->mem->remote;
 }
 
-static int buffers_open(struct log *l, const uint32_t *nodes_of_caller, struct err *e)
+static int buffers_open(struct log *l, const struct log_options *o, struct err *e)
 {
-    uint32_t *nodes = calloc(l->n, sizeof(*nodes));
+    uint32_t *nodes = calloc(l->all, sizeof(*nodes));
     l->opt.nodes = nodes;
     l->source = calloc(l->sources + 1, sizeof(*l->source));
     l->writer = calloc(l->writers + 1, sizeof(*l->writer));
@@ -253,7 +271,9 @@ static int buffers_open(struct log *l, const uint32_t *nodes_of_caller, struct e
     if (!nodes || !l->source || !l->writer || !l->link || !l->dirty || !l->open || !l->chain ||
         !l->side || !l->batch)
         return err_set(e, ERR_NOMEM, "log: no memory for %u bytes of log", l->opt.log_bytes);
-    memcpy(nodes, nodes_of_caller, l->n * sizeof(*nodes));
+    memcpy(nodes, o->nodes, l->n * sizeof(*nodes));
+    if (has_memories(l))
+        memcpy(nodes + l->n, o->memory_nodes, o->memories * sizeof(*nodes));
     /* Page faults are taken now and not with the first messages. Of the chain and the side a take-over
      * touches what is not yet applied everywhere, most often a few pages; all of them would have to be
      * given back, at the cost of who waits for the core, when this process is killed. */
@@ -295,13 +315,15 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     if (l == NULL)
         return err_set(e, ERR_NOMEM, "log: no memory");
     numbers_init(l, &o);
-    rc = buffers_open(l, o.nodes, e);
+    rc = buffers_open(l, &o, e);
     if (rc == 0) {
         sources_init(l);
         rc = lanes_open(l, e);
     }
     if (rc == 0)
         rc = rows_open(l, e);
+    if (rc == 0 && has_memories(l))
+        rc = memories_open(l, e);
     if (rc != 0) {
         log_close(l);
         return rc;
@@ -353,6 +375,7 @@ void log_close(struct log *l)
         return;
     keep_close(l);
     table_close(l->rows);
+    memories_close(l);
     free(l->source);
     free(l->writer);
     free(l->link);

@@ -1,6 +1,7 @@
 /* From a replica that is not reached to one whose promise we have and whose lanes we have read.
  *
  *      DOWN -> RAISE -> RUNS -> HEADS -> VERIFY -> READY          (kept on disk: VERIFY -> PLEDGE -> READY)
+ *              RAISE -> GRANT -> RAISE                             a memory that has lost what it had
  *
  * First the promise, then the reads: what was written under a lower ballot and is reported done is in what we read.
  * Of each lane RUN is read before and after the other words, so that they are known to be of one run. Last, the promise
@@ -13,7 +14,8 @@
  * leaves them so. */
 static const unsigned moves[] = {
     [PEER_DOWN] = MOVE(DOWN) | MOVE(RAISE),
-    [PEER_RAISE] = MOVE(DOWN) | MOVE(RUNS),
+    [PEER_RAISE] = MOVE(DOWN) | MOVE(RUNS) | MOVE(GRANT),
+    [PEER_GRANT] = MOVE(DOWN) | MOVE(RAISE),
     [PEER_RUNS] = MOVE(DOWN) | MOVE(HEADS),
     [PEER_HEADS] = MOVE(DOWN) | MOVE(VERIFY),
     [PEER_VERIFY] = MOVE(DOWN) | MOVE(READY) | MOVE(PLEDGE),
@@ -116,6 +118,10 @@ static int raise_settle(struct log *l, uint32_t rank)
         peer_move(l, rank, PEER_RUNS);
         return 1;
     case MEM_DENIED:
+        if (p->op.value == MEM_CLOSED && is_memory(l, rank) && memory_take_back(l, rank)) {
+            peer_move(l, rank, PEER_GRANT);
+            return 1;
+        }
         if (p->op.value == MEM_CLOSED)
             return try_later(l, rank);
         l->ballot_seen = max_u64(l->ballot_seen, p->op.value);
@@ -136,7 +142,7 @@ static int raise_step(struct log *l, uint32_t rank)
     if (p->raised == l->ballot)
         return raise_settle(l, rank);
     p->raised = l->ballot;
-    p->raised_life = table_get(l->rows, rank, ROW_LIFE);
+    p->raised_life = member_life(l, rank);
     if (PLANTED(read_ungranted) || OWN_READ_EARLY(l, rank))
         read_heads(l, rank);
     if (OWN_READ_EARLY(l, rank))
@@ -145,6 +151,19 @@ static int raise_step(struct log *l, uint32_t rank)
     if (PLANTED(tries_once) && p->op.status == MEM_LOST)
         return peer_down(l, rank, UINT64_MAX), 1;
     return p->op.status == MEM_PENDING ? 1 : raise_step(l, rank);
+}
+
+/* Open, by us or by whoever was first; or in another life by now: the raise tells. */
+static int grant_step(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    if (p->op.status == MEM_PENDING)
+        return 0;
+    if (p->op.status == MEM_LOST)
+        return try_later(l, rank);
+    peer_move(l, rank, PEER_RAISE);
+    p->raised = 0;
+    return 1;
 }
 
 static int runs_step(struct log *l, uint32_t rank)
@@ -245,6 +264,8 @@ int peer_step(struct log *l, uint32_t rank)
         return raise_step(l, rank);
     case PEER_RAISE:
         return raise_step(l, rank);
+    case PEER_GRANT:
+        return grant_step(l, rank);
     case PEER_RUNS:
         return runs_step(l, rank);
     case PEER_HEADS:

@@ -1,5 +1,8 @@
 /* Becoming leader: with a quorum's promises (log_raise.c), find everything that may have been decided.
  *
+ * A quorum is one of those who vote. Replicas that do not are read where they have promised, our own memory always: what
+ * stands there was proposed by a leader, and is found like all else; it counts for nothing.
+ *
  * With the promises of a quorum in hand, and their lanes read after the promise, the log that is
  * to be rewritten has three parts:
  *
@@ -20,21 +23,23 @@ void recover_begin(struct log *l)
         return;
     uint64_t seen = max_u64(l->ballot_seen, mem_promised(l->mem, l->opt.region));
     seen = max_u64(seen, table_max(l->rows, ROW_BALLOT, TABLE_ALL));
+    if (has_memories(l))
+        seen = max_u64(seen, memories_ballot(l));
     l->ballot = (seen / l->n + 1) * l->n + l->me;
     l->ballot_seen = l->ballot;
     l->rec.step = REC_IDLE;
     l->rec.needed = 0;
     l->rec.reading = false;
-    l->comparing = l->n;
+    l->comparing = l->all;
     log_set_deadline(l);
     l->count.candidacies++;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         peer_move(l, q, PEER_RAISE);
-        l->peer[q].beat_before = table_get(l->rows, q, ROW_BEAT);
+        l->peer[q].beat_before = is_memory(l, q) ? 0 : table_get(l->rows, q, ROW_BEAT);
     }
     log_move(l, UNIT_CANDIDATE);
     /* Memory that answers at once may deny it at once, and end the candidacy. */
-    for (uint32_t q = 0; q < l->n && l->state == UNIT_CANDIDATE; q++)
+    for (uint32_t q = 0; q < l->all && l->state == UNIT_CANDIDATE; q++)
         peer_step(l, q);
 }
 
@@ -142,7 +147,7 @@ static void rec_find_commit(struct log *l)
     struct recovery *r = &l->rec;
     r->commit = l->applied;
     r->commit_run = UINT64_MAX;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         if (!(r->quorum >> q & 1))
             continue;
         for (uint32_t w = 0; w < l->n; w++) {
@@ -189,8 +194,8 @@ static void rec_keep(struct log *l)
         return;
     uint64_t best = l->applied;
     uint32_t at = l->me;
-    for (uint32_t i = 0; i < l->n; i++) {
-        uint32_t q = (l->me + i) % l->n; /* our own first */
+    for (uint32_t i = 0; i < l->all; i++) {
+        uint32_t q = (l->me + i) % l->all; /* our own first */
         const uint64_t *head = l->peer[q].head[l->follow];
         if (!(l->rec.quorum >> q & 1) || l->peer[q].run[l->follow] != l->follow_ballot ||
             head[LOG_GUARD] < l->applied)
@@ -217,7 +222,7 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
 {
     const struct recovery *r = &l->rec;
     uint64_t best = pos;
-    for (uint32_t q = 0; q < l->n; q++) {
+    for (uint32_t q = 0; q < l->all; q++) {
         if (!(r->quorum >> q & 1))
             continue;
         for (uint32_t w = 0; w < l->n; w++) {
@@ -261,12 +266,12 @@ static bool rec_from_scratch(struct log *l, uint64_t pos)
 {
     struct recovery *r = &l->rec;
     uint32_t mask = 0, count = 0;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         if (r->quorum >> q & 1 && rec_covers(l, q, pos)) {
             mask |= 1u << q;
-            count++;
+            count += has_vote(l, q);
         }
-    if (count < l->quorum || !(mask >> l->me & 1))
+    if (count < l->quorum || (has_vote(l, l->me) && !(mask >> l->me & 1)))
         return false;
     r->quorum = mask;
     r->least = r->commit;
@@ -311,7 +316,7 @@ static void rec_decided(struct log *l)
 static bool rec_suffix(struct log *l)
 {
     struct recovery *r = &l->rec;
-    for (; r->lane < l->n * l->n; r->lane++) {
+    for (; r->lane < l->all * l->n; r->lane++) {
         uint32_t q = r->lane / l->n, w = r->lane % l->n;
         if (!(r->quorum >> q & 1))
             continue;
@@ -381,7 +386,7 @@ static bool rec_promises_hold(const struct log *l)
 {
     if (PLANTED(past_promises))
         return true;
-    uint32_t joined[LOG_REPLICAS_MAX];
+    uint32_t joined[LOG_AGENTS_MAX];
     memcpy(joined, l->joined, sizeof(joined));
     for (uint64_t pos = l->applied; pos < l->chain_end;) {
         const struct entry *e = entry_at(l->chain + (pos - l->chain_base));
@@ -389,12 +394,12 @@ static bool rec_promises_hold(const struct log *l)
             e->bytes == sizeof(struct entry_join)) {
             struct entry_join j;
             memcpy(&j, e->payload, sizeof(j));
-            if (j.rank < l->n && j.life > joined[j.rank])
+            if (j.rank < l->all && j.life > joined[j.rank])
                 joined[j.rank] = j.life;
         }
         pos += entry_size(e->bytes);
     }
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         if (l->rec.quorum >> q & 1 && joined[q] + 1 > l->peer[q].raised_life && joined[q] > 0)
             return false;
     return true;
@@ -459,20 +464,21 @@ static int rec_run(struct log *l)
 int recover_step(struct log *l)
 {
     int work = 0;
-    uint32_t ready = 0, mask = 0;
-    for (uint32_t q = 0; q < l->n && l->state == UNIT_CANDIDATE; q++) {
+    uint32_t ready = 0, voters = 0, mask = 0;
+    for (uint32_t q = 0; q < l->all && l->state == UNIT_CANDIDATE; q++) {
         work += peer_step(l, q);
         /* On memory that answers at once the whole way is done in one go. */
         for (uint32_t i = 0; i < 5 && l->state == UNIT_CANDIDATE && peer_step(l, q); i++)
             work++;
         if (l->state == UNIT_CANDIDATE && l->peer[q].phase == PEER_READY) {
             ready += !(PLANTED(no_self_ack) && q == l->me);
+            voters += has_vote(l, q) && !(PLANTED(no_self_ack) && q == l->me);
             mask |= 1u << q;
         }
     }
     if (l->state != UNIT_CANDIDATE)
         return work;
-    if (l->rec.step == REC_IDLE && ready >= max_u64(l->quorum, l->rec.needed) &&
+    if (l->rec.step == REC_IDLE && voters >= l->quorum && ready >= l->rec.needed &&
         mask >> l->me & 1) {
         l->rec.quorum = mask;
         l->rec.read = ready;

@@ -32,7 +32,7 @@ enum {
 
 uint32_t snap_head_size(const struct log_options *o)
 {
-    return (SNAP_HEAD_WORDS + o->replicas + 2 * (o->sources + o->streams)) * 8;
+    return (SNAP_HEAD_WORDS + o->replicas + o->memories + 2 * (o->sources + o->streams)) * 8;
 }
 
 uint32_t snap_piece_bytes(const struct log *l)
@@ -79,6 +79,12 @@ static unsigned char *stage_record(struct sending *s, enum snap_kind kind, uint3
     return at + sizeof(head);
 }
 
+/* How many members of each kind there are. */
+static uint64_t members_word(const struct log *l)
+{
+    return l->n | (uint64_t)(l->all - l->n) << 32;
+}
+
 /* Of the state as it is now. */
 void snap_head_write(const struct log *l, unsigned char *to, uint64_t state_bytes)
 {
@@ -86,9 +92,9 @@ void snap_head_write(const struct log *l, unsigned char *to, uint64_t state_byte
     *w++ = SNAP_MAGIC;
     *w++ = l->applied;
     *w++ = state_bytes;
-    *w++ = l->n;
+    *w++ = members_word(l);
     *w++ = l->sources;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         *w++ = l->joined[q];
     for (uint32_t s = 0; s < l->sources; s++) {
         *w++ = PLANTED(snap_no_sources) ? stream_start() : l->source[s].taken;
@@ -105,13 +111,13 @@ bool snap_head_check(const struct log *l, const void *head, uint64_t pos, uint64
 {
     const uint64_t *w = head;
     *state_bytes = w[2];
-    return w[0] == SNAP_MAGIC && w[1] == pos && w[3] == l->n && w[4] == l->sources;
+    return w[0] == SNAP_MAGIC && w[1] == pos && w[3] == members_word(l) && w[4] == l->sources;
 }
 
 void snap_head_take(struct log *l, const void *head)
 {
     const uint64_t *w = (const uint64_t *)head + SNAP_HEAD_WORDS;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = 0; q < l->all; q++)
         l->joined[q] = (uint32_t)*w++;
     for (uint32_t s = 0; s < l->sources; s++, w += 2)
         log_source_load(&l->source[s], w[0], w[1]);
@@ -182,7 +188,7 @@ static bool wants_snapshot(struct log *l, uint32_t q)
         return false;
     if (p->phase == PEER_LIVE && l->applied < p->start)
         return false; /* it could not go on from there */
-    if (!(flags & ROW_JOINING))
+    if (!(flags & ROW_JOINING) || !has_vote(l, q))
         return true;
     uint32_t life = (uint32_t)table_get(l->rows, q, ROW_LIFE);
     if (l->joined[q] + 1 >= life)

@@ -15,14 +15,26 @@ void oracle_init(struct oracle *o, uint32_t n, uint32_t me, uint64_t suspect_ns,
                  uint64_t stagger_ns, uint64_t seed)
 {
     CHECK(n <= ORACLE_RANKS_MAX && me < n);
-    *o = (struct oracle){
-        .n = n, .me = me, .quorum = n / 2 + 1, .suspect_ns = suspect_ns, .stagger_ns = stagger_ns};
+    *o = (struct oracle){.n = n,
+                         .me = me,
+                         .all = n,
+                         .quorum = n / 2 + 1,
+                         .suspect_ns = suspect_ns,
+                         .stagger_ns = stagger_ns};
     rng_init(&o->rng, seed);
+}
+
+void oracle_memories(struct oracle *o, uint32_t all, uint32_t voters)
+{
+    CHECK(all > o->n && all <= ORACLE_RANKS_MAX && (voters == 0 || voters == o->n));
+    o->all = all;
+    o->voters = voters;
+    o->quorum = (all - voters) / 2 + 1;
 }
 
 void oracle_forgive(struct oracle *o, uint64_t away_ns)
 {
-    for (uint32_t r = 0; r < o->n; r++)
+    for (uint32_t r = 0; r < o->all; r++)
         o->beat_ns[r] += o->beat_ns[r] ? away_ns : 0;
     o->watched_ns += o->watched_ns ? away_ns : 0;
 }
@@ -36,12 +48,12 @@ void oracle_watch(struct oracle *o, const struct oracle_view *view, uint64_t now
     if (away >= o->suspect_ns)
         oracle_forgive(o, away);
     o->watched_ns = now_ns;
-    for (uint32_t r = 0; r < o->n; r++)
+    for (uint32_t r = 0; r < o->all; r++)
         if (view[r].beat != o->beat[r] || r == o->me) {
             o->beat[r] = view[r].beat;
             o->beat_ns[r] = now_ns;
         }
-    for (uint32_t r = 0; r < o->n; r++)
+    for (uint32_t r = 0; r < o->all; r++)
         o->busy[r] = view[r].busy && r != o->me && !PLANTED(busy_unheard);
 }
 
@@ -93,7 +105,7 @@ static enum oracle_seat seat_now(const struct oracle *o, const struct oracle_vie
 bool oracle_in_touch(const struct oracle *o, uint64_t now_ns)
 {
     uint32_t heard = 0;
-    for (uint32_t r = 0; r < o->n; r++)
+    for (uint32_t r = o->voters; r < o->all; r++)
         heard += !oracle_silent(o, r, now_ns);
     return heard >= o->quorum;
 }
@@ -112,20 +124,31 @@ uint64_t oracle_backs(const struct oracle *o, const struct oracle_view *view, ui
 static bool quorum_answers(const struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
 {
     uint32_t reachable = 0;
-    for (uint32_t r = 0; r < o->n; r++)
-        reachable += o->remote || o->kept
+    for (uint32_t r = o->voters; r < o->all; r++)
+        reachable += r >= o->n ? !oracle_silent(o, r, now_ns)
+                     : o->remote || o->kept
                          ? r == o->me || (!oracle_silent(o, r, now_ns) && !view[r].dead)
                          : !oracle_silent(o, r, now_ns) || view[r].dead;
     return reachable >= o->quorum;
 }
 
-/* Would a quorum be left without a leader, or has it none? */
+static bool backs_one(const struct oracle_view *v)
+{
+    return v->backs != 0 && v->backs != ORACLE_ALONE;
+}
+
+/* Would a quorum be left without a leader, or has it none? Memories back nobody: where there are any, a leader that cannot
+ * work is one that no replica backs which is heard. */
 static bool quorum_is_free(const struct oracle *o, const struct oracle_view *view, uint64_t now_ns)
 {
     uint32_t free = 0;
+    for (uint32_t r = 0; r < o->n && o->all > o->n; r++)
+        if (r != o->me && !oracle_silent(o, r, now_ns) && backs_one(&view[r]))
+            return false;
+    if (o->all > o->n)
+        return true;
     for (uint32_t r = 0; r < o->n; r++)
-        free += r == o->me || (!oracle_silent(o, r, now_ns) &&
-                               (view[r].backs == 0 || view[r].backs == ORACLE_ALONE));
+        free += r == o->me || (!oracle_silent(o, r, now_ns) && !backs_one(&view[r]));
     return free >= o->quorum;
 }
 

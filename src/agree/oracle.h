@@ -11,7 +11,11 @@
  * Over a network (`remote`) some links may be cut and others not: who does not hear the leader asks whether the
  * others do. Each says in its row whom it backs, and nobody tries for a place whose holder a quorum
  * backs, or who hears no quorum. So a leader that can work is left to it, and who is cut off from
- * it alone waits for its link. Nothing here affects safety. */
+ * it alone waits for its link.
+ *
+ * Where members are only memory, ranks from `n` on are these. Such a one beats with each answer to what is read there, and
+ * backs nobody; a quorum is one of those who vote. Two replicas that are cut off from each other see each other's rows in
+ * memories that both reach. Nothing here affects safety. */
 #ifndef AGREE_ORACLE_H
 #define AGREE_ORACLE_H
 
@@ -20,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ORACLE_RANKS_MAX = 9 };
+enum { ORACLE_RANKS_MAX = 18 };
 
 /* What is known of the place of the leader. */
 enum oracle_seat {
@@ -31,7 +35,9 @@ enum oracle_seat {
 
 struct oracle {
     uint32_t n, me, quorum;
-    bool remote; /* links may be cut one by one, and the memory of the dead does not answer */
+    uint32_t all;    /* ranks, those of memories included */
+    uint32_t voters; /* the first who votes; all from there on do */
+    bool remote;     /* links may be cut one by one, and the memory of the dead does not answer */
     bool
         kept; /* logs are on disk: a new life may lead at once, and the memory of the dead keeps nothing */
     bool unmet; /* over a network: who was never heard of counts as dead until it was met */
@@ -67,6 +73,9 @@ struct oracle_view {
 void oracle_init(struct oracle *, uint32_t n, uint32_t me, uint64_t suspect_ns, uint64_t stagger_ns,
                  uint64_t seed);
 
+/* There are memories, too: ranks n to all - 1; ranks from `voters` on vote. Once, behind oracle_init. */
+void oracle_memories(struct oracle *, uint32_t all, uint32_t voters);
+
 /* Notes which counters have moved; called at least once per heartbeat in every state. */
 void oracle_watch(struct oracle *, const struct oracle_view *, uint64_t now_ns);
 
@@ -76,7 +85,7 @@ void oracle_forgive(struct oracle *, uint64_t away_ns);
 /* True if nothing was heard of the rank for suspect_ns, or ever. */
 bool oracle_silent(const struct oracle *, uint32_t rank, uint64_t now_ns);
 
-/* True if a quorum is heard, this replica included. */
+/* True if a quorum is heard, this replica included if it votes. */
 bool oracle_in_touch(const struct oracle *, uint64_t now_ns);
 
 /* Whom this replica backs, while it does not lead. */

@@ -32,7 +32,7 @@ int planted_raise_own_last(struct log *l)
 {
     struct peer *p = &l->peer[l->me];
     uint32_t others = 0;
-    for (uint32_t q = 0; q < l->n; q++)
+    for (uint32_t q = l->voters; q < l->all; q++)
         others += q != l->me && l->peer[q].phase >= PEER_READY;
     if (p->raised != l->ballot && others + 1 >= l->quorum && p->op.status != MEM_PENDING) {
         p->raised = l->ballot;

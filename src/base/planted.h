@@ -31,6 +31,9 @@
     X(no_filter, log, "an entry is applied though its source position was taken before")           \
     X(no_restamp, log, "recovered entries keep their old ballots")                                 \
     X(amnesia_votes, log, "a replica that lost its memory promises at once")                       \
+    X(grant_early, log, "B14: a memory that lost what it had is let in before that is decided")    \
+    X(quorum_of_replicas, log, "B25: copies at replicas that do not vote make a commit")           \
+    X(memory_from_applied, log, "B26: a memory's lane begins where its leader has applied")        \
     X(early_serve, log, "a leader serves before its start marker is committed")                    \
     X(overrun, log, "a log position is reused before every attached replica has applied it")       \
     X(hung_again, log, "a replica that was detached is written to again while it hangs")           \

@@ -31,6 +31,8 @@ static const char *const protocol_names[] = {"log", "tree", "genuine", "group", 
 static const char *const memory_names[] = {"drawn", "shm", "ofi", "tcp",
                                            NULL}; /* as enum run_memory */
 
+static const char *const votes_names[] = {"replicas", "memories", "all", "drawn",
+                                          NULL};                     /* as enum run_votes */
 static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum aim_when */
 
 enum { BUGS_ON_MAX = 1 };
@@ -43,6 +45,7 @@ struct sim_args {
     enum run_memory memory;
     enum aim_when aim;
     bool durable;
+    enum run_votes votes;
     const char *bug;
 };
 
@@ -133,6 +136,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
         printf(" --aim %s", aim_names[a->aim]);
     if (a->durable)
         printf(" --durable");
+    if (a->votes)
+        printf(" --votes %s", votes_names[a->votes]);
     if (a->bug)
         printf(" --bug %s", a->bug);
     printf("\n");
@@ -145,6 +150,7 @@ static int run_one(const struct sim_args *a)
                             .memory = a->memory,
                             .aim = a->aim,
                             .durable = a->durable,
+                            .votes = a->votes,
                             .trace = a->quiet ? NULL : stdout};
     struct run_result r;
     a->protocol->run(&o, &r);
@@ -172,7 +178,8 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
                                 .replicas = a->replicas,
                                 .memory = a->memory,
                                 .aim = a->aim,
-                                .durable = a->durable};
+                                .durable = a->durable,
+                                .votes = a->votes};
         struct run_result r;
         a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
@@ -383,7 +390,7 @@ static int plant(const char *name)
 int cmd_sim(int argc, char **argv)
 {
     struct sim_args a = {.seeds = 1000, .first = 1};
-    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = AIM_DRAWN;
+    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = AIM_DRAWN, votes = RUN_VOTES_REPLICAS;
     const char *names[BUGS_ON_MAX];
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
@@ -409,6 +416,11 @@ int cmd_sim(int argc, char **argv)
          .choice = &aim, .choices = aim_names, .needs = "that is"},
         {"--durable", NULL, "hosts have disks, and lose power: one, some or all of them",
          .flag = &a.durable},
+        {"--votes", "WHO",
+         "memories: groups have members that are only memory, and these vote; all: they and the "
+         "replicas vote; drawn: the one or the other, from the seed; replicas: there are no such "
+         "members (default replicas)",
+         .choice = &votes, .choices = votes_names, .needs = "those who vote are"},
         {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
          .max = 1024},
         {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},
@@ -432,6 +444,10 @@ int cmd_sim(int argc, char **argv)
     a.protocol = &protocols[protocol];
     a.memory = (enum run_memory)memory;
     a.aim = (enum aim_when)aim;
+    a.votes = (enum run_votes)votes;
+    if (a.votes && (a.durable || a.protocol->run == run_group))
+        return args_bad("sim", "--votes",
+                        "the logs of log, tree and genuine have memories, without --durable");
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];
         code = plant(a.bug);

@@ -17,6 +17,9 @@ const char *mcast_protocol_name(enum mcast_protocol);
 struct mcast_group {
     uint32_t nodes[LOG_REPLICAS_MAX]; /* by rank */
     uint32_t replicas;
+    uint32_t memory[LOG_MEMORIES_MAX]; /* nodes that are only memory of its log */
+    uint32_t memories;
+    bool all_vote; /* as in log_options */
 };
 
 struct delivery {

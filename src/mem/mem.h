@@ -110,10 +110,10 @@ struct mem_flow {
     uint64_t impl[6];       /* backend's */
 };
 
-/* One raise, read or peek. Caller's memory; must stay in place until it is not PENDING. */
+/* One raise, grant, read or peek. Caller's memory; must stay in place until it is not PENDING. */
 struct mem_op {
     enum mem_status status;
-    uint64_t value;   /* raise, peek: the promised word that was found or left behind */
+    uint64_t value;   /* raise, grant, peek: the promised word that was found or left behind */
     uint64_t impl[6]; /* backend's */
 };
 
@@ -161,6 +161,8 @@ struct mem_ops {
                      uint32_t bytes);
     void (*drop)(struct mem *, uint32_t node); /* NULL: there are no connections */
     bool (*lane_next)(struct mem *, struct mem_lane *);
+    void (*grant)(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint32_t life,
+                  uint64_t ballot);
 };
 
 struct mem {
@@ -188,7 +190,8 @@ static inline int mem_region_open(struct mem *m, uint32_t region, enum mem_birth
     return m->ops->region_open(m, region, birth, e);
 }
 
-/* Opens a region that was born LOST for promises, at `ballot`. The owner alone decides when. */
+/* Opens a region that was born LOST for promises, at `ballot`. The owner alone decides when, unless it is passive
+ * (mem_grant). */
 static inline void mem_region_grant(struct mem *m, uint32_t region, uint64_t ballot)
 {
     m->ops->region_grant(m, region, ballot);
@@ -299,6 +302,14 @@ static inline void mem_raise(struct mem *m, struct mem_op *op, uint32_t owner, u
                              uint64_t ballot)
 {
     m->ops->raise(m, op, owner, region, ballot);
+}
+
+/* Opens the region of a passive owner, who runs no protocol that could do it, for promises at `ballot`: one that was born
+ * LOST, is MEM_CLOSED, and is of that life of its owner. DONE: the promised word is ballot now. DENIED: it was not so. */
+static inline void mem_grant(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                             uint32_t life, uint64_t ballot)
+{
+    m->ops->grant(m, op, owner, region, life, ballot);
 }
 
 /* Reads promised at (owner, region) without changing it. */

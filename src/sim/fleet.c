@@ -85,6 +85,9 @@ static int host_open(struct fleet_node *n, struct err *e)
     int opened = f->durable ? fleet_disk_open(n, e) : 0;
     if (opened != 0)
         return opened;
+    opened = fleet_memories_open(n, e);
+    if (opened != 0)
+        return opened;
     for (uint32_t i = 0; i < n->members; i++) {
         n->member[i].shown = UNIT_FOLLOWER;
         int rc = f->calls->open(&n->member[i], rng_u64(&f->rng), e);
@@ -167,10 +170,16 @@ static void check_kept(struct fleet_member *m)
     f->calls->violated(m->host, "leader kept", text);
 }
 
-static bool is_late(const struct fleet_member *from, const struct fleet_member *to)
+static bool is_late(const struct fleet_member *from, uint32_t to)
 {
     const struct fleet *f = from->host->fleet;
-    return sim_waited_ns(f->sim, from->host->node, to->host->node) > LATE_UNITS * f->unit_ns;
+    return sim_waited_ns(f->sim, from->host->node, to) > LATE_UNITS * f->unit_ns;
+}
+
+static bool is_prompt(const struct fleet *f, uint32_t host, const void *leader)
+{
+    const struct fleet_member *m = leader;
+    return &f->node[host] == m->host || !is_late(m, host);
 }
 
 /* A leader has resigned, and nobody made it: it could not commit. That is excused if a quorum was out of its reach: on a
@@ -179,13 +188,9 @@ static bool is_late(const struct fleet_member *from, const struct fleet_member *
 static void check_resigned(struct fleet_member *m)
 {
     struct fleet *f = m->host->fleet;
-    uint32_t replicas = f->group[m->group].replicas, prompt = 0;
-    for (uint32_t q = 0; q < replicas; q++) {
-        const struct fleet_member *o = fleet_member(f, f->group[m->group].nodes[q], m->group);
-        prompt += o == m || (!fleet_unfit(o) && !is_late(m, o));
-    }
+    uint32_t prompt = fleet_voters_where(f, m->group, is_prompt, m);
     /* With disks it is excused anyway: who is back and prompt may still have to keep what it missed. */
-    if (f->leads[m->group] == m && (prompt <= replicas / 2 || f->durable))
+    if (f->leads[m->group] == m && (prompt <= fleet_voters(f, m->group) / 2 || f->durable))
         f->leads[m->group] = NULL;
 }
 
@@ -194,7 +199,7 @@ static void check_candidate(struct fleet_member *m)
 {
     struct fleet *f = m->host->fleet;
     const struct fleet_member *leader = f->leads[m->group];
-    if (leader != NULL && leader != m && is_late(leader, m))
+    if (leader != NULL && leader != m && is_late(leader, m->host->node))
         f->leads[m->group] = NULL;
 }
 
@@ -275,6 +280,7 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     }
     if (half != 1)
         work += mem_poll(n->mem);
+    fleet_memories_step(n);
     if (half != 1 && n->disk)
         work += fleet_disk_round(n, now);
     if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
@@ -454,25 +460,13 @@ bool fleet_unfit(const struct fleet_member *m)
     return s.behind || s.role == UNIT_JOINING;
 }
 
-/* How many more of the group's replicas may become unfit; negative if too many are. */
-static int to_lose(const struct fleet *f, uint16_t group)
-{
-    int left = (int)(f->group[group].replicas - 1) / 2;
-    for (uint32_t q = 0; q < f->group[group].replicas; q++)
-        left -= fleet_unfit(fleet_member(f, f->group[group].nodes[q], group));
-    return left;
-}
-
 bool fleet_spare(void *fleet, uint32_t host)
 {
     const struct fleet *f = fleet;
     const struct fleet_node *n = &f->node[host];
     if (f->calls->spare)
         return f->calls->spare(n);
-    for (uint32_t i = 0; i < n->members; i++)
-        if (to_lose(f, n->member[i].group) < 0)
-            return false;
-    return true;
+    return fleet_spares(f, host);
 }
 
 void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fleet_member *),
@@ -502,6 +496,9 @@ static bool all_attached(const struct fleet *f, uint16_t group)
     if (leader == NULL)
         return false;
     struct unit_status s = unit_status(&leader->unit);
+    for (uint32_t i = 0; i < f->group[group].memories; i++)
+        if (s.memory_away_ns[i] != 0)
+            return false;
     return s.attached == f->group[group].replicas;
 }
 
@@ -545,10 +542,7 @@ static bool may_crash(void *ctx, uint32_t host, bool keep_memory)
     for (uint32_t i = 0; f->returns && i < n->members; i++)
         if (!all_attached(f, n->member[i].group))
             return false;
-    for (uint32_t i = 0; i < n->members; i++)
-        if (to_lose(f, n->member[i].group) + fleet_unfit(&n->member[i]) < 1)
-            return false;
-    return true;
+    return fleet_spares(f, host);
 }
 
 static void crash(void *ctx, uint32_t host, bool keep_memory)
@@ -696,6 +690,9 @@ static int node_init(struct fleet *f, uint32_t node, struct err *e)
     n->member = calloc(f->groups, sizeof(*n->member));
     if (n->member == NULL)
         return err_set(e, ERR_NOMEM, "no memory for the replicas of %s", n->name);
+    int rc = fleet_memories_init(n, e);
+    if (rc != 0)
+        return rc;
     for (uint16_t g = 0; g < f->groups; g++)
         for (uint32_t q = 0; q < f->group[g].replicas; q++)
             if (f->group[g].nodes[q] == node) {
@@ -760,6 +757,7 @@ void fleet_free(struct fleet *f)
     fleet_close(f);
     for (uint32_t h = 0; f->node && h < f->hosts; h++) {
         free(f->node[h].member);
+        free(f->node[h].memory);
         if (f->node[h].platters)
             disk_sim_close(f->node[h].platters);
         fiber_free(&f->node[h].fiber);

@@ -10,6 +10,7 @@
 #ifndef SIM_FLEET_H
 #define SIM_FLEET_H
 
+#include "agree/memory.h"
 #include "disk/block_sim.h"
 #include "disk/disk.h"
 #include "host/host.h"
@@ -34,6 +35,12 @@ struct fleet_member {
     uint64_t terms, snapshots; /* of earlier lives */
 };
 
+/* A host that is only memory of a group. */
+struct fleet_memory {
+    uint16_t group;
+    struct log_memory of;
+};
+
 /* A host or a client. */
 struct fleet_node {
     struct fleet *fleet;
@@ -42,6 +49,8 @@ struct fleet_node {
     struct mem *mem;             /* NULL while it is down */
     struct fleet_member *member; /* in order of groups; none if it is a client */
     uint32_t members;
+    struct fleet_memory *memory; /* in order of groups */
+    uint32_t memories;
     uint64_t due_ns; /* when it is stepped next; UINT64_MAX: not before something happens */
     uint64_t step;   /* number of that step: events of another one are void */
     struct log_budget budget;  /* for its replicas */
@@ -65,6 +74,9 @@ struct fleet_calls {
 
     /* Makes m->unit for the life that its host begins. */
     int (*open)(struct fleet_member *, uint64_t seed, struct err *);
+
+    /* Opens what the group has at a host that is only memory of it. NULL: there are none. */
+    int (*memory_open)(struct fleet_node *, uint16_t group, struct log_memory *, struct err *);
 
     /* After each round of a replica; may be NULL. */
     void (*stepped)(struct fleet_member *);
@@ -179,6 +191,24 @@ struct fleet_member *fleet_leader(const struct fleet *, uint16_t group);
 
 /* Could not, right now, carry the group's state on: down, without state or without a say. */
 bool fleet_unfit(const struct fleet_member *);
+
+/* fleet_votes.c */
+
+/* How many more of the group's voters may be lost; negative if too many are. */
+int fleet_votes_left(const struct fleet *, uint16_t group);
+uint32_t fleet_voters(const struct fleet *, uint16_t group);
+/* Voters that are not lost, and whose host is so. */
+uint32_t fleet_voters_where(const struct fleet *, uint16_t group,
+                            bool (*is_so)(const struct fleet *, uint32_t host, const void *ctx),
+                            const void *ctx);
+/* Could the group, or all groups, lose this host, or what it has of them? */
+bool fleet_group_spares(const struct fleet *, uint16_t group, uint32_t host);
+bool fleet_spares(const struct fleet *, uint32_t host);
+/* The host, which is only memory of the group, has nothing of it. */
+bool fleet_memory_lost(const struct fleet *, uint32_t host, uint16_t group);
+int fleet_memories_init(struct fleet_node *, struct err *);
+int fleet_memories_open(struct fleet_node *, struct err *);
+void fleet_memories_step(struct fleet_node *);
 
 /* For chaos_end: the host, which is down, may stay so. */
 bool fleet_spare(void *fleet, uint32_t host);

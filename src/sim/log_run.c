@@ -121,6 +121,15 @@ static int member_open(struct fleet_member *m, uint64_t seed, struct err *e)
     return o.disk ? log_restore(log, e) : 0;
 }
 
+static int memory_open(struct fleet_node *n, uint16_t group, struct log_memory *m, struct err *e)
+{
+    const struct run *r = n->fleet->ctx;
+    struct log_options o = r->log_opt;
+    (void)group;
+    o.mem = n->mem;
+    return log_memory_open(m, &o, e);
+}
+
 /* Compares what a replica holds below its commit with what is decided. */
 static void look_at_lane(struct run *r, const struct fleet_member *m)
 {
@@ -311,6 +320,7 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
 
 static const struct fleet_calls fleet_calls = {
     .open = member_open,
+    .memory_open = memory_open,
     .stepped = member_stepped,
     .spent_ns = member_spent,
     .client_open = client_open,
@@ -327,7 +337,10 @@ static void draw_options(struct run *r, struct sim_options *so)
     struct fleet *f = &r->fleet;
     struct rng *g = &f->rng;
     static const uint32_t sizes[] = {3, 3, 3, 3, 3, 5, 5, 5, 7, 1, 2, 4, 6, 9, 3, 5};
-    f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
+    uint32_t replicas = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
+    r->group.replicas = r->opt->votes ? r->opt->replicas : replicas;
+    run_draw_votes(r->opt, &r->group);
+    f->hosts = r->group.replicas + r->group.memories;
     f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
     run_draw_memory(r->opt, f, so);
     run_draw_disks(r->opt, f);
@@ -347,15 +360,19 @@ static void draw_options(struct run *r, struct sim_options *so)
     uint32_t log_bytes = 4096u << rng_below(g, 4);
     uint32_t payload_max = log_bytes / 16 < PAYLOAD_MAX ? log_bytes / 16 : PAYLOAD_MAX;
     payload_max = (uint32_t)rng_range(g, 8, payload_max);
-    r->group.replicas = f->hosts;
-    for (uint32_t q = 0; q < f->hosts; q++)
+    for (uint32_t q = 0; q < r->group.replicas; q++)
         r->group.nodes[q] = q;
+    for (uint32_t i = 0; i < r->group.memories; i++)
+        r->group.memory[i] = r->group.replicas + i;
     for (uint32_t s = 0; s < f->clients; s++)
         r->source_nodes[s] = f->hosts + s;
     r->log_opt = (struct log_options){
         .region = REGION,
         .nodes = r->group.nodes,
         .replicas = r->group.replicas,
+        .memory_nodes = r->group.memory,
+        .memories = r->group.memories,
+        .all_vote = r->group.all_vote,
         .source_nodes = r->source_nodes,
         .sources = f->clients,
         .source_bytes = 4096,
@@ -460,9 +477,11 @@ static void start_all(struct run *r)
 {
     struct fleet *f = &r->fleet;
     struct err e = {""};
-    chaos_trace(&f->chaos, "%u replicas, %u clients, log of %u bytes", f->hosts, f->clients,
-                r->log_opt.log_bytes);
-    for (uint32_t q = 0; q < f->hosts; q++) {
+    chaos_trace(&f->chaos, "%u replicas, %u memories, %u clients, log of %u bytes",
+                r->group.replicas, r->group.memories, f->clients, r->log_opt.log_bytes);
+    for (uint32_t q = r->group.replicas; q < f->hosts; q++)
+        snprintf(f->node[q].name, sizeof(f->node[q].name), "m%u", q - r->group.replicas);
+    for (uint32_t q = 0; q < r->group.replicas; q++) {
         r->member[q] = (struct member){.run = r, .rank = q};
         snprintf(f->node[q].name, sizeof(f->node[q].name), "r%u", q);
         snprintf(f->node[q].member[0].name, sizeof(f->node[q].member[0].name), "r%u", q);

@@ -129,6 +129,19 @@ static uint64_t place_spent(struct fleet_member *m)
 
 /* ---- clients ---- */
 
+static int memory_open(struct fleet_node *n, uint16_t group, struct log_memory *m, struct err *e)
+{
+    const struct run *r = n->fleet->ctx;
+    const struct mcast_group *g = &r->group[group];
+    return log_memory_open(m,
+                           &(struct log_options){.mem = n->mem,
+                                                 .region = group,
+                                                 .nodes = g->nodes,
+                                                 .replicas = g->replicas,
+                                                 .log_bytes = r->sizes.log_bytes},
+                           e);
+}
+
 static struct client *client_at(const struct fleet_node *n)
 {
     struct run *r = n->fleet->ctx;
@@ -297,6 +310,7 @@ static void client_crash(struct fleet_node *n)
 static const struct fleet_calls fleet_calls = {
     .open = place_open,
     .spent_ns = place_spent,
+    .memory_open = memory_open,
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
@@ -315,6 +329,8 @@ static void draw_groups(struct run *r)
     static const uint32_t sizes[] = {3, 3, 3, 3, 1, 5, 2, 3};
     f->groups = rng_below(g, 3) ? (uint32_t)rng_range(g, 1, 4) : (uint32_t)rng_range(g, 1, 8);
     uint32_t replicas = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 8)];
+    struct mcast_group layout = {.replicas = replicas};
+    run_draw_votes(r->opt, &layout);
     f->hosts =
         (uint32_t)rng_range(g, replicas, replicas + 2 < HOSTS_MAX ? replicas + 2 : HOSTS_MAX);
     uint64_t shape = rng_below(g, 5);
@@ -325,10 +341,13 @@ static void draw_groups(struct run *r)
     CHECK(overlay_open(&r->overlay, parent, f->groups, &e) == 0);
     for (uint16_t i = 0; i < f->groups; i++) {
         uint32_t first = (uint32_t)rng_below(g, f->hosts);
-        r->group[i].replicas = replicas;
+        r->group[i] = layout;
         for (uint32_t q = 0; q < replicas; q++)
             r->group[i].nodes[q] = (first + q) % f->hosts;
+        for (uint32_t q = 0; q < layout.memories; q++)
+            r->group[i].memory[q] = f->hosts + q;
     }
+    f->hosts += layout.memories;
 }
 
 /* Between groups of the genuine protocol: in half of the runs little fits the streams, and little waits for them

@@ -12,6 +12,7 @@ enum {
     ORIGIN_STREAM = 9,
     JUDGED_STREAM = 14,
     DISK_STREAM = 15,
+    VOTES_STREAM = 16,
     FRAME_BYTES_MAX = 16384,
     CRAMPED_ONE_IN = 6, /* runs with disks that have little room */
     SEGMENTS_MORE = 3,
@@ -117,6 +118,25 @@ void run_draw_memory(const struct run_options *opt, struct fleet *f, struct sim_
     so->read_gap_ns_max = f->aim.read_gap_ns_max;
 }
 
+void run_draw_votes(const struct run_options *opt, struct mcast_group *group)
+{
+    static const uint32_t layouts[][3] = {{2, 3}, {3, 3}, {2, 5}, {2, 1}, {2, 3}};
+    struct rng own, *g = &own;
+    if (opt->votes == RUN_VOTES_REPLICAS)
+        return;
+    rng_init(g, hash_mix(opt->seed, VOTES_STREAM));
+    uint64_t pick = rng_below(g, 6);
+    enum run_votes votes = pick < 3 ? RUN_VOTES_MEMORIES : RUN_VOTES_ALL;
+    votes = opt->votes == RUN_VOTES_DRAWN ? votes : opt->votes;
+    group->all_vote = votes == RUN_VOTES_ALL;
+    const uint32_t *layout = layouts[group->all_vote ? 3 + pick % 2 : pick % 3];
+    if (group->replicas == 0)
+        group->replicas = layout[0];
+    group->memories = layout[1];
+    /* An odd number of those who vote. */
+    group->memories += group->all_vote && (group->replicas + group->memories) % 2 == 0;
+}
+
 void run_draw_disks(const struct run_options *opt, struct fleet *f)
 {
     struct rng own, *g = &own;
@@ -217,6 +237,7 @@ void run_fleet(struct fleet *f, struct run_result *r, const struct run_calls *c)
         r->writes_failed += disk_sim_failures(f->node[h].platters);
     r->aimed = f->aim.figures;
     r->replicas = f->group[0].replicas;
+    r->memories = f->group[0].memories;
     fleet_close(f);
     for (uint32_t h = 0; h < f->hosts; h++)
         for (uint32_t i = 0; i < f->node[h].members; i++) {

@@ -20,13 +20,22 @@ enum run_memory {
     RUN_MEMORY_TCP,   /* the same, and its owner judges what lands in it */
 };
 
+/* Who votes in the groups. */
+enum run_votes {
+    RUN_VOTES_REPLICAS, /* there are no memories */
+    RUN_VOTES_MEMORIES, /* they alone */
+    RUN_VOTES_ALL,      /* they and the replicas */
+    RUN_VOTES_DRAWN,    /* the one or the other, from the seed */
+};
+
 struct run_options {
     uint64_t seed;
     uint32_t replicas; /* 0: drawn from the seed */
     enum run_memory memory;
     enum aim_when aim; /* are faults aimed at the middle of steps? */
     bool durable;      /* hosts have disks */
-    FILE *trace;       /* readable trace of what happens; NULL: none */
+    enum run_votes votes;
+    FILE *trace; /* readable trace of what happens; NULL: none */
 };
 
 enum { RUN_TEXT_BYTES = 256 };
@@ -67,7 +76,7 @@ struct run_result {
     uint64_t terms;    /* times a leader began to serve */
     uint64_t messages; /* decided */
     uint64_t snapshots;
-    uint32_t replicas;
+    uint32_t replicas, memories;
     enum run_memory memory;
     struct aim_figures aimed;
     struct group_figures group;
@@ -84,6 +93,9 @@ void run_violated(struct run_result *, const char *property, uint64_t pos, const
 
 /* Draws how the memory behaves, and what is aimed at; nodes_max is left to the run. */
 void run_draw_memory(const struct run_options *, struct fleet *, struct sim_options *);
+
+/* Draws how many memories a group has, if any, and who votes; of a log alone how many replicas, too. */
+void run_draw_votes(const struct run_options *, struct mcast_group *);
 
 /* Draws how the disks behave, if there are any. */
 void run_draw_disks(const struct run_options *, struct fleet *);

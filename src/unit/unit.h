@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "mem/mem.h"
 
-enum { UNIT_REPLICAS_MAX = 9 };
+enum { UNIT_REPLICAS_MAX = 9, UNIT_MEMORIES_MAX = 9 };
 
 enum unit_role {
     UNIT_JOINING,   /* memory lost: promises nothing until the group has taken it back */
@@ -69,6 +69,8 @@ struct unit_status {
     /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
      * 0: it does */
     uint64_t detached_ns[UNIT_REPLICAS_MAX];
+    /* leader: the same of those that are only memory, by their order in the group */
+    uint64_t memory_away_ns[UNIT_MEMORIES_MAX];
     uint32_t muted_now; /* leader: sources that are, until another process has their place */
     struct unit_muted muted;
     struct unit_counts count;

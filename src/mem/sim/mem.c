@@ -828,6 +828,21 @@ static void op_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t 
     called(m, (struct sim_call){.kind = SIM_CALL_RAISE});
 }
 
+static void op_grant(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                     uint32_t life, uint64_t ballot)
+{
+    struct sim *w = node_of(m)->world;
+
+    CHECK(ballot != MEM_CLOSED);
+    sim_op_ask(w, &(struct sim_ask){.kind = SIM_GRANT,
+                                    .user = op,
+                                    .asker = m->self,
+                                    .region = sim_region_get(w, owner, region),
+                                    .ballot = ballot,
+                                    .at = life});
+    called(m, (struct sim_call){.kind = SIM_CALL_RAISE});
+}
+
 static void op_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region)
 {
     struct sim *w = node_of(m)->world;
@@ -944,6 +959,7 @@ const struct mem_ops sim_mem_ops = {
     .set = op_set,
     .mark = op_mark,
     .raise = op_raise,
+    .grant = op_grant,
     .peek = op_peek,
     .read_ctl = op_read_ctl,
     .read_ring = op_read_ring,

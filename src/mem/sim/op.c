@@ -44,6 +44,12 @@ static void op_push(struct sim *w, uint32_t op, enum sim_event_kind kind, uint64
     sim_push(w, when_ns, event);
 }
 
+/* It changes the promised word, and may do so though nobody waits for it any more. */
+static bool promises(const struct sim_op *op)
+{
+    return op->kind == SIM_RAISE || op->kind == SIM_GRANT;
+}
+
 /* The connection that it was asked over is not there any more. */
 static bool op_cut_off(struct sim *w, const struct sim_op *op)
 {
@@ -58,7 +64,8 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     struct sim_chan *way = sim_chan_at(w, a->asker, owner);
 
     a->user->value = 0;
-    if (a->kind == SIM_RAISE ? !sim_way_open(w, way) : !sim_way_known(w, way, a->region, a->lane)) {
+    bool promising = a->kind == SIM_RAISE || a->kind == SIM_GRANT;
+    if (promising ? !sim_way_open(w, way) : !sim_way_known(w, way, a->region, a->lane)) {
         a->user->status = MEM_LOST;
         return;
     }
@@ -100,7 +107,7 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
 /* Who is paused does not answer before he runs; but however short that was, what he had by then is answered. */
 static bool op_stands(const struct sim *w, const struct sim_node *owner, struct sim_op *op)
 {
-    bool stopped = owner->paused && (op->kind == SIM_RAISE || !w->opt.links.passive);
+    bool stopped = owner->paused && (promises(op) || !w->opt.links.passive);
 
     if (stopped && op->stands_ns == 0)
         op->stands_ns = w->now_ns;
@@ -149,6 +156,13 @@ static bool op_effect(struct sim *w, struct sim_op *op)
             op->status = MEM_DENIED;
         op->value = r->promised;
         break;
+    case SIM_GRANT:
+        if (r->promised == MEM_CLOSED && !r->ended && w->nodes[r->owner].mem.life == op->at)
+            sim_promise(w, r, op->ballot);
+        else
+            op->status = MEM_DENIED;
+        op->value = r->promised;
+        break;
     case SIM_PEEK:
         op->value = r->promised;
         break;
@@ -179,7 +193,8 @@ static uint32_t raise_copy(struct sim *w, uint32_t i)
     struct sim_op *to = &w->ops[z];
     const struct sim_op *from = &w->ops[i];
 
-    to->kind = SIM_RAISE;
+    to->kind = from->kind;
+    to->at = from->at;
     to->asker = from->asker;
     to->region = from->region;
     to->memory = from->memory;
@@ -205,7 +220,7 @@ static void op_wait(struct sim *w, uint32_t i)
     if (!op->user && ++op->tries > SIM_ZOMBIE_TRIES) {
         sim_op_free(w, i);
     } else if (op->user && w->now_ns >= op->give_up_ns) {
-        if (op->kind == SIM_RAISE && rng_below(&w->draws, 2))
+        if (promises(op) && rng_below(&w->draws, 2))
             raise_lingers(w, i);
         sim_link_break(w, w->ops[i].asker, w->ops[i].region->owner);
         op_lost(w, i, w->now_ns);
@@ -225,10 +240,10 @@ void sim_op_event(struct sim *w, uint32_t i)
     /* What is over with its connection may still have an effect until there is a new one. */
     bool late = op_cut_off(w, op);
     bool over = late && sim_link_up(w, op->asker, owner);
-    if (op->void_ || (!op->user && (op->kind != SIM_RAISE || over))) {
+    if (op->void_ || (!op->user && (!promises(op) || over))) {
         sim_op_free(w, i);
     } else if (late && op->user) {
-        if (op->kind == SIM_RAISE && !over && rng_below(&w->draws, 2))
+        if (promises(op) && !over && rng_below(&w->draws, 2))
             raise_lingers(w, i);
         uint64_t known_ns = sim_chan_at(w, w->ops[i].asker, owner)->down_ns;
         op_lost(w, i, known_ns == UINT64_MAX ? w->now_ns : known_ns);
@@ -243,13 +258,13 @@ void sim_op_event(struct sim *w, uint32_t i)
         uint64_t gap_ns =
             w->opt.read_gap_ns_max && !w->calm ? rng_below(&w->draws, w->opt.read_gap_ns_max) : 0;
         op_push(w, i, SIM_EV_OP, 1 + gap_ns + sim_answered_ns(w, owner, op->asker, 0));
-    } else if (op->kind == SIM_RAISE && op->status == MEM_DONE && op->region->told_ns > w->now_ns &&
+    } else if (promises(op) && op->status == MEM_DONE && op->region->told_ns > w->now_ns &&
                !w->opt.links.untold) {
         op->status = MEM_PENDING; /* those who write here have to be told first */
         op_push(w, i, SIM_EV_OP, op->region->told_ns);
     } else if (op->user) {
         uint64_t back_ns = sim_answered_ns(w, owner, op->asker, 8 * (uint64_t)op->words);
-        if (op->kind == SIM_RAISE)
+        if (promises(op))
             back_ns += w->opt.costs.raise_ns;
         op_push(w, i, SIM_EV_REPLY, back_ns);
     } else {
@@ -301,7 +316,7 @@ uint32_t sim_op_detach(struct sim *w, uint32_t i)
 {
     if (!w->ops[i].user)
         return i;
-    uint32_t left = w->ops[i].kind == SIM_RAISE ? raise_copy(w, i) : SIM_NONE;
+    uint32_t left = promises(&w->ops[i]) ? raise_copy(w, i) : SIM_NONE;
     sim_op_lost(w, i);
     return left;
 }
@@ -361,7 +376,7 @@ void sim_ops_settle(struct sim *w, uint32_t node)
         if (!op->used || op->asker != node || op->void_ ||
             sim_is_stream(w, sim_chan_at(w, node, op->region->owner)))
             continue;
-        if (op->kind == SIM_RAISE && op->status == MEM_PENDING &&
+        if (promises(op) && op->status == MEM_PENDING &&
             op->memory == w->nodes[op->region->owner].memory && op_passes(w, op) &&
             rng_below(&w->draws, 2))
             op_effect(w, op);

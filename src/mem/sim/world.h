@@ -203,7 +203,7 @@ struct sim_link { /* the connection of two nodes */
     uint32_t turn; /* rises whenever it is made or breaks */
 };
 
-enum sim_op_kind { SIM_RAISE, SIM_PEEK, SIM_READ_CTL, SIM_READ_RING };
+enum sim_op_kind { SIM_RAISE, SIM_PEEK, SIM_READ_CTL, SIM_READ_RING, SIM_GRANT };
 
 /* An op has exactly one event or inbox entry at any time; whoever takes that ends or renews it. */
 struct sim_op {
@@ -216,7 +216,7 @@ struct sim_op {
     uint32_t turn;   /* of the connection it was asked over */
     uint32_t words, tries;
     uint64_t ballot;
-    uint64_t at; /* ring offset or control word */
+    uint64_t at; /* ring offset or control word; of a grant, the life */
     uint64_t give_up_ns;
     uint64_t stands_ns; /* since when its owner, who is paused, has it; 0: it is not so */
     uint64_t tear;

@@ -1,0 +1,59 @@
+#include "agree/memory.h"
+
+#include "agree/lanes.h"
+
+static int lanes_open(struct log_memory *m, const struct log_options *o, struct mem_lane **own,
+                      struct err *e)
+{
+    struct mem_lane_spec specs[2 * LOG_REPLICAS_MAX + 1];
+    struct mem_lane *lanes[2 * LOG_REPLICAS_MAX + 1];
+    const uint32_t self = m->mem->self;
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < o->replicas; w++) {
+        specs[count] = lane_spec(o->region, self, o->nodes[w], LANE_LOG, 0);
+        specs[count].ctl_words = LOG_WORDS;
+        specs[count++].ring_bytes = o->log_bytes ? o->log_bytes : LOG_RING_DEFAULT;
+        specs[count] = lane_spec(o->region, self, o->nodes[w], LANE_ROW, 0);
+        specs[count++].ctl_words = ROW_WORDS;
+    }
+    specs[count] = lane_spec(o->region, self, self, LANE_ROW, 0);
+    specs[count++].ctl_words = ROW_WORDS;
+    int rc = mem_lanes_open(m->mem, specs, count, lanes, e);
+    if (rc == 0)
+        *own = lanes[count - 1];
+    return rc;
+}
+
+int log_memory_open(struct log_memory *m, const struct log_options *o, struct err *e)
+{
+    *m = (struct log_memory){.mem = o->mem, .region = o->region};
+    if (o->replicas == 0 || o->replicas > LOG_REPLICAS_MAX)
+        return err_set(e, ERR_INVALID, "log: %u replicas; a group has 1 to %d", o->replicas,
+                       LOG_REPLICAS_MAX);
+    enum mem_birth birth;
+    struct mem_lane *own;
+    int rc = mem_region_open(m->mem, m->region, &birth, e);
+    if (rc == 0)
+        rc = lanes_open(m, o, &own, e);
+    if (rc != 0)
+        return rc;
+    mem_flow_open(m->mem, &m->flow, m->mem->self, m->region, 0);
+    mem_set1(m->mem, &m->flow, own, ROW_LIFE, m->mem->life + 1);
+    return 0;
+}
+
+bool log_memory_is_closed(const struct log_memory *m)
+{
+    return mem_promised(m->mem, m->region) == MEM_CLOSED;
+}
+
+void log_memory_step(struct log_memory *m)
+{
+    if (m->mem->anew && log_memory_is_closed(m))
+        mem_region_grant(m->mem, m->region, 0);
+}
+
+void log_memory_close(struct log_memory *m)
+{
+    mem_flow_close(m->mem, &m->flow);
+}
