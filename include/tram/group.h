@@ -125,6 +125,10 @@ struct tram_group_machine {
     /* The cell is new, and its state is to be as a new one is. */
     void (*born)(void *ctx, uint32_t cell);
 
+    /* Of a cell whose subgroup has mode: logged or durable: all its versions below this one are on this member's disk. A version is the view's number
+     * times 2^40, plus the message's number in it; versions rise over views. Once more of a view that begins. */
+    void (*persisted)(void *ctx, uint32_t cell, uint64_t version);
+
     /* The state of a cell, for members that come: as in struct tram_machine of tram.h, with cells for groups. Either the
      * pair for small states, or all six for others, or none of them: cells have no state, and who comes needs none. A
      * state that is loaded replaces what is there. Raw cells have none in any case. */
@@ -285,6 +289,9 @@ TRAM_API uint64_t tram_group_version(const struct tram_group *, uint32_t cell);
 TRAM_API uint32_t tram_group_ask_max(const struct tram_group *);
 
 /* The largest message of a cell. */
+/* Of a cell that is kept: up to which version a member's disk has all, as far as this one knows; 0: nothing in this view. */
+TRAM_API uint64_t tram_group_persisted(const struct tram_group *, uint32_t cell, uint32_t host);
+
 TRAM_API uint32_t tram_group_message_max(const struct tram_group *, uint32_t cell);
 
 /* ---- looking ---- */

@@ -122,15 +122,19 @@ static void see_places(const struct tram_cluster *c, struct api_disk *d)
 
 /* ---- directories ---- */
 
+static int open_files(const struct tram_cluster *c, const char *dir, void (*over)(void *ctx),
+                      void *ctx, struct block **out, struct err *e)
+{
+    struct block_file_options o = {
+        .dir = dir, .over = over, .ctx = ctx, .apart = c->conf->wait == CLUSTER_WAIT_SPIN};
+    return with_shadow ? block_shadow_open(&o, out, e) : block_file_open(&o, out, e);
+}
+
 static int open_block(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx),
                       void *ctx, struct block **out, char *dir, size_t bytes, struct err *e)
 {
     int rc = api_disk_path(c, host, dir, bytes, e);
-    if (rc != 0)
-        return rc;
-    struct block_file_options o = {
-        .dir = dir, .over = over, .ctx = ctx, .apart = c->conf->wait == CLUSTER_WAIT_SPIN};
-    return with_shadow ? block_shadow_open(&o, out, e) : block_file_open(&o, out, e);
+    return rc == 0 ? open_files(c, dir, over, ctx, out, e) : rc;
 }
 
 /* Its name is durable, too: or all that was kept in it might be gone with it. */
@@ -163,6 +167,13 @@ static int make_directory(const char *path, struct err *e)
             break;
     }
     return rc;
+}
+
+int api_disk_block(const struct tram_cluster *c, const char *dir, void (*over)(void *ctx),
+                   void *ctx, struct block **out, struct err *e)
+{
+    int rc = make_directory(dir, e);
+    return rc == 0 ? open_files(c, dir, over, ctx, out, e) : rc;
 }
 
 /* What a format that was killed has left, and what file systems put there, is nothing. */

@@ -22,6 +22,10 @@ struct api_disk {
 int api_disk_path(const struct tram_cluster *, uint32_t host, char *out, size_t bytes,
                   struct err *);
 
+/* Files of another directory beside it, which is made if it is not there. `over` as in block_file.h. */
+int api_disk_block(const struct tram_cluster *, const char *dir, void (*over)(void *ctx), void *ctx,
+                   struct block **, struct err *);
+
 /* What the directory is compared with when it is opened. */
 struct disk_shape api_disk_shape(const struct tram_cluster *, uint32_t host);
 

@@ -98,7 +98,15 @@ static const struct state_ops state_calls = {
     .load_close = on_load_close,
 };
 
-static const struct member_machine machine_calls = {.deliver = on_deliver,
+static void on_persisted(void *ctx, uint32_t cell, uint64_t version)
+{
+    const struct tram_group *g = ctx;
+    if (g->machine.persisted)
+        g->machine.persisted(g->ctx, cell, version);
+}
+
+static const struct member_machine machine_calls = {.persisted = on_persisted,
+                                                    .deliver = on_deliver,
                                                     .view = on_view,
                                                     .returned = on_returned,
                                                     .born = on_born,
@@ -107,7 +115,8 @@ static const struct member_machine machine_calls = {.deliver = on_deliver,
                                                     .answered = group_on_answered,
                                                     .state = &state_calls,
                                                     .state_ctx = on_state_ctx};
-static const struct member_machine stateless_calls = {.deliver = on_deliver,
+static const struct member_machine stateless_calls = {.persisted = on_persisted,
+                                                      .deliver = on_deliver,
                                                       .view = on_view,
                                                       .returned = on_returned,
                                                       .born = on_born,
@@ -154,12 +163,16 @@ static struct tram_machine state_machine(const struct tram_group_machine *m)
 
 static void make_cells(struct tram_group *g)
 {
+    static const enum cell_mode modes[] = {[CLUSTER_MODE_MEMORY] = CELL_MEMORY,
+                                           [CLUSTER_MODE_RAW] = CELL_RAW,
+                                           [CLUSTER_MODE_LOGGED] = CELL_LOGGED,
+                                           [CLUSTER_MODE_DURABLE] = CELL_DURABLE};
     const struct cluster *f = g->cluster->conf;
     for (uint32_t i = 0; i < g->cells; i++) {
         uint32_t shard, at = cluster_cell_subgroup(f, i, &shard);
         const struct cluster_subgroup *s = &f->subgroup[at];
         g->options[i] = (struct cell_options){
-            .mode = s->mode == CLUSTER_MODE_RAW ? CELL_RAW : CELL_MEMORY,
+            .mode = modes[s->mode],
             .ring_bytes = s->ring_bytes,
             .message_max = s->message_max,
             .layout = {.hosts = s->hosts,
@@ -177,6 +190,19 @@ static void make_cells(struct tram_group *g)
                                                   .say = g->say};
         g->cell[i].of = g;
     }
+}
+
+/* From the disk's threads. */
+static void on_disk_over(void *ctx)
+{
+    struct tram_group *g = ctx;
+    api_loop_wake(&g->run);
+}
+
+/* Times of versions are of the wall clock, which may be put right while it runs. */
+static void tell_wall(struct tram_group *g)
+{
+    member_set_wall(g->member, clock_wall_ms() * MS - clock_now_ns());
 }
 
 static int open_member(struct tram_group *g, struct err *e)
@@ -206,9 +232,15 @@ static int open_member(struct tram_group *g, struct err *e)
         .machine = has_state ? &machine_calls : &stateless_calls,
         .ctx = g,
     };
-    int rc = member_open(&o, &g->member, e);
+    int rc = group_kept_open(g->cluster, g->index, g->options, g->cells, on_disk_over, g, g->say,
+                             &g->kept, e);
     if (rc != 0)
         return rc;
+    o.versions = g->kept.versions;
+    rc = member_open(&o, &g->member, e);
+    if (rc != 0)
+        return rc;
+    tell_wall(g);
     host_add(&g->run.host, member_unit(g->member));
     g->added = true;
     return 0;
@@ -337,8 +369,10 @@ void tram_group_close(struct tram_group *g)
     atomic_store(&g->run.looping, false);
     if (g->run.mem)
         api_mem_show(g->cluster, g->run.mem, NULL, 0);
+    group_kept_flush(&g->kept, g->leave_ms * MS);
     if (g->member)
         member_close(g->member);
+    group_kept_close(&g->kept);
     group_page_close(g->page, g->run.home.dir, g->host_name[g->index]);
     api_loop_close(&g->run);
     for (uint32_t i = 0; g->cell && i < g->cells; i++)
@@ -411,6 +445,12 @@ static int check_round(struct tram_group *g, int work, struct err *e)
             return err_set(e, ERR_CORRUPT, "cell %s at host %s: %s",
                            cluster_cell_name(g->cluster->conf, i).s, me,
                            g->cell[i].machine.failure);
+    const char *disk = member_leaves_why(g->member);
+    if (disk && !g->left_said)
+        say_warn(&g->say, "%s: leaves, for its disk: %s", me, disk);
+    g->left_said = disk != NULL;
+    if (disk && member_left(g->member))
+        return err_set(e, ERR_SYSTEM, "host %s has left, for its disk: %s", me, disk);
     if (member_broken(g->member) == NULL)
         return work;
     if (unit_status(&g->run.host.unit[0]).lost)
@@ -436,6 +476,7 @@ static int after_round(struct tram_group *g, int work, struct tram_error *error)
     g->page_old = false;
     group_show(g, now_ns);
     group_watch(g, now_ns);
+    tell_wall(g);
     look_for_reset(g, now_ns);
     return api_error(error, check_round(g, work, &e), &e);
 }
@@ -565,6 +606,13 @@ void tram_commit(struct tram_group *g, uint32_t cell, void *room, uint32_t bytes
 void tram_release(struct tram_group *g, uint32_t cell, void *room)
 {
     member_release(g->member, cell, room);
+}
+
+uint64_t tram_group_persisted(const struct tram_group *g, uint32_t cell, uint32_t host)
+{
+    if (cell >= g->cells || host >= g->cluster->conf->hosts)
+        return 0;
+    return member_persisted(g->member, cell, host);
 }
 
 uint32_t tram_group_message_max(const struct tram_group *g, uint32_t cell)

@@ -2,6 +2,7 @@
 #ifndef API_GROUP_IMPL_H
 #define API_GROUP_IMPL_H
 
+#include "api/group_kept.h"
 #include "api/group_page.h"
 #include "api/loop.h"
 #include "api/machine.h"
@@ -52,6 +53,8 @@ struct tram_group {
 
     struct api_loop run;
     struct trace_writer *trace; /* NULL: none */
+    struct group_kept kept;     /* what is on the disk */
+    bool left_said;             /* why it leaves */
     struct member *member;
     bool added; /* it is a unit of the loop */
     uint32_t cells;

@@ -20,8 +20,13 @@ static const char *qos_mistake(enum tram_qos qos, enum cluster_mode mode)
         return "its qos is none of enum tram_qos";
     if (qos == TRAM_QOS_FILE || modes[qos] == mode)
         return NULL;
-    return mode == CLUSTER_MODE_RAW ? "it has mode: raw, and is unordered"
-                                    : "it has mode: memory, and is atomic";
+    static const char *const is[] = {
+        [CLUSTER_MODE_MEMORY] = "it has mode: memory, and is atomic",
+        [CLUSTER_MODE_RAW] = "it has mode: raw, and is unordered",
+        [CLUSTER_MODE_LOGGED] = "it has mode: logged, and is kept",
+        [CLUSTER_MODE_DURABLE] = "it has mode: durable, and is kept",
+    };
+    return is[mode];
 }
 
 static const char *options_mistake(const struct tram_topic_options *o,

@@ -1,5 +1,7 @@
 #include "bench/group.h"
 
+#include "bench/group_disk.h"
+
 #include "base/clock.h"
 #include "base/lines.h"
 #include "bench/transport.h"
@@ -43,6 +45,7 @@ struct runner {
     struct host *host;
     struct member *member;
     struct cell_options *cell; /* the member's */
+    struct bench_disk disk;
     bool sends, delayed, seen_all;
     uint64_t next_ns; /* of one that is delayed */
     unsigned char *from;
@@ -58,6 +61,7 @@ struct bench {
     struct group_floor *floor;
     bool floor_runs; /* the second thread reads the bare ring */
     pid_t pid[GROUP_MEMBERS_MAX];
+    char dir[256]; /* of disks; "": there are none */
 };
 
 /* ---- a member ---- */
@@ -98,7 +102,7 @@ static uint32_t ring_bytes(uint32_t size)
     return ring;
 }
 
-static int member_make(struct runner *r, struct err *e)
+static int member_make(struct runner *r, const char *dir, struct err *e)
 {
     const struct group_args *a = r->args;
     static const uint32_t keepers[] = {0, 1, 2};
@@ -116,6 +120,9 @@ static int member_make(struct runner *r, struct err *e)
                        .senders = (UINT64_C(1) << senders_of(a)) - 1,
                        .subgroup = i},
         };
+    int rc = dir[0] ? bench_disk_open(&r->disk, dir, r->me, cell, a->subgroups, e) : 0;
+    if (rc != 0)
+        return rc;
     struct member_options o = {
         .mem = r->mem,
         .hosts = a->members,
@@ -124,6 +131,8 @@ static int member_make(struct runner *r, struct err *e)
         .keepers_count = a->members < 3 ? 1 : 3,
         .cell = cell,
         .cells = a->subgroups,
+        .view_majority = a->mode == CELL_DURABLE,
+        .versions = r->disk.versions,
         .no_nulls = a->no_nulls,
         .unbatched = a->unbatched,
         .suspect_ns = PATIENT_NS,
@@ -152,7 +161,7 @@ static int runner_open(struct bench *b, uint32_t me, uint32_t size, struct err *
     memset(r->from, 0x5a, size + 8);
     int rc = nodes_host(&b->nodes, me, &r->mem, e);
     if (rc == 0)
-        rc = member_make(r, e);
+        rc = member_make(r, b->dir, e);
     if (rc != 0)
         return rc;
     host_init(r->host, &(struct host_options){.mem = r->mem,
@@ -166,6 +175,7 @@ static void runner_close(struct runner *r)
 {
     if (r->member)
         member_close(r->member);
+    bench_disk_close(&r->disk);
     if (r->mem)
         mem_close(r->mem);
     free(r->host);
@@ -405,6 +415,22 @@ static double ratio(uint64_t a, uint64_t b)
     return b > 0 ? (double)a / (double)b : 0;
 }
 
+static struct versions_status written_by(const struct bench *b)
+{
+    struct versions_status s = {0};
+    if (b->dir[0])
+        versions_status(b->runner[0].disk.versions, &s);
+    return s;
+}
+
+static void note_disk(const struct bench *b, const struct versions_status *before, uint64_t ns,
+                      struct group_point *p)
+{
+    const struct versions_status now = written_by(b);
+    p->disk_batch = ratio(now.bytes - before->bytes, now.batches - before->batches);
+    p->disk_rate = (double)(now.batches - before->batches) * 1e9 / (double)ns;
+}
+
 static int measure_group(struct bench *b, uint64_t ns, struct group_point *p, struct err *e)
 {
     struct hist h;
@@ -416,7 +442,9 @@ static int measure_group(struct bench *b, uint64_t ns, struct group_point *p, st
     if (rc != 0)
         return rc;
     all_counts(b, &before);
+    struct versions_status wrote = written_by(b);
     p->rate = measure_rate(b, ns);
+    note_disk(b, &wrote, ns, p);
     rc = drain(b, e);
     all_counts(b, &after);
     p->p50 = (double)hist_quantile(&h, 0.5);
@@ -492,7 +520,9 @@ static void medians(const struct group_point *turn, struct group_point *out)
         offsetof(struct group_point, ring),          offsetof(struct group_point, copy),
         offsetof(struct group_point, log),           offsetof(struct group_point, of_ring),
         offsetof(struct group_point, of_copy),       offsetof(struct group_point, of_log),
-        offsetof(struct group_point, in_lines),
+        offsetof(struct group_point, in_lines),      offsetof(struct group_point, disk_batch),
+        offsetof(struct group_point, disk_rate),     offsetof(struct group_point, disk_floor),
+        offsetof(struct group_point, of_disk),
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         double v = median(turn, fields[i]);
@@ -511,7 +541,9 @@ static int open_size(struct bench *b, uint32_t size, struct err *e)
         mmap(NULL, sizeof(*b->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b->shared == MAP_FAILED)
         return err_sys(e, "map memory");
-    int rc = nodes_open(&b->nodes, &nodes, e);
+    int rc = group_keeps(a) ? bench_disk_dir(a->dir, b->dir, sizeof(b->dir), e) : 0;
+    if (rc == 0)
+        rc = nodes_open(&b->nodes, &nodes, e);
     if (rc == 0)
         rc = start_others(b, size, e);
     if (rc == 0)
@@ -533,12 +565,16 @@ static void close_size(struct bench *b, bool started)
     runner_close(&b->runner[0]);
     group_floor_close(b->floor);
     nodes_close(&b->nodes);
+    bench_disk_remove(b->dir);
     munmap(b->shared, sizeof(*b->shared));
 }
 
 static int measure_turn(struct bench *b, uint64_t ns, struct group_point *p, struct err *e)
 {
     int rc = measure_group(b, ns, p, e);
+    if (rc == 0 && b->dir[0])
+        rc = bench_disk_floor(b->dir, b->args->members, p->disk_batch, ns / 2, &p->disk_floor, e);
+    p->of_disk = p->disk_floor > 0 ? p->disk_rate / p->disk_floor : 0;
     if (rc != 0 || b->floor == NULL || b->args->bare)
         return rc;
     rc = measure_beside(b, ns, p, e);

@@ -38,6 +38,7 @@ struct group_args {
     uint32_t unbatched; /* BATCH_* that are off */
     uint32_t seconds;   /* of each part, over all turns */
     bool bare;          /* the group alone: nothing beside it */
+    const char *dir;    /* of what is kept on disks; NULL: as bench_disk_dir chooses */
 };
 
 /* Of one size. Medians; what was not measured is 0. */
@@ -51,7 +52,14 @@ struct group_point {
     double nulls;           /* for each message */
     double ring, copy, log; /* messages a second, of what is beside it */
     double of_ring, of_copy, of_log, in_lines; /* ratios: medians of those within a turn */
+    /* What is kept: bytes of a batch and batches a second, of the measuring member; and of the same batches without a protocol. */
+    double disk_batch, disk_rate, disk_floor, of_disk;
 };
+
+static inline bool group_keeps(const struct group_args *a)
+{
+    return a->mode == CELL_LOGGED || a->mode == CELL_DURABLE;
+}
 
 int bench_group(const struct group_args *, struct group_point point[GROUP_SIZES_MAX],
                 FILE *progress, struct err *);

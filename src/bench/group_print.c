@@ -15,6 +15,26 @@ static const struct {
               {BATCH_DELIVER, "deliver"},
               {BATCH_ACK, "ack"}};
 
+static const char *mode_name(enum cell_mode mode)
+{
+    static const char *const names[] = {[CELL_MEMORY] = "memory",
+                                        [CELL_RAW] = "raw",
+                                        [CELL_LOGGED] = "logged",
+                                        [CELL_DURABLE] = "durable"};
+    return names[mode];
+}
+
+static void print_disk(const struct group_point *p, FILE *f)
+{
+    if (p->disk_rate == 0)
+        return;
+    fprintf(f,
+            "  %-42s %9.0f a second of %.1f KiB; bare writes and flushes of the same %.0f: %.2f of "
+            "it\n",
+            "batches on a member's disk", p->disk_rate, p->disk_batch / 1024, p->disk_floor,
+            p->of_disk);
+}
+
 static void print_case(const struct group_args *a, FILE *f)
 {
     fprintf(f, "%u members, %s, %s, %s; senders: %s; %u subgroup%s%s; mode %s", a->members,
@@ -25,7 +45,7 @@ static void print_case(const struct group_args *a, FILE *f)
             a->subgroups == 1 ? ""
             : a->active_all   ? ", all active"
                               : ", one active",
-            a->mode == CELL_RAW ? "raw" : "memory");
+            mode_name(a->mode));
     if (a->delay_us)
         fprintf(f, "; one sender waits %u us after each message", a->delay_us);
     if (a->no_nulls)
@@ -58,6 +78,7 @@ void bench_group_print(const struct group_args *a, const struct group_point *p, 
         fprintf(f,
                 "\n  %-42s %.1f published, %.1f delivered; %.3f writes and %.3f nulls a message\n",
                 "in a batch", p->publish_batch, p->deliver_batch, p->writes, p->nulls);
+        print_disk(p, f);
         print_beside(readers, p->ring, p->of_ring, f);
         snprintf(readers, sizeof(readers), "a copy, read %u times, in one thread", a->members);
         print_beside(readers, p->copy, p->of_copy, f);
@@ -73,9 +94,8 @@ void bench_group_json(const struct group_args *a, const struct group_point *p, F
             "\"senders\":\"%s\",\"subgroups\":%u,\"active\":\"%s\",\"mode\":\"%s\",\"delay_us\":%u,"
             "\"touch\":%s,\"nulls\":%s,\"unbatched\":[",
             bench_transport_names[a->transport], a->procs ? "procs" : "threads", a->members,
-            sender_names[a->senders], a->subgroups, a->active_all ? "all" : "1",
-            a->mode == CELL_RAW ? "raw" : "memory", a->delay_us, a->touch ? "true" : "false",
-            a->no_nulls ? "false" : "true");
+            sender_names[a->senders], a->subgroups, a->active_all ? "all" : "1", mode_name(a->mode),
+            a->delay_us, a->touch ? "true" : "false", a->no_nulls ? "false" : "true");
     const char *between = "";
     for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++)
         if (a->unbatched & stages[i].bit) {
@@ -91,10 +111,13 @@ void bench_group_json(const struct group_args *a, const struct group_point *p, F
                 "\"messages_per_publish\":%.2f,\"messages_per_upcall\":%.2f,"
                 "\"writes_per_message\":%.4f,\"nulls_per_message\":%.4f,"
                 "\"ring_per_second\":%.0f,\"of_ring\":%.3f,\"copy_per_second\":%.0f,"
-                "\"of_copy\":%.3f,\"log_per_second\":%.0f,\"of_log\":%.3f}",
+                "\"of_copy\":%.3f,\"log_per_second\":%.0f,\"of_log\":%.3f,"
+                "\"disk_batch_bytes\":%.0f,\"disk_batches_per_second\":%.0f,"
+                "\"disk_floor_per_second\":%.0f,\"of_disk\":%.3f}",
                 i ? "," : "", p->size, p->rate, p->rate * p->size / 1e9, p->p50, p->p99, p->line_ns,
                 p->in_lines, p->publish_batch, p->deliver_batch, p->writes, p->nulls, p->ring,
-                p->of_ring, p->copy, p->of_copy, p->log, p->of_log);
+                p->of_ring, p->copy, p->of_copy, p->log, p->of_log, p->disk_batch, p->disk_rate,
+                p->disk_floor, p->of_disk);
     fputs("]}\n", f);
 }
 

@@ -63,7 +63,7 @@ enum { PROTOCOL_GROUP = 3 };
 
 static const char *const sender_names[] = {"all", "half", "one", NULL};
 static const char *const active_names[] = {"1", "all", NULL};
-static const char *const mode_names[] = {"memory", "raw", NULL};
+static const char *const mode_names[] = {"memory", "raw", "logged", "durable", NULL};
 static const char *const stage_names[] = {"send", "receive", "deliver", "ack", NULL};
 
 static bool simulated(const struct options *o)
@@ -304,13 +304,15 @@ static int check_group(struct options *o)
         return args_bad("bench", "--compare",
                         "the cases of --protocol group are laid down: it goes with --seconds,"
                         " --report and --json alone");
+    static const enum cell_mode modes[] = {CELL_MEMORY, CELL_RAW, CELL_LOGGED, CELL_DURABLE};
     g->transport = a->transport;
     g->address = a->address;
     g->clear = a->clear;
     g->procs = o->layout_given ? a->layout == BENCH_PROCS : a->transport != BENCH_SHM;
     g->senders = (enum group_senders)o->senders;
     g->active_all = o->active == 1;
-    g->mode = o->mode == 1 ? CELL_RAW : CELL_MEMORY;
+    g->mode = modes[o->mode];
+    g->dir = o->dir;
     g->seconds = a->seconds ? a->seconds : SECONDS;
     int rc = read_sizes(o);
     return rc == CMD_DONE ? read_stages(o) : rc;
@@ -319,8 +321,8 @@ static int check_group(struct options *o)
 static int check_durable(const struct options *o)
 {
     const struct bench_args *a = &o->bench;
-    if (o->dir && !o->durable)
-        return args_bad("bench", "--dir", "goes with --durable");
+    if (o->dir && !o->durable && !(o->of_group && o->mode >= 2))
+        return args_bad("bench", "--dir", "goes with --durable, and with --mode logged or durable");
     if (!o->durable)
         return CMD_DONE;
     if (a->transport != BENCH_SHM)
@@ -728,8 +730,9 @@ int cmd_bench(int argc, char **argv)
          .min = 1, .max = 64, .given = &o.of_group},
         {"--active", "N", "1 (default) or all of them are sent to", .choice = &o.active,
          .choices = active_names, .needs = "it needs one of", .given = &o.of_group},
-        {"--mode", "M", "memory (default) or raw", .choice = &o.mode, .choices = mode_names,
-         .needs = "it needs one of", .given = &o.of_group},
+        {"--mode", "M", "memory (default), raw, logged or durable (on disks, in --dir)",
+         .choice = &o.mode, .choices = mode_names, .needs = "it needs one of",
+         .given = &o.of_group},
         {"--delay-us", "D", "one sender waits so long after each message", .min = 1, .max = 1000000,
          .number32 = &o.group.delay_us, .given = &o.of_group},
         {"--one-sends", NULL, "all that --senders says may send, and the first alone does",

@@ -200,6 +200,7 @@ static int init(struct init_args *a)
     uint16_t parent[CLUSTER_GROUPS_MAX];
     char name[CLUSTER_NAME_BYTES];
     bool to_stdout = strcmp(a->file, "-") == 0;
+    const struct cluster_plan *p = &a->plan;
     struct err e = {0};
     struct cluster *c;
 
@@ -208,11 +209,12 @@ static int init(struct init_args *a)
         a->plan.name = name;
     }
     unsigned char id[CLUSTER_ID_BYTES];
-    if (a->durable && getrandom(id, sizeof id, 0) != sizeof id) {
+    bool kept = p->mode == CLUSTER_MODE_LOGGED || p->mode == CLUSTER_MODE_DURABLE;
+    if ((a->durable || kept) && getrandom(id, sizeof id, 0) != sizeof id) {
         fprintf(stderr, "tram init: no source of random numbers: %s\n", strerror(errno));
         return CMD_FAILED;
     }
-    a->plan.id = a->durable ? id : NULL;
+    a->plan.id = a->durable || kept ? id : NULL;
     overlay_shape_fill(a->shape, a->plan.groups, parent);
     a->plan.parent = parent;
     int rc = cluster_make(&a->plan, &c, &e);
@@ -235,6 +237,7 @@ int cmd_init(int argc, char **argv)
 {
     struct init_args a = {.plan = {.groups = 8, .replicas = 3, .subgroups = 1, .shards = 1}};
     struct cluster_plan *p = &a.plan;
+    unsigned mode = CLUSTER_MODE_MEMORY;
     unsigned shape = OVERLAY_breadth, transport = p->transport, protocol = p->protocol;
     const struct args_word words[] = {{"FILE", &a.file, NULL}, {0}};
     const struct args_option options[] = {
@@ -256,6 +259,9 @@ int cmd_init(int argc, char **argv)
          .number32 = &p->subgroups, .min = 1, .max = CLUSTER_CELLS_MAX, .given = &a.of_group},
         {"--shards", "S", "and shards of each, of which no two share a host (default 1)",
          .number32 = &p->shards, .min = 1, .max = CLUSTER_CELLS_MAX, .given = &a.of_group},
+        {"--mode", "M", "and their mode: memory (default), raw, logged, durable (docs/groups.md)",
+         .choice = &mode, .choices = cluster_mode_names, .needs = "it needs one of",
+         .given = &a.of_group},
         {"--protocol", "P", "tree (default), genuine, group", .choice = &protocol,
          .choices = cluster_protocol_names, .needs = "it needs one of"},
         {"--name", "NAME", "of the cluster (default: FILE without folder and .yaml)",
@@ -288,6 +294,7 @@ int cmd_init(int argc, char **argv)
     a.shape = (enum overlay_shape)shape;
     p->transport = (enum cluster_transport)transport;
     p->protocol = (enum cluster_protocol)protocol;
+    p->mode = (enum cluster_mode)mode;
     if (a.file == NULL)
         a.file = "cluster.yaml";
     if (a.of_groups && p->protocol == CLUSTER_GROUP)

@@ -25,7 +25,7 @@ const struct setting_info setting_info[SETTING_COUNT] = {
 
 const char *const cluster_transport_names[] = {"shm", "tcp", "verbs", NULL};
 const char *const cluster_protocol_names[] = {"tree", "genuine", "group", NULL};
-const char *const cluster_mode_names[] = {"memory", "raw", NULL};
+const char *const cluster_mode_names[] = {"memory", "raw", "logged", "durable", NULL};
 const char *const wait_names[] = {"auto", "spin", "sleep", NULL};
 
 uint32_t *setting_at(struct cluster *c, enum setting s)

@@ -71,7 +71,12 @@ struct cluster_group {
     uint32_t parent_line;
 };
 
-enum cluster_mode { CLUSTER_MODE_MEMORY, CLUSTER_MODE_RAW };
+enum cluster_mode {
+    CLUSTER_MODE_MEMORY,
+    CLUSTER_MODE_RAW,
+    CLUSTER_MODE_LOGGED,
+    CLUSTER_MODE_DURABLE
+};
 
 /* Hosts that form cells, under protocol group: each shard is one. Sets of hosts are masks. */
 struct cluster_subgroup {
@@ -199,6 +204,13 @@ struct cluster_cell_name cluster_cell_name(const struct cluster *, uint32_t cell
 /* The cell of that name; CLUSTER_NONE if there is none. */
 int cluster_cell(const struct cluster *, const char *name);
 
+/* Under protocol group: are messages kept on disks, of any subgroup; of this one? */
+bool cluster_keeps(const struct cluster *);
+static inline bool cluster_subgroup_keeps(const struct cluster_subgroup *s)
+{
+    return s->mode == CLUSTER_MODE_LOGGED || s->mode == CLUSTER_MODE_DURABLE;
+}
+
 /* For who named one that does not exist: which there are, and the nearest (base/nearest.h). */
 struct nearest_text cluster_hosts_near(const struct cluster *, const char *name);
 struct nearest_text cluster_groups_near(const struct cluster *, const char *name);
@@ -256,6 +268,7 @@ struct cluster_plan {
     const unsigned char *id; /* of a durable cluster; NULL: it is none */
     /* Under protocol group, instead of groups and replicas: subgroups s1, s2, ... of all hosts. */
     uint32_t subgroups, shards;
+    enum cluster_mode mode; /* of all of them; with an id if that is one that is kept */
 };
 
 /* Limits are the defaults. ERR_INVALID says which number is wrong. The parents are not checked. */

@@ -385,13 +385,53 @@ static void warn_of_idle_hosts(struct reader *r)
                          c->host[h].name);
 }
 
+bool cluster_keeps(const struct cluster *c)
+{
+    for (uint32_t i = 0; i < c->subgroups; i++)
+        if (cluster_subgroup_keeps(&c->subgroup[i]))
+            return true;
+    return false;
+}
+
+/* Subgroups whose messages are kept, and what is needed for that. */
+static int check_kept(struct reader *r, const struct group_nodes *g)
+{
+    struct cluster *c = r->c;
+    const struct node *idle = g->id ? g->id : g->data_dir;
+
+    for (uint32_t i = 0; i < c->subgroups; i++) {
+        const struct cluster_subgroup *s = &c->subgroup[i];
+        if (cluster_subgroup_keeps(s) && g->id == NULL)
+            return doc_bad(r->d, s->line, r->e,
+                           "subgroup '%s' has mode: %s, and there is no id, by which disks know"
+                           " their cluster: add `id:` and 32 hexadecimal digits that no other"
+                           " cluster has; `tram init --protocol group --mode %s` writes a file"
+                           " with one",
+                           s->name, cluster_mode_names[s->mode], cluster_mode_names[s->mode]);
+        if (s->mode != CLUSTER_MODE_DURABLE)
+            continue;
+        if (g->view_majority != NULL && !c->view_majority)
+            return doc_bad(r->d, g->view_majority->line, r->e,
+                           "view_majority: false, and subgroup '%s' has mode: durable, which a"
+                           " minority must not go on with; leave it out",
+                           s->name);
+        c->view_majority = true;
+    }
+    if (idle == NULL || cluster_keeps(c))
+        return 0;
+    return doc_bad(r->d, idle->line, r->e,
+                   "%s is for what is kept, and no subgroup has mode: logged or mode: durable;"
+                   " leave it out, or give one of them",
+                   g->id ? "id" : "data_dir");
+}
+
 /* Keys of the other protocols, on which nothing would depend though the file relies on them. */
 static int check_foreign(struct reader *r, const struct group_nodes *g)
 {
     if (r->c->durable)
         return doc_bad(r->d, g->durable->line, r->e,
-                       "durable: true is for protocol: tree and genuine, so far; leave it out, and"
-                       " what is sent lives as long as a member that has it");
+                       "durable: true is for protocol: tree and genuine; under protocol: group each"
+                       " subgroup says so, with mode: logged or mode: durable");
     if (g->groups != NULL)
         return doc_bad(r->d, g->groups->line, r->e,
                        "groups are for protocol: tree and genuine; under protocol: group there are"
@@ -444,6 +484,7 @@ int group_read(struct reader *r, const struct node *root, const struct group_nod
     rc = rc < 0 ? rc : take_count(r, g->start_ms, "start_ms", 0, START_MS_MAX, &c->start_ms);
     rc = rc < 0 ? rc : take_keepers(r, g->keepers);
     rc = rc < 0 ? rc : take_subgroups(r, root, g->subgroups);
+    rc = rc < 0 ? rc : check_kept(r, g);
     if (rc == 0)
         warn_of_idle_hosts(r);
     return rc;

@@ -8,9 +8,10 @@ static int check_group_plan(const struct cluster_plan *p, struct err *e)
     if (p->hosts < 1 || p->hosts > CLUSTER_MEMBERS_MAX)
         return err_set(e, ERR_INVALID, "%u hosts; under protocol group there are 1 to %d", p->hosts,
                        CLUSTER_MEMBERS_MAX);
-    if (p->id != NULL)
+    if ((p->id != NULL) != (p->mode == CLUSTER_MODE_LOGGED || p->mode == CLUSTER_MODE_DURABLE))
         return err_set(e, ERR_INVALID,
-                       "a group cannot be durable so far; protocols tree and genuine can");
+                       "under protocol group an id is for subgroups of mode logged or durable, and"
+                       " these need one");
     if (p->shards < 1 || p->shards > p->hosts)
         return err_set(e, ERR_INVALID,
                        "%u shards on %u hosts; each has at least one host of its own", p->shards,
@@ -77,7 +78,7 @@ static void make_groups(struct cluster *c, const struct cluster_plan *p)
 
 static void make_subgroups(struct cluster *c, const struct cluster_plan *p)
 {
-    c->view_majority = c->transport != CLUSTER_SHM;
+    c->view_majority = c->transport != CLUSTER_SHM || p->mode == CLUSTER_MODE_DURABLE;
     c->start_ms = START_MS_DEFAULT;
     c->keepers = keepers_standard(c->hosts);
     for (uint32_t i = 0; i < c->keepers; i++)
@@ -85,6 +86,7 @@ static void make_subgroups(struct cluster *c, const struct cluster_plan *p)
     for (c->subgroups = 0; c->subgroups < p->subgroups; c->subgroups++) {
         struct cluster_subgroup *s = &c->subgroup[c->subgroups];
         *s = (struct cluster_subgroup){
+            .mode = p->mode,
             .shards = p->shards,
             .members_min = 1,
             .hosts = c->hosts == 64 ? UINT64_MAX : (UINT64_C(1) << c->hosts) - 1,
@@ -105,7 +107,7 @@ int cluster_make(const struct cluster_plan *p, struct cluster **out, struct err 
     struct cluster *c = cluster_blank();
     if (c == NULL)
         return err_set(e, ERR_NOMEM, "no memory for a cluster");
-    c->durable = p->id != NULL;
+    c->durable = p->id != NULL && p->protocol != CLUSTER_GROUP;
     if (p->id != NULL)
         memcpy(c->id, p->id, sizeof c->id);
     cluster_standard(c);

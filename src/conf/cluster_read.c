@@ -96,8 +96,17 @@ static int take_id(struct reader *r, const struct node *n, const char *what,
                    id == r->c->id ? "`tram init --durable` writes" : "`tram restore` tells");
 }
 
+static int take_home(struct reader *r, const struct node *const *value)
+{
+    int rc = take_id(r, value[TOP_ID], "id", r->c->id);
+    if (rc == 0 && value[TOP_DATA_DIR] != NULL)
+        rc = take_path(r, value[TOP_DATA_DIR], "data_dir", "the path of a directory",
+                       r->c->data_dir);
+    return rc;
+}
+
 /* Without durable nobody would look at the rest, and who wrote it relies on it. */
-static int take_durable(struct reader *r, const struct node *const *value)
+static int take_durable(struct reader *r, const struct node *const *value, bool of_group)
 {
     static const struct {
         unsigned at;
@@ -109,8 +118,10 @@ static int take_durable(struct reader *r, const struct node *const *value)
     struct cluster *c = r->c;
 
     int rc = take_bool(r, value[TOP_DURABLE], "durable", &c->durable);
+    if (rc == 0 && of_group && value[TOP_ID] != NULL)
+        return take_home(r, value); /* whether it is of use the subgroups tell */
     for (size_t i = 0; rc == 0 && !c->durable && i < sizeof only / sizeof only[0]; i++)
-        if (value[only[i].at] != NULL)
+        if (value[only[i].at] != NULL && !(of_group && only[i].at == TOP_DATA_DIR))
             return doc_bad(r->d, value[only[i].at]->line, r->e,
                            "%s is for durable: true; leave it out, or add that", only[i].what);
     if (rc < 0 || !c->durable)
@@ -120,11 +131,9 @@ static int take_durable(struct reader *r, const struct node *const *value)
                        "durable: true needs an id, by which disks know their cluster: `id:` and 32"
                        " hexadecimal digits that no other cluster has; `tram init --durable` writes"
                        " a file with one");
-    rc = take_id(r, value[TOP_ID], "id", c->id);
+    rc = take_home(r, value);
     if (rc == 0 && value[TOP_RESTORED] != NULL)
         rc = take_id(r, value[TOP_RESTORED], "restored", c->restored);
-    if (rc == 0 && value[TOP_DATA_DIR] != NULL)
-        rc = take_path(r, value[TOP_DATA_DIR], "data_dir", "the path of a directory", c->data_dir);
     return rc;
 }
 
@@ -507,6 +516,8 @@ static int take_content(struct reader *r, const struct node *root, const struct 
     const struct group_nodes group = {
         .protocol = value[TOP_PROTOCOL],
         .durable = value[TOP_DURABLE],
+        .id = value[TOP_ID],
+        .data_dir = value[TOP_DATA_DIR],
         .groups = value[TOP_GROUPS],
         .subgroups = value[TOP_SUBGROUPS],
         .keepers = value[TOP_KEEPERS],
@@ -551,7 +562,7 @@ static int take_file(struct reader *r, const char *file)
     rc = rc < 0 ? rc
                 : take_word(r, value[TOP_PROTOCOL], "protocol", cluster_protocol_names, &protocol);
     rc = rc < 0 ? rc : take_word(r, value[TOP_WAIT], "wait", wait_names, &wait);
-    rc = rc < 0 ? rc : take_durable(r, value);
+    rc = rc < 0 ? rc : take_durable(r, value, protocol == CLUSTER_GROUP);
     rc = rc < 0 ? rc : take_runtime_dir(r, value[TOP_RUNTIME_DIR]);
     rc = rc < 0 ? rc : take_key(r, value[TOP_KEY]);
     struct identity_nodes who = {

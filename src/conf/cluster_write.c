@@ -60,12 +60,8 @@ static void write_path(FILE *f, const char *key, const char *path, const char *s
     fputc('\n', f);
 }
 
-static void write_durable(FILE *f, const struct cluster *c)
+static void write_home(FILE *f, const struct cluster *c)
 {
-    write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
-               "true: what is answered is on the disks of a majority");
-    if (!c->durable)
-        return;
     fprintf(f, "id: %s  # by which disks know this cluster; it never changes\n",
             cluster_id_text(c->id).s);
     if (!cluster_id_is_none(c->restored))
@@ -73,6 +69,14 @@ static void write_durable(FILE *f, const struct cluster *c)
                 cluster_id_text(c->restored).s);
     write_path(f, "data_dir", c->data_dir, "cluster.data",
                "where it is kept, HOST in it; default: this file's name with .data");
+}
+
+static void write_durable(FILE *f, const struct cluster *c)
+{
+    write_line(f, "durable", c->durable ? "true" : "false", !c->durable,
+               "true: what is answered is on the disks of a majority");
+    if (c->durable)
+        write_home(f, c);
 }
 
 static void write_key(FILE *f, const struct cluster *c)
@@ -286,6 +290,8 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
                    : "tree: along the parents below; genuine: destinations only");
     fputc('\n', f);
     write_settings(f, c);
+    if (c->protocol == CLUSTER_GROUP && cluster_keeps(c))
+        write_home(f, c);
     if (c->protocol == CLUSTER_GROUP)
         write_views(f, c);
     else

@@ -232,6 +232,8 @@ static uint64_t next_ns(const struct unit *u)
     if (!m->looked) /* nobody sleeps over what was not looked at */
         return m->look_settle_ns;
     uint64_t next = min_u64(m->beat_ns, keeper_next_ns(m->keeper));
+    if (m->opt.versions)
+        next = min_u64(next, versions_next_ns(m->opt.versions));
     return m->sending.active ? min_u64(next, m->settled_ns + m->opt.heartbeat_ns / 16) : next;
 }
 

@@ -302,13 +302,14 @@ static bool may_drop(const struct version_log *l)
 }
 
 static void begin_bulk(struct versions *v, uint32_t log, enum versions_bulk what,
-                       const struct block_step *step)
+                       const struct block_step *step, uint32_t steps)
 {
     v->bulk = what;
     v->bulk_log = log;
-    block_begin(v->block, BLOCK_BULK, step, 1);
+    block_begin(v->block, BLOCK_BULK, step, steps);
 }
 
+/* Room is reserved, and no zeros are written: all of it is written once. */
 static bool make_segment(struct versions *v, uint32_t log)
 {
     struct version_log *l = &v->log[log];
@@ -318,9 +319,11 @@ static bool make_segment(struct versions *v, uint32_t log)
     l->next_bytes = versions_segment_bytes(v, l->index + 1);
     versions_name(l->bulk_name, log, l->index + 1);
     block_hurry(v->block, is_stuck(l));
-    begin_bulk(
-        v, log, VERSIONS_BULK_MAKE,
-        &(struct block_step){.act = BLOCK_CREATE, .name = l->bulk_name, .bytes = l->next_bytes});
+    const struct block_step steps[] = {
+        {.act = BLOCK_CREATE, .name = l->bulk_name, .bytes = BLOCK_BYTES},
+        {.act = BLOCK_GROW, .name = l->bulk_name, .bytes = l->next_bytes},
+    };
+    begin_bulk(v, log, VERSIONS_BULK_MAKE, steps, 2);
     return true;
 }
 
@@ -333,8 +336,8 @@ static bool drop_segment(struct versions *v, uint32_t log)
     l->firsts--;
     memmove(l->first, l->first + 1, l->firsts * sizeof(*l->first));
     l->found.first = l->first[0];
-    begin_bulk(v, log, VERSIONS_BULK_REMOVE,
-               &(struct block_step){.act = BLOCK_REMOVE, .name = l->bulk_name});
+    const struct block_step gone = {.act = BLOCK_REMOVE, .name = l->bulk_name};
+    begin_bulk(v, log, VERSIONS_BULK_REMOVE, &gone, 1);
     return true;
 }
 
@@ -427,6 +430,7 @@ void versions_status(const struct versions *v, struct versions_status *s)
     *s = (struct versions_status){.batches = v->batches,
                                   .bytes = v->bytes,
                                   .records = v->records,
+                                  .writing = v->writing,
                                   .no_room = v->no_room_ns != 0};
     for (uint32_t i = 0; i < v->logs; i++)
         if (v->log[i].records > 0)

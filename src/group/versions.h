@@ -87,7 +87,8 @@ struct versions_options {
     struct versions_owner owner;
     const struct versions_log_options *log; /* views, then cells */
     uint32_t logs;                          /* cells + 1 */
-    uint64_t segment_bytes; /* of the largest; 0: 64 MiB. The first ones of a log are smaller */
+    uint64_t
+        segment_bytes; /* of the largest; 0: 64 MiB, or what the buffers need. The first ones of a log are smaller */
     uint64_t
         retry_ns; /* after which it is tried again where the disk had no room for a segment; 0: 1 s */
     struct versions_sealer seal;
@@ -176,8 +177,8 @@ struct versions_status {
     uint64_t batches, bytes; /* written since it was opened, */
     uint64_t records;        /* and appended */
     uint64_t waiting_bytes;  /* collected and not yet written, of all logs */
-    bool
-        no_room; /* the disk has none for another segment: it is tried again while the last one lasts */
+    bool writing;            /* a batch is on its way */
+    bool no_room; /* the disk has none for another segment: tried again while the last one lasts */
 };
 
 void versions_status(const struct versions *, struct versions_status *);

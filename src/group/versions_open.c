@@ -54,7 +54,8 @@ static int memory_open(struct versions *v, const struct versions_options *o, str
         rc = log_open(&v->log[i], &o->log[i], e);
         largest = max_u64(largest, v->log[i].half_bytes);
     }
-    v->segment_bytes = o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES;
+    v->segment_bytes =
+        o->segment_bytes ? o->segment_bytes : max_u64(SEGMENT_BYTES, BATCHES_A_SEGMENT * largest);
     v->first_bytes = min_u64(VERSIONS_FIRST_BYTES, v->segment_bytes);
     while (v->first_bytes < BATCHES_A_SEGMENT * largest && v->first_bytes < v->segment_bytes)
         v->first_bytes *= 2;

@@ -8,6 +8,24 @@
 
 /* ---- what is right ---- */
 
+#define CLUSTER_ID "id: 0123456789abcdef0123456789abcdef\n"
+
+static void group__what_is_kept_needs_an_id_and_a_majority(void **state)
+{
+    (void)state;
+    refused(GROUP HOSTS "subgroups: [{name: a, mode: logged}]", 6, "'a' has mode: logged",
+            "add `id:`", NULL);
+    refused(GROUP CLUSTER_ID "view_majority: false\n" HOSTS "subgroups: [{name: a, mode: durable}]",
+            3, "view_majority: false", "'a' has mode: durable", NULL);
+    refused(GROUP CLUSTER_ID HOSTS SUBS, 2, "id is for what is kept", NULL);
+    refused(GROUP "data_dir: x\n" HOSTS SUBS, 2, "data_dir is for what is kept", NULL);
+    struct cluster *c = accepted(
+        GROUP CLUSTER_ID "data_dir: x\n" HOSTS "subgroups: [{name: a}, {name: b, mode: durable}]");
+    assert_true(cluster_keeps(c) && c->view_majority && !c->durable);
+    assert_string_equal(c->data_dir, "x");
+    cluster_free(c);
+}
+
 static void group__has_defaults(void **state)
 {
     (void)state;
@@ -243,7 +261,8 @@ static void group__refuses_wrong_subgroups(void **state)
     refused(GROUP HOSTS "subgroups:\n- {name: a}\n- {name: a}\n", 8, "second time", "line 7", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, shard: 2}]", 6, "did you mean shards", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, shards: 0}]", 6, "shards", "1 to 256", NULL);
-    refused(GROUP HOSTS "subgroups: [{name: a, mode: logged}]", 6, "memory, raw", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, mode: kept}]", 6, "memory, raw, logged, durable",
+            NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, overlap: 1}]", 6, "overlap", "true", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, members_min: 0}]", 6, "members_min", NULL);
 }
@@ -320,6 +339,7 @@ static void group__warns_of_an_idle_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(group__what_is_kept_needs_an_id_and_a_majority),
         cmocka_unit_test(group__has_defaults),
         cmocka_unit_test(group__takes_every_key),
         cmocka_unit_test(group__example_shows_the_defaults),

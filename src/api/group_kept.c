@@ -1,0 +1,88 @@
+#include "api/group_kept.h"
+
+#include "api/disk.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WAIT_US = 200 };
+
+int group_kept_path(const struct tram_cluster *c, uint32_t host, char *out, size_t bytes,
+                    struct err *e)
+{
+    static const char suffix[] = ".versions";
+    int rc = api_disk_path(c, host, out, bytes, e);
+    size_t at = rc == 0 ? strlen(out) : 0;
+    if (rc == 0 && at + sizeof(suffix) > bytes)
+        return err_set(e, ERR_TOOBIG, "%s%s: the path is too long", out, suffix);
+    if (rc == 0)
+        memcpy(out + at, suffix, sizeof(suffix));
+    return rc;
+}
+
+static void on_line(void *ctx, const char *line)
+{
+    const struct group_kept *k = ctx;
+    say_warn(&k->say, "%s: %s", k->who, line);
+}
+
+static int open_versions(const struct tram_cluster *c, uint32_t host,
+                         const struct cell_options *cell, uint32_t cells, struct group_kept *k,
+                         struct err *e)
+{
+    struct versions_log_options log[VERSIONS_LOGS_MAX] = {{0}};
+    struct versions_options o = {.block = k->block,
+                                 .owner = {.host = host},
+                                 .log = log,
+                                 .logs = cells + 1,
+                                 .say = on_line,
+                                 .ctx = k};
+    for (uint32_t i = 0; i < cells; i++)
+        log[versions_of_cell(i)] = member_log_options(&cell[i]);
+    memcpy(o.owner.cluster, c->conf->id, sizeof(o.owner.cluster));
+    return versions_open(&o, &k->versions, e);
+}
+
+int group_kept_open(const struct tram_cluster *c, uint32_t host, const struct cell_options *cell,
+                    uint32_t cells, void (*over)(void *ctx), void *ctx, struct say say,
+                    struct group_kept *k, struct err *e)
+{
+    char dir[1024];
+    *k = (struct group_kept){.say = say};
+    if (!cluster_keeps(c->conf))
+        return 0;
+    snprintf(k->who, sizeof(k->who), "%s", c->conf->host[host].name);
+    int rc = group_kept_path(c, host, dir, sizeof(dir), e);
+    if (rc == 0)
+        rc = api_disk_block(c, dir, over, ctx, &k->block, e);
+    if (rc == 0)
+        rc = open_versions(c, host, cell, cells, k, e);
+    if (rc != 0)
+        group_kept_close(k);
+    return rc;
+}
+
+void group_kept_flush(struct group_kept *k, uint64_t ns)
+{
+    struct versions_status s;
+    if (k->versions == NULL)
+        return;
+    for (uint64_t until = clock_now_ns() + ns; versions_failure(k->versions) == NULL;) {
+        uint64_t now = clock_now_ns();
+        versions_round(k->versions, now);
+        versions_status(k->versions, &s);
+        if ((s.waiting_bytes == 0 && !s.writing) || now > until)
+            return;
+        usleep(WAIT_US);
+    }
+}
+
+void group_kept_close(struct group_kept *k)
+{
+    block_close(k->block);
+    versions_close(k->versions);
+    k->block = NULL;
+    k->versions = NULL;
+}

@@ -1,0 +1,28 @@
+/* What a member keeps on its disk: the logs of its logged and durable cells (group/versions.h), in DATA/HOST.versions. */
+#ifndef API_GROUP_KEPT_H
+#define API_GROUP_KEPT_H
+
+#include "api/api.h"
+#include "group/member.h"
+
+struct group_kept {
+    struct block *block; /* NULL: no cell is kept */
+    struct versions *versions;
+    struct say say;
+    char who[80]; /* for its lines */
+};
+
+/* DATA/HOST.versions. */
+int group_kept_path(const struct tram_cluster *, uint32_t host, char *out, size_t bytes,
+                    struct err *);
+
+/* Makes the directory if it is not there. `over` as in block_file.h. Nothing is opened if no cell is kept. */
+int group_kept_open(const struct tram_cluster *, uint32_t host, const struct cell_options *,
+                    uint32_t cells, void (*over)(void *ctx), void *ctx, struct say,
+                    struct group_kept *, struct err *);
+
+/* Until all that was appended is on the disk, for that long at most. */
+void group_kept_flush(struct group_kept *, uint64_t ns);
+void group_kept_close(struct group_kept *);
+
+#endif
