@@ -109,6 +109,55 @@ const char *schedule_wakes_two_views_later(bool shared)
     return views_close(v);
 }
 
+/* Ticks until the host is in a view with that member. */
+static void until_with(struct views *v, uint32_t host, uint32_t member)
+{
+    for (uint32_t i = 0; i < 2 * VIEW_US && v->result.property == NULL; i++) {
+        const struct view *now = member_view(v->host[host].member);
+        if (now && in_set(now->members, member))
+            return;
+        views_tick(v);
+    }
+    views_violated(v, "liveness", "there is no view with the member");
+}
+
+/* One who comes back has not yet found the lane of a sender's new life when that sender has died and lives again: it will never read what
+ * the sender sent in the view. Nobody has delivered that. */
+const char *schedule_sender_never_found(void)
+{
+    const uint32_t sender = 3, late = 4;
+    struct views *v = views_open(&(struct views_options){
+        .hosts = 5,
+        .keepers = 3,
+        .shared = true,
+        .layout = {{.hosts = 0x1f, .members_min = 1, .senders = 1 << 3, .overlap = true}}});
+    views_hold(v, late);
+    views_until_settled(v, 0xf, VIEW_US);
+    views_kill(v, sender, true);
+    views_until_settled(v, 0x7, VIEW_US);
+    views_start(v, sender);
+    views_until_settled(v, 0xf, VIEW_US);
+    send_all(v, set_of(sender), 1, 100); /* it may write from then on */
+    views_until_settled(v, 0xf, VIEW_US);
+    views_release(v, late);
+    for (uint32_t i = 0; i < 2 * VIEW_US && !member_wedged(v->host[0].member); i++)
+        views_tick(v);
+    views_hold(v, late);
+    until_with(v, 0, late);
+    until_with(v, 1, late);
+    until_with(v, sender, late);
+    views_hold(v, 1); /* it has all lanes, and has delivered nothing */
+    if (!views_send(v, sender, 0, 100))
+        views_violated(v, "liveness", "a sender that goes on cannot send");
+    views_run(v, 5);
+    views_kill(v, sender, true);
+    views_start(v, sender);
+    views_release(v, 1);
+    views_release(v, late);
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
 /* Messages that are published when the others have wedged already are the first of the next view. */
 const char *schedule_publish_into_wedge(void)
 {

@@ -17,6 +17,7 @@ const char *schedule_nulls_over_wrap_and_view(void);
 const char *schedule_one_way_cut(void);
 const char *schedule_link_breaks_and_heals(uint64_t seed);
 const char *schedule_restart_before_removal(bool keep_memory);
+const char *schedule_sender_never_found(void);
 const char *schedule_donor_dies_after(uint32_t ticks, uint32_t state);
 const char *schedule_learner_is_not_waited_for(bool shared);
 const char *schedule_learner_stands_still(uint32_t us);

@@ -190,7 +190,13 @@
       "V31: bytes before START are reused while one is in the last view")                          \
     X(group_out_forgets_readers, group, "V33: who is put out forgets who reads its ring")          \
     X(group_next_life_early, group,                                                                \
-      "V34: the lane of a new life is taken before the view is finished")
+      "V34: the lane of a new life is taken before the view is finished")                          \
+    X(group_deliver_unfenced, group,                                                               \
+      "V28: without a fence between GUARDs and CLOSE own messages are delivered")                  \
+    X(group_wedge_unfenced, group, "GUARDs are noted before others can see CLOSE")                 \
+    X(group_close_not, group, "a member that wedges does not close the view")                      \
+    X(group_keepers_close, group, "the view is open until a keeper has closed it")                 \
+    X(group_open_early, stepped, "a view opens before all have found its senders")
 
 enum planted {
     PLANTED_none,

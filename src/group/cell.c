@@ -103,8 +103,8 @@ static void distrust(struct cell *c, const struct source_stream *s)
     m->torn |= set_of(s->host);
 }
 
-/* Is the lane that of the life which is in the view? A later life's is not looked at before a view has it. */
-static bool is_there(const struct cell *c, struct source_stream *s)
+/* A later life's lane is not looked at before a view has it. */
+bool source_find(const struct cell *c, struct source_stream *s)
 {
     for (uint32_t r = 0; r < (c->of->mem->shared ? SEND_RINGS : 1); r++) {
         struct mem_lane *lane = c->from[r][s->host];
@@ -140,7 +140,7 @@ static void look(struct cell *c, struct source_stream *s)
     }
     if (s->torn)
         distrust(c, s);
-    if (s->torn || (!s->there && !is_there(c, s)))
+    if (s->torn || (!s->there && !source_find(c, s)))
         return;
     const struct mem_lane *lane = c->from[0][s->host];
     if (lane->ctl == NULL)
@@ -154,7 +154,8 @@ static void look(struct cell *c, struct source_stream *s)
     s->torn = !can_be(c, s, stamp_count(guard), end);
     if (s->torn)
         return;
-    s->count = m->opt.unbatched & BATCH_RECEIVE ? s->count + 1 : stamp_count(guard);
+    bool one = m->opt.unbatched & BATCH_RECEIVE && m->phase == MEMBER_OPEN;
+    s->count = one ? s->count + 1 : stamp_count(guard);
     s->end = end;
 }
 
@@ -167,6 +168,10 @@ static int receive(struct cell *c)
     }
     if (c->senders == 0 || all <= c->received)
         return 0;
+    if (c->taken || stable_by_presence(c)) { /* nobody waits for what this host says of it */
+        c->received = all;
+        return 1;
+    }
     while (c->of->opt.unbatched & BATCH_ACK && c->received + 1 < all) {
         cell_set(c, CELL_RECEIVED, stamp(vid, ++c->received));
         cell_push(c, false);
@@ -177,20 +182,6 @@ static int receive(struct cell *c)
 }
 
 /* ---- delivering ---- */
-
-static void find_stable(struct cell *c)
-{
-    uint64_t least = c->received;
-    const enum cell_word word = c->opt.mode == CELL_DURABLE && !PLANTED(group_persisted_unheard)
-                                    ? CELL_PERSISTED
-                                    : CELL_RECEIVED;
-    if (word == CELL_PERSISTED)
-        least = kept_persisted(c);
-    for (uint64_t rest = c->members & ~set_of(c->of->opt.me); rest && least > c->stable;
-         rest = set_rest(rest))
-        least = min_u64(least, cell_count(c, set_first(rest), word));
-    c->stable = max_u64(c->stable, least);
-}
 
 static const unsigned char *ring_of(const struct cell *c, const struct source_stream *s)
 {
@@ -403,7 +394,7 @@ static void tell_delivered(struct cell *c)
 static int deliver(struct cell *c)
 {
     uint64_t bytes = 0, from = c->number_at;
-    find_stable(c);
+    stable_find(c);
     if (!c->has_state || c->number_at >= c->stable || (is_feeding(c) && transfer_holds(c)))
         return 0;
     while ((c->keep == NULL || kept_takes(c)) && deliver_some(c, c->stable, NULL, &bytes))
@@ -424,6 +415,8 @@ int cell_settle(struct cell *c)
         return 0;
     if (c->unready)
         ready_rows(c);
+    if (!c->open && stable_by_presence(c))
+        stable_open(c);
     int work = receive(c);
     if (own_publish(c)) {
         work++;
@@ -534,10 +527,10 @@ static void begin_row(struct cell *c, uint64_t vid)
         table_send_to(c->row, ranks_of(c, c->members));
     if (c->taken)
         table_send_to(c->taken, ranks_of(c, c->members));
-    if (c->in) {
+    if (c->in && !stable_by_presence(c))
         cell_set(c, CELL_RECEIVED, stamp(vid, 0));
+    if (c->in)
         cell_set(c, CELL_DELIVERED, stamp(vid, 0));
-    }
     cell_set(c, CELL_STATE, stamp(vid, c->has_state ? HAS_STATE : WANTS_STATE));
 }
 
@@ -577,6 +570,7 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
+    c->found = c->open = false;
     c->has_state = c->in && (c->of->state == NULL || c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid)

@@ -24,7 +24,7 @@
 #include <string.h>
 
 enum cell_word {
-    CELL_RECEIVED,  /* stamp: all numbers below are here */
+    CELL_RECEIVED, /* stamp: all numbers below are here; by presence (stable.c): 0, when the lanes of all senders are */
     CELL_DELIVERED, /* stamp: all numbers below were delivered, and the upcalls are over */
     CELL_PERSISTED, /* stamp: all numbers below are on this member's disk, of cells that have logs */
     CELL_STATE,     /* stamp of WANTS_STATE or HAS_STATE */
@@ -155,7 +155,9 @@ struct cell {
     uint32_t turn_at;   /* i */
     uint64_t skip_to;   /* numbers below are in the state that was loaded */
     uint64_t received;  /* numbers below are here */
-    uint64_t stable;    /* numbers below are everywhere */
+    uint64_t stable;    /* numbers below may be delivered */
+    bool found,
+        open; /* by presence: the lanes of the view are found here; and by all its members */
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
     struct keeping *keep; /* what goes to the disk; NULL: nothing does */
@@ -351,6 +353,19 @@ static inline void cell_item(struct batch *b, const struct record *r, uint32_t b
     b->bytes += record_size(bytes);
 }
 void cell_upcall(struct cell *, const struct batch *);
+
+/* Has the lane of the life which is in the view been found? */
+bool source_find(const struct cell *, struct source_stream *);
+
+/* ---- stable.c: what may be delivered ---- */
+
+/* As soon as it is here; else when all members have received it. */
+bool stable_by_presence(const struct cell *);
+/* Says that this host has found the lanes of the view, and looks whether all have. */
+void stable_open(struct cell *);
+/* This host delivers nothing more in its view: what it finds from now on is all that anybody delivers who does not see that. */
+void stable_close(struct member *);
+void stable_find(struct cell *);
 
 /* ---- raw.c: cells without a common order ---- */
 

@@ -30,7 +30,7 @@ enum top_word {
     TOP_BEAT, /* rises while it is polled */
     TOP_VIEW, /* the vid that it has begun; of another life than TOP_LIFE says it counts for nothing */
     TOP_CLAIMS, /* members of its view that it does not hear: a set */
-    TOP_CLOSE,  /* of keepers: views up to this one are closed */
+    TOP_CLOSE, /* of keepers: views up to this one are closed; of members where memory is shared: it delivers no more in them */
     TOP_LEAVES, /* the life that wants to leave, or, of who has left, not to be let in: LIFE above `seen` asks for that unless LEAVES is it */
     TOP_WANTS,  /* rises with each request for another layout */
     TOP_BUSY, /* odd: it is in a call of the machine that may take long, and is not silent for that */

@@ -38,7 +38,7 @@ static const char *check_order(const struct cell *c)
     if (c->senders && c->number_at != c->round_at * c->senders + c->turn_at)
         return "the next number is not that of its round and turn";
     if (m->phase == MEMBER_OPEN && c->has_state && c->number_at > c->stable)
-        return "more was delivered than all members have received";
+        return "more was delivered than is stable";
     for (uint32_t i = 0; i < c->senders; i++)
         if (c->received > c->source[i].count * c->senders + i)
             return "RECEIVED is beyond what is held";
@@ -49,7 +49,9 @@ static const char *check_row(const struct cell *c)
 {
     uint64_t vid = c->of->view->vid, me = c->of->opt.me;
     uint64_t delivered = cell_word(c, (uint32_t)me, CELL_DELIVERED);
-    if (stamp_vid(cell_word(c, (uint32_t)me, CELL_RECEIVED)) != vid || stamp_vid(delivered) != vid)
+    bool says = c->found || !stable_by_presence(c);
+    uint64_t received = stamp_vid(cell_word(c, (uint32_t)me, CELL_RECEIVED));
+    if ((says && received != vid) || stamp_vid(delivered) != vid)
         return "the row of a cell is not of the view";
     if (stamp_count(delivered) > c->number_at)
         return "DELIVERED is beyond what was delivered";

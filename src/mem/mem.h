@@ -163,6 +163,7 @@ struct mem_ops {
     bool (*lane_next)(struct mem *, struct mem_lane *);
     void (*grant)(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint32_t life,
                   uint64_t ballot);
+    void (*fence)(struct mem *); /* NULL: the processor's will do */
 };
 
 struct mem {
@@ -178,7 +179,8 @@ struct mem {
     /* Writes to others are messages, which cost both sides and land while the other polls: fewer are better than
      * sooner. */
     bool remote;
-    /* What is stored in the own copy of a common lane is in its owners' memory at once: sending it is nothing. */
+    /* What is stored in the own copy of a common lane is in its owners' memory at once, and stays there whoever dies: sending it is
+     * nothing. At once is when this processor has written it out: see mem_fence. */
     bool shared;
 };
 
@@ -336,6 +338,15 @@ static inline void mem_read_ring(struct mem *m, struct mem_op *op, struct mem_la
 static inline int mem_poll(struct mem *m)
 {
     return m->ops->poll(m);
+}
+
+/* Where memory is shared: what this node has stored before, in copies of common lanes, all others see before it loads anything after. Without
+ * it a node may see its own stores earlier than others do. */
+static inline void mem_fence(struct mem *m)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (m->ops->fence)
+        m->ops->fence(m);
 }
 
 /* Sends what was written since, where writes are sent: they leave with the next poll at the latest. */

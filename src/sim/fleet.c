@@ -12,6 +12,7 @@ enum {
     DEATH_SEEN_NS = 1000000, /* by then everybody has heard of a death */
     PIECES_PER_ROUND = 2,    /* of states */
     SETTLED_UNITS = 300,     /* by then the first leaders are found */
+    FENCE_UNITS = 40,        /* so long a host stands still between two operations, at most */
     LATE_UNITS = 20,         /* a write that is on its way for longer waits behind others */
 };
 
@@ -365,6 +366,15 @@ void fleet_calm(struct fleet *f)
             sim_at(f->sim, sim_now(f->sim), continue_event, &f->node[h], f->node[h].step);
 }
 
+/* What another does between what is before a fence and what is behind it. */
+static void linger_at_fence(struct fleet_node *n)
+{
+    struct fleet *f = n->fleet;
+    if (f->aim.on && f->fence_stop_in && !f->chaos.calm &&
+        rng_below(&f->aim.rng, f->fence_stop_in) == 0)
+        fleet_linger(n, rng_range(&f->aim.rng, 1, FENCE_UNITS * f->unit_ns));
+}
+
 /* The host that is stepped has made a memory operation, perhaps the one that it was waited for. */
 static void called(void *ctx, uint32_t node, const struct sim_call *call)
 {
@@ -372,6 +382,8 @@ static void called(void *ctx, uint32_t node, const struct sim_call *call)
     struct fleet_node *n = &f->node[node];
     if (f->stepping == n && !is_client(n) && aim_called(&f->aim, node, call))
         fiber_stop(&n->fiber);
+    else if (call->kind == SIM_CALL_FENCE)
+        linger_at_fence(n);
 }
 
 void fleet_linger(struct fleet_node *n, uint64_t ns)

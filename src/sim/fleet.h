@@ -126,6 +126,9 @@ struct fleet {
     uint32_t segments_more; /* with so many segments more, and disks become full */
     uint64_t full_journals; /* how often one was filled */
 
+    /* With aimed faults: one in so many fences a host stands still there for a while; 0: never. */
+    uint64_t fence_stop_in;
+
     struct sim *sim;
     struct fleet_node *node; /* hosts, then clients */
     struct chaos chaos;

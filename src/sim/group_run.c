@@ -428,6 +428,9 @@ static void draw_shared(struct group_run *r, struct sim_options *so)
     so->shared = !so->links.on && rng_below(g, 2);
     if (so->shared)
         so->owner_answers = false;
+    so->buffered = so->shared && rng_below(g, 2);
+    so->buffered_ns_max = rng_below(g, 4) ? rng_range(g, 100, 5 * RUN_US) : 20 * RUN_US;
+    r->fleet.fence_stop_in = rng_below(g, 2) ? 0 : rng_range(g, 20, 2000);
     r->check.result->group.shared = so->shared;
 }
 

@@ -39,6 +39,14 @@ static void group__one_who_wakes_two_views_later_has_a_prefix(void **state)
     HOLDS(schedule_wakes_two_views_later(true));
 }
 
+/* Where memory is shared a message is delivered once it is there: for everybody who might ever read it. */
+static void group__nobody_delivers_what_a_member_may_never_find(void **state)
+{
+    (void)state;
+    HOLDS(schedule_sender_never_found());
+    FINDS(group_open_early, schedule_sender_never_found(), "uniform|same sequence");
+}
+
 static void group__what_is_published_into_a_wedge_is_first_in_the_next_view(void **state)
 {
     (void)state;
@@ -184,6 +192,7 @@ int main(void)
         cmocka_unit_test(group__goes_on_when_its_leader_dies_at_any_step),
         cmocka_unit_test(group__a_trim_that_one_member_knows_is_everybodys),
         cmocka_unit_test(group__one_who_wakes_two_views_later_has_a_prefix),
+        cmocka_unit_test(group__nobody_delivers_what_a_member_may_never_find),
         cmocka_unit_test(group__what_is_published_into_a_wedge_is_first_in_the_next_view),
         cmocka_unit_test(group__a_request_for_a_layout_is_not_lost_with_a_leader),
         cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),

@@ -112,6 +112,7 @@ void sim_chan_issue(struct sim *w, struct sim_chan *c, const struct sim_write *w
 {
     struct sim_flow *f = wr->flow == SIM_NONE ? NULL : &w->flows[wr->flow];
 
+    sim_buffer_write(w, c->from);
     if (f ? f->dropping || f->broken : !sim_link_up(w, c->from, c->to))
         return; /* its issuer has not heard yet */
     if (sim_is_stream(w, c)) {

@@ -88,6 +88,7 @@ void sim_node_crash(struct sim *w, uint32_t node, bool keep_memory)
 
     mix_fault(w, MARK_CRASH, node, 0, keep_memory);
     n->alive = n->paused = false;
+    sim_buffer_end(w, node);
     forget_caller(w, n);
     for (uint32_t i = 0; i < w->opt.nodes_max; i++) {
         if (!sim_is_stream(w, sim_chan_at(w, node, i)))

@@ -281,8 +281,8 @@ static void show_owner(const struct sim *w, const struct sim_lane *l, struct mem
     bool shared = w->opt.shared && l->own.spec.common && l->own.spec.owner != l->own.spec.writer;
     const struct sim_lane *seen = shared ? l->copy : l;
 
-    handle->ctl = seen ? seen->own.ctl : NULL;
-    handle->ring = seen ? seen->own.ring : NULL;
+    handle->ctl = !seen ? NULL : seen->seen_ctl ? seen->seen_ctl : seen->own.ctl;
+    handle->ring = !seen ? NULL : seen->seen_ctl ? seen->seen_ring : seen->own.ring;
     handle->life = l->own.life;
 }
 
@@ -432,6 +432,8 @@ static int copy_get(struct sim *w, const struct mem_lane_spec *s, struct sim_lan
     int rc = !*out || stale ? lane_replace(w, &own, out, e) : 0;
     if (rc == 0)
         rc = claim(w, out, w->nodes[s->writer].mem.life, e);
+    if (rc == 0)
+        sim_buffer_open(w, *out);
     return rc;
 }
 
@@ -905,6 +907,7 @@ static int op_poll(struct mem *m)
     struct sim *w = n->world;
     int changes = w->opt.links.judged ? sim_stream_poll(w, m->self) : 0;
 
+    sim_buffer_later(w, m->self);
     while (n->inbox != SIM_NONE) {
         uint32_t event = n->inbox;
         struct sim_event ev = w->events[event];
@@ -948,6 +951,12 @@ static void op_bell(struct mem *m, uint32_t node)
                        &(struct sim_write){.kind = SIM_BELL, .flow = SIM_NONE});
 }
 
+static void op_fence(struct mem *m)
+{
+    sim_buffer_write(node_of(m)->world, m->self);
+    called(m, (struct sim_call){.kind = SIM_CALL_FENCE});
+}
+
 const struct mem_ops sim_mem_ops = {
     .region_open = op_region_open,
     .region_grant = op_region_grant,
@@ -973,6 +982,7 @@ const struct mem_ops sim_mem_ops = {
     .drop = op_drop,
     .lane_next = op_lane_next,
     .flush = op_flush,
+    .fence = op_fence,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

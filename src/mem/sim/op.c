@@ -63,6 +63,7 @@ void sim_op_ask(struct sim *w, const struct sim_ask *a)
     uint32_t owner = a->region->owner;
     struct sim_chan *way = sim_chan_at(w, a->asker, owner);
 
+    sim_buffer_write(w, a->asker);
     a->user->value = 0;
     bool promising = a->kind == SIM_RAISE || a->kind == SIM_GRANT;
     if (promising ? !sim_way_open(w, way) : !sim_way_known(w, way, a->region, a->lane)) {

@@ -59,6 +59,9 @@ static int check_options(const struct sim_options *o, struct err *e)
         return err_set(e, ERR_INVALID,
                        "open a simulated memory: what is shared needs neither connections nor its "
                        "owner");
+    if (o->buffered && !o->shared)
+        return err_set(e, ERR_INVALID,
+                       "open a simulated memory: only stores into what is shared are buffered");
     if (o->links.judged && (!o->links.on || o->links.passive || o->links.frame_bytes % 8))
         return err_set(e, ERR_INVALID,
                        "open a simulated memory: judged by owners that run, over connections, in "

@@ -97,6 +97,9 @@ struct sim_options {
     bool check_at_issue;        /* planted bug: permission judged when a write is issued */
     bool shared; /* owners of a common lane see the writer's copy itself (shm): there is
                                  * nothing on its way. Else each has one of its own. Not with links */
+    bool
+        buffered; /* and they see what it stores some time later, up to buffered_ns_max, in order, unless it fences: TSO */
+    uint64_t buffered_ns_max;
     struct sim_costs costs;
     struct sim_links links;
 };
@@ -209,6 +212,7 @@ enum sim_call_kind {
     SIM_CALL_RAISE,
     SIM_CALL_READ, /* or peek */
     SIM_CALL_GRANT,
+    SIM_CALL_FENCE,
 };
 struct sim_call {
     enum sim_call_kind kind;

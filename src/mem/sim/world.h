@@ -1,5 +1,5 @@
 /* The inside of the simulated memory, shared by sim.c (world, clock, events), chan.c (writes
- * and completions), op.c (raises and reads), cost.c (how long these take), link.c
+ * and completions), buffer.c (what is stored and not yet visible), op.c (raises and reads), cost.c (how long these take), link.c
  * (connections), stream.c (those over which the owner judges), fault.c (lives, cuts, lies) and
  * mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
  *
@@ -112,6 +112,9 @@ struct sim_lane {
     struct sim_lane *copy;
     uint32_t shown;
     bool claimed;
+    struct sim_lane *next_copy; /* of the same life of its writer */
+    _Atomic uint64_t *seen_ctl; /* what others see of the copy, if stores are buffered */
+    unsigned char *seen_ring;
 };
 
 struct sim_flow {
@@ -241,6 +244,8 @@ struct sim_node {
     bool reachable;  /* it has memory: started, and not lost since */
     struct sim_region *regions, **regions_end;
     struct sim_lane *kept_in; /* whose ring held what was last put and kept */
+    struct sim_lane *copies;  /* of common lanes, of this life, if stores are buffered; */
+    bool writes;              /* an event is queued that writes out what it has stored there */
     uint32_t flows;           /* open ones of this life */
     uint32_t inbox, inbox_end;
     uint32_t place;
@@ -331,6 +336,14 @@ static inline bool sim_is_stream(const struct sim *w, const struct sim_chan *c)
 {
     return w->opt.links.on && w->opt.links.judged && c->from != c->to;
 }
+
+/* buffer.c; nothing is done unless stores are buffered */
+
+void sim_buffer_open(struct sim *, struct sim_lane *copy);
+void sim_buffer_write(struct sim *,
+                      uint32_t node); /* what the node has stored others see from now on */
+void sim_buffer_later(struct sim *, uint32_t node);
+void sim_buffer_end(struct sim *, uint32_t node); /* its life ends */
 
 /* cost.c: when things happen, drawn or by what they cost */
 
