@@ -12,6 +12,8 @@
  *     while (running) { tram_group_step(group, ...); ... tram_group_send(group, cell, data, bytes, ...) }
  *     tram_group_close(group)
  *
+ * Programs that are no members send to cells as clients: tram_group_client_open.
+ *
  * Errors are as in tram.h. A group's handle is used by one thread at a time, which calls tram_group_step (or _poll) all
  * the time: a member that does not for suspect_ms of the cluster file is put out by the others. All callbacks come from
  * within these two and tram_group_close; they may send, set columns and look, and must not step, poll or close. */
@@ -75,6 +77,8 @@ struct tram_item {
     uint32_t sender; /* host */
     uint64_t
         number; /* place in the order of its view and cell, which has gaps; in a raw cell, in the sender's order */
+    uint32_t
+        client; /* place of the client that it is from, plus 1, for which the sender has sent it; 0: the sender's own */
 };
 
 /* What a member says to what it was asked, good during the call. */
@@ -105,7 +109,7 @@ struct tram_group_machine {
     uint32_t (*call)(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *, void *reply,
                      uint32_t room);
 
-    /* A member, perhaps this one, asks by tram_group_query. It looks at what is there, and changes nothing. Returns as call; negative:
+    /* A member, perhaps this one, or a client (`from` is TRAM_ANY_HOST then) asks by a query. It looks at what is there, and changes nothing. Returns as call; negative:
      * what the asker is told as status. NULL: TRAM_NOTFOUND. */
     int (*query)(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
                  void *reply, uint32_t room);
@@ -293,6 +297,67 @@ TRAM_API uint32_t tram_group_ask_max(const struct tram_group *);
 TRAM_API uint64_t tram_group_persisted(const struct tram_group *, uint32_t cell, uint32_t host);
 
 TRAM_API uint32_t tram_group_message_max(const struct tram_group *, uint32_t cell);
+
+/* ---- clients: programs that are no members ---- */
+
+/* A client sends to cells, and asks members. It needs no view and is waited for by nobody. Members send for it: for each cell it goes to one
+ * that may send there, and when that is gone, put out, no sender any more or silent, to another one, with all that it does not know to be
+ * delivered. Each message is delivered once for all that, and those to one cell in the order in which they were sent. When a client ends
+ * what it had under way is delivered or not. It is used by one thread at a time, but for _wake. */
+struct tram_group_client_options {
+    /* What became of a ticket, once for each, good during the call. Comes from _poll and _wait; it may send and ask.
+     * TRAM_OK        a message: `host` has delivered it, and all who go on will. A call: likewise, and here is that host's reply. A query: its answer
+     * TRAM_LOST      a call was delivered, and the reply is gone with the member that had made it
+     * TRAM_TOOBIG, TRAM_NOTFOUND and what a query returned   as in struct tram_answer */
+    void (*done)(void *ctx, uint64_t ticket, const struct tram_answer *);
+    void *ctx;
+    uint32_t retry_ms;   /* how long a member may be silent before another one is tried; 0: 250 */
+    struct tram_log log; /* zeroed: the cluster's */
+};
+
+struct tram_group_client;
+
+/* Takes one of the places for clients (`clients` of the cluster file); over a network with a client's key. Members need not be there yet.
+ * TRAM_EXISTS: all places are taken. TRAM_INVALID: the cluster's protocol is not group. */
+TRAM_API int tram_group_client_open(const struct tram_cluster *,
+                                    const struct tram_group_client_options *,
+                                    struct tram_group_client **, struct tram_error *);
+TRAM_API void tram_group_client_close(struct tram_group_client *); /* NULL is allowed */
+
+/* As tram_group_cell. */
+TRAM_API int tram_group_client_cell(const struct tram_group_client *, const char *subgroup,
+                                    uint32_t shard);
+
+/* Has the message sent to the cell, and returns at once; `done` says what became of it. It leaves with the next poll. TRAM_AGAIN: too much is under way:
+ * poll, then try again; the text says so if no member is there. TRAM_TOOBIG: more than tram_group_client_message_max. */
+TRAM_API int tram_group_client_send(struct tram_group_client *, uint32_t cell, const void *data,
+                                    uint32_t bytes, uint64_t *ticket, struct tram_error *);
+/* Likewise, and the member that has sent it gives its reply (`call` of its machine). TRAM_INVALID: the cell is raw. */
+TRAM_API int tram_group_client_call(struct tram_group_client *, uint32_t cell, const void *data,
+                                    uint32_t bytes, uint32_t reply_max, uint64_t *ticket,
+                                    struct tram_error *);
+/* Asks a member of the cell, which answers once its state has all up to `version` (of an earlier answer; 0: at once). */
+TRAM_API int tram_group_client_query(struct tram_group_client *, uint32_t cell, uint64_t version,
+                                     const void *data, uint32_t bytes, uint32_t reply_max,
+                                     uint64_t *ticket, struct tram_error *);
+
+/* Sends what is to be sent, and takes what has come. Returns how many tickets are done. TRAM_REFUSED: nothing will be any more, since the hosts
+ * were stopped, all of them; close the client, and open a new one. */
+TRAM_API int tram_group_client_poll(struct tram_group_client *, struct tram_error *);
+/* The same, and waits up to timeout_ns until something is done. */
+TRAM_API int tram_group_client_wait(struct tram_group_client *, uint64_t timeout_ns,
+                                    struct tram_error *);
+/* As tram_client_fd and _wake of tram.h: poll when it is readable, until that returns 0, and after sending. */
+TRAM_API int tram_group_client_fd(struct tram_group_client *, struct tram_error *);
+TRAM_API void tram_group_client_wake(struct tram_group_client *);
+
+/* How many tickets are not done. */
+TRAM_API uint32_t tram_group_client_outstanding(const struct tram_group_client *);
+/* NULL, or a sentence: something waits for the cell, and no member is there that takes it. It is tried on and on. Good until the next call. */
+TRAM_API const char *tram_group_client_waits(struct tram_group_client *, uint32_t cell);
+/* The longest message to the cell; the longest reply. */
+TRAM_API uint32_t tram_group_client_message_max(const struct tram_group_client *, uint32_t cell);
+TRAM_API uint32_t tram_group_client_ask_max(const struct tram_group_client *);
 
 /* ---- looking ---- */
 

@@ -43,8 +43,8 @@ static int settle(struct tram_cluster *c, struct err *e)
 {
     const struct cluster *f = c->conf;
     uint16_t parent[CLUSTER_GROUPS_MAX];
-    if (f->protocol == CLUSTER_GROUP) { /* it has no clients, and a place for one does no harm */
-        c->sizes = (struct mcast_sizes){.clients = 1, .client_node = f->hosts};
+    if (f->protocol == CLUSTER_GROUP) {
+        c->sizes = (struct mcast_sizes){.clients = f->clients, .client_node = f->hosts};
         return 0;
     }
     c->protocol = f->protocol == CLUSTER_GENUINE ? MCAST_GENUINE : MCAST_TREE;

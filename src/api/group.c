@@ -39,7 +39,8 @@ static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct memb
         item[i] = (struct tram_item){.data = in[i].data,
                                      .bytes = in[i].bytes,
                                      .sender = in[i].sender,
-                                     .number = in[i].number};
+                                     .number = in[i].number,
+                                     .client = in[i].client};
         bytes += in[i].bytes;
     }
     g->cell[cell].delivered += count;
@@ -228,6 +229,8 @@ static int open_member(struct tram_group *g, struct err *e)
         .detach_ns = f->detach_ms * MS,
         .start_ns = f->start_ms ? f->start_ms * MS : 1, /* 0 would be the default */
         .seed = clock_now_ns() + g->index,
+        .clients = g->cluster->sizes.clients,
+        .client_node = g->cluster->sizes.client_node,
         .budget = &g->run.host.budget,
         .machine = has_state ? &machine_calls : &stateless_calls,
         .ctx = g,

@@ -5,8 +5,11 @@ enum { OWN_CODES = -100 }; /* what users return is above, what the layers below 
 
 static struct tram_item plain(const struct member_item *m)
 {
-    return (struct tram_item){
-        .data = m->data, .bytes = m->bytes, .sender = m->sender, .number = m->number};
+    return (struct tram_item){.data = m->data,
+                              .bytes = m->bytes,
+                              .sender = m->sender,
+                              .number = m->number,
+                              .client = m->client};
 }
 
 /* They are not in traces: a place of the order that nobody has is none that differs. */

@@ -54,11 +54,19 @@ static bool is_raw(const struct tram_group *g, uint32_t cell)
     return g->options[cell].mode == CELL_RAW;
 }
 
+/* It delivers all of the view that begins: having its state, or no other than what it is sent of clients. */
+static bool starts(const struct tram_group *g, const struct view *now, uint32_t cell)
+{
+    bool has_state = g->machine.save || g->machine.save_open;
+    return member_has_state(g->member, cell) ||
+           (!has_state && in_set(now->cell[cell].members, g->index));
+}
+
 void group_trace_view(struct tram_group *g, const struct view *now)
 {
     uint32_t hosts[GROUP_HOSTS_MAX], count = 0;
     for (uint32_t i = 0; i < g->cells; i++)
-        g->cell[i].learns &= now && !member_has_state(g->member, i);
+        g->cell[i].learns &= now && !starts(g, now, i);
     if (now == NULL) {
         trace_out(g->trace, me_in(g, g->seen[g->at].view.number));
         return;
@@ -67,7 +75,7 @@ void group_trace_view(struct tram_group *g, const struct view *now)
         hosts[count++] = set_first(rest);
     trace_view(g->trace, me_in(g, now->vid), hosts, count);
     for (uint32_t i = 0; i < g->cells; i++)
-        if (!is_raw(g, i) && member_has_state(g->member, i))
+        if (!is_raw(g, i) && starts(g, now, i))
             trace_cell_start(g->trace, me_in(g, now->vid), i, 0);
 }
 
@@ -91,6 +99,8 @@ void group_trace_deliver(struct tram_group *g, uint32_t cell, const struct membe
     if (g->cell[cell].learns)
         return;
     for (uint32_t i = 0; i < count; i++) {
+        if (item[i].client) /* as calls: they are not in traces */
+            continue;
         uint32_t life = (uint32_t)(v->life[item[i].sender] >> 16) - 1;
         struct trace_id id = id_of(g, cell, item[i].sender, life, item[i].data, item[i].bytes);
         if (is_raw(g, cell))

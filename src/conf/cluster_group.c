@@ -94,8 +94,8 @@ bool setting_applies(const struct cluster *c, enum setting s)
 {
     if (s == SETTING_disk_bytes)
         return c->durable;
-    return c->protocol != CLUSTER_GROUP || s == SETTING_snap_bytes || s == SETTING_heartbeat_ms ||
-           s == SETTING_suspect_ms || s == SETTING_detach_ms;
+    return c->protocol != CLUSTER_GROUP || s == SETTING_clients || s == SETTING_snap_bytes ||
+           s == SETTING_heartbeat_ms || s == SETTING_suspect_ms || s == SETTING_detach_ms;
 }
 
 uint32_t keepers_standard(uint32_t hosts)

@@ -18,6 +18,7 @@ static uint64_t rings_from_groups(const struct cluster *c, uint32_t group)
 /* ---- groups with views ---- */
 
 enum { ASK_RINGS = 2, ASK_RING_BYTES = 64 << 10 };
+enum { CLIENT_RINGS = 2, CLIENT_RING_BYTES = 128 << 10 }; /* with each member that it has gone to */
 enum { SEND_RINGS = 2, VIEW_WORDS = 5, VIEW_LOG_BYTES = 64 << 10, VIEW_LOG_VIEWS = 16 };
 
 /* Who may be in a cell has a ring there, for it may become a sender. On shared memory that is one memory for all readers, and there is
@@ -73,6 +74,8 @@ uint64_t cluster_memory_client(const struct cluster *c)
 {
     uint64_t replicas = 0;
 
+    if (c->protocol == CLUSTER_GROUP)
+        return (uint64_t)c->hosts * CLIENT_RINGS * CLIENT_RING_BYTES;
     for (uint32_t g = 0; g < c->groups; g++)
         replicas += c->group[g].replicas;
     return replicas * ((uint64_t)c->source_bytes + c->reply_bytes);

@@ -10,7 +10,7 @@
 typedef unsigned long long ull;
 
 enum {
-    CLIENT_STREAM = 25, /* of the seed */
+    CLIENT_STREAM = 31, /* of the seed */
     HEAD_WORDS = 2,
     BYTES_MAX = 300,
     RETRY_US = 120,

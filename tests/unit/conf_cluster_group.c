@@ -241,7 +241,7 @@ static void group__refuses_what_belongs_to_other_protocols(void **state)
     (void)state;
     refused(GROUP HOSTS GROUPS, 7, "groups", "subgroups", NULL);
     refused(GROUP "payload_max: 1k\n" HOSTS SUBS, 2, "payload_max", "message_max", NULL);
-    refused(GROUP "clients: 3\n" HOSTS SUBS, 2, "clients", NULL);
+    refused(GROUP "reply_max: 32\n" HOSTS SUBS, 2, "reply_max", NULL);
     refused(GROUP "durable: true\nid: 0123456789abcdef0123456789abcdef\n" HOSTS SUBS, 2, "durable",
             NULL);
     refused(SUBS HOSTS GROUPS, 1, "subgroups", "protocol: group", NULL);
