@@ -692,6 +692,48 @@ static void nothing_spans_two_memories(void)
     assert_int_equal(mem_word(rig.node[1].lane[1][0], 0), 3);
 }
 
+static enum mem_status grant_by(uint32_t node, uint32_t owner, uint32_t life, uint64_t ballot,
+                                uint64_t *value)
+{
+    struct mem_op op;
+
+    mem_grant(rig.node[node].mem, &op, owner, REGION, life, ballot);
+    finish(&op);
+    *value = op.value;
+    return op.status;
+}
+
+/* Who runs nothing is let in by another: in the life that is named, once, and only what is closed. */
+static void a_grant_opens_what_was_lost_in_its_life(void)
+{
+    struct mem_flow f;
+    uint64_t value;
+
+    rig_open(HOSTS);
+    assert_int_equal(grant_by(0, 1, 0, 3, &value), MEM_DENIED);
+    assert_int_equal(value, 0);
+    if (rig.backend == SHM)
+        return; /* a memory lives on with its peers */
+    node_end(1);
+    assert_int_equal(grant_by(0, 1, 0, 3, &value), MEM_LOST);
+    node_open(1);
+    connect_all();
+    assert_true(mem_promised(rig.node[1].mem, REGION) == MEM_CLOSED);
+    assert_int_equal(grant_by(0, 1, 0, 3, &value), MEM_DENIED); /* that life is over */
+    assert_true(value == MEM_CLOSED);
+    assert_true(mem_promised(rig.node[1].mem, REGION) == MEM_CLOSED);
+    assert_int_equal(grant_by(0, 1, 1, 3, &value), MEM_DONE);
+    assert_int_equal(mem_promised(rig.node[1].mem, REGION), 3);
+    assert_int_equal(grant_by(2, 1, 1, 5, &value), MEM_DENIED);
+    assert_int_equal(value, 3);
+    assert_int_equal(raise_by(2, 1, 5, NULL), MEM_DONE);
+    mem_flow_open(rig.node[2].mem, &f, 1, REGION, 5);
+    mem_set1(rig.node[2].mem, &f, rig.node[2].lane[1][2], 0, 7);
+    mem_mark(rig.node[2].mem, &f, 1);
+    assert_int_equal(settle(&f), MEM_DONE);
+    assert_int_equal(mem_word(rig.node[1].lane[1][2], 0), 7);
+}
+
 /* What a writer left in a lane is there for its next life to read. */
 static void a_lane_survives_its_writer(void)
 {
@@ -1437,6 +1479,7 @@ static void a_client_does_not_choose_its_life(void)
     X(a_done_write_is_seen_after_a_raise)                                                          \
     X(a_reopened_flow_forgets_what_it_was)                                                         \
     X(who_is_not_there_is_lost)                                                                    \
+    X(a_grant_opens_what_was_lost_in_its_life)                                                     \
     X(lanes_opened_later_connect_too)                                                              \
     X(a_wrong_lane_is_refused_with_what_would_be_right)                                            \
     X(nothing_spans_two_memories)                                                                  \

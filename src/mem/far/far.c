@@ -97,21 +97,43 @@ uint64_t far_promised(struct mem *m, uint32_t region)
     return far_promised_at(o, o->region_slot[at].index - 1);
 }
 
-void far_answer(struct far *o, uint32_t region, const struct answer *a)
+static void answer(struct far *o, uint32_t number, uint64_t word, enum mem_status status,
+                   const struct answer *a)
 {
-    uint64_t word = far_promised_at(o, region);
-    enum mem_status status = word == a->ballot ? MEM_DONE : MEM_DENIED;
-
     if (a->own) {
         a->own->value = word;
         a->own->status = status;
         return;
     }
-    struct far_raise item = {
-        .region = o->region[region].number, .status = status, .id = a->id, .ballot = word};
+    struct far_raise item = {.region = number, .status = status, .id = a->id, .ballot = word};
     for (struct link *l = o->links; l; l = l->next)
         if (l->id == a->link_id && l->state == LINK_UP && !link_send(l, FAR_RAISED, &item, 1))
             link_fault(l, TAKES_NOTHING);
+}
+
+void far_answer(struct far *o, uint32_t region, const struct answer *a)
+{
+    uint64_t word = far_promised_at(o, region);
+
+    answer(o, o->region[region].number, word, word == a->ballot ? MEM_DONE : MEM_DENIED, a);
+}
+
+void far_grant_taken(struct far *o, uint32_t number, uint32_t life, const struct answer *a)
+{
+    struct region *r = far_region_find(o, number);
+
+    if (!r) {
+        answer(o, number, 0, MEM_LOST, a);
+        return;
+    }
+    uint32_t i = far_region_index(o, r);
+    if (r->ended || o->mem.life != life || far_promised_at(o, i) != MEM_CLOSED) {
+        answer(o, number, far_promised_at(o, i), MEM_DENIED, a);
+        return;
+    }
+    far_roll_taken_back(o);
+    o->carrier->promise(o, i, a->ballot);
+    o->carrier->raise(o, i, a->ballot, a); /* it is answered as one */
 }
 
 /* ---- ops ---- */
@@ -175,6 +197,30 @@ void far_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region
     op_begin(l, op);
     struct far_raise item = {.region = region, .id = op_impl(op)->id, .ballot = ballot};
     if (!link_send(l, FAR_RAISE, &item, 1))
+        far_op_finish(l, op, MEM_LOST);
+}
+
+void far_grant(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region, uint32_t life,
+               uint64_t ballot)
+{
+    struct far *o = far_of(m);
+    struct link *l = far_link_to(o, owner);
+
+    op->value = 0;
+    op->status = MEM_LOST;
+    if (!o->host)
+        return;
+    if (owner == m->self) {
+        op->status = MEM_PENDING;
+        far_grant_taken(o, region, life, &(struct answer){.ballot = ballot, .own = op});
+        return;
+    }
+    if (!l || !l->peer->host)
+        return;
+    op_begin(l, op);
+    struct far_raise item = {
+        .region = region, .status = life, .id = op_impl(op)->id, .ballot = ballot};
+    if (!link_send(l, FAR_GRANT, &item, 1))
         far_op_finish(l, op, MEM_LOST);
 }
 

@@ -379,6 +379,8 @@ void far_region_grant(struct mem *, uint32_t region, uint64_t ballot);
 void far_region_end(struct mem *, uint32_t region);
 uint64_t far_promised(struct mem *, uint32_t region);
 void far_raise(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint64_t ballot);
+void far_grant(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint32_t life,
+               uint64_t ballot);
 void far_peek(struct mem *, struct mem_op *, uint32_t owner, uint32_t region);
 void far_read_ctl(struct mem *, struct mem_op *, struct mem_lane *, uint32_t word, uint32_t count,
                   uint64_t *out);
@@ -393,7 +395,9 @@ void far_close(struct mem *);
 struct region *far_region_find(struct far *, uint32_t number);
 uint32_t far_region_index(const struct far *, const struct region *);
 void far_answer(struct far *, uint32_t region, const struct answer *); /* of a raise */
-struct mem_op *far_op_find(const struct link *, uint64_t id);          /* NULL: there is none */
+/* Somebody grants a region of ours, by its number. */
+void far_grant_taken(struct far *, uint32_t number, uint32_t life, const struct answer *);
+struct mem_op *far_op_find(const struct link *, uint64_t id); /* NULL: there is none */
 void far_op_finish(struct link *, struct mem_op *, enum mem_status);
 struct link *far_link_to(struct far *, uint32_t node); /* one that is up, or NULL */
 int far_post_all(struct far *);

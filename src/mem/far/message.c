@@ -389,6 +389,19 @@ static bool on_raise(struct link *l, const struct far_raise *item, uint32_t coun
     return true;
 }
 
+static bool on_grant(struct link *l, const struct far_raise *item, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct answer a = {.link_id = l->id, .id = item[i].id, .ballot = item[i].ballot};
+        if (!l->peer->host || item[i].ballot == MEM_CLOSED)
+            return false;
+        far_grant_taken(l->node, item[i].region, item[i].status, &a);
+        if (l->state == LINK_CLOSED)
+            break;
+    }
+    return true;
+}
+
 static bool on_raised(struct link *l, const struct far_raise *item, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -419,6 +432,8 @@ static bool on_message(struct link *l, const struct far_head *h)
         return far_lanes_ended(l, items, h->count);
     case FAR_RAISE:
         return on_raise(l, items, h->count);
+    case FAR_GRANT:
+        return on_grant(l, items, h->count);
     case FAR_RAISED:
         return on_raised(l, items, h->count);
     case FAR_PULSE:

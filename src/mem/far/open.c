@@ -207,6 +207,7 @@ static struct mem_ops ops_of(const struct far_carrier *c)
         .set = far_set,
         .mark = far_mark,
         .raise = far_raise,
+        .grant = far_grant,
         .peek = far_peek,
         .read_ctl = far_read_ctl,
         .read_ring = far_read_ring,

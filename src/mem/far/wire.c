@@ -26,6 +26,7 @@ static const struct {
     [FAR_WANT] = {.item = sizeof(struct far_want)},
     [FAR_AT] = {.item = sizeof(struct far_at)},
     [FAR_RAISE] = {.item = sizeof(struct far_raise)},
+    [FAR_GRANT] = {.item = sizeof(struct far_raise)},
     [FAR_RAISED] = {.item = sizeof(struct far_raise)},
     [FAR_NEWS] = {.item = sizeof(struct far_news)},
     [FAR_PAGE] = {.item = sizeof(uint64_t)},

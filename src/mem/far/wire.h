@@ -64,6 +64,7 @@ enum far_kind {
     FAR_END,   /* the sender has ended that lane, which it owns or writes */
     FAR_FIRST, /* with a place, and of a client that has one: struct roll's `first`, by host */
     FAR_GIVEN, /* of a host, to the others: who has the places that it gives */
+    FAR_GRANT, /* struct far_raise: a region of a passive owner is to be opened */
     FAR_KINDS  /* the numbers from here on are for what carries the bytes */
 };
 
@@ -119,7 +120,7 @@ struct far_given {
 
 struct far_raise {
     uint32_t region;
-    uint32_t status; /* answer: enum mem_status */
+    uint32_t status; /* answer: enum mem_status; of a grant, the life of the owner */
     uint64_t id;     /* the asker's */
     uint64_t ballot; /* answer: the promised word */
 };

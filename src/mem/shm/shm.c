@@ -469,6 +469,32 @@ static void shm_raise(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t
     start_op(s, op);
 }
 
+/* Finished as a raise is. A life that has come since does no harm: it has the same memory, and has promised nothing, or
+ * another one, and then this one does not count any more. */
+static void shm_grant(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region,
+                      uint32_t life, uint64_t ballot)
+{
+    struct shm *s = shm_of(m);
+    struct peer *p = peer_of(s, owner);
+    struct grant_region *r = p ? find_region(p->grant, region) : NULL;
+    uint64_t found = MEM_CLOSED;
+
+    op->value = 0;
+    op->status = MEM_LOST;
+    if (!r)
+        return;
+    uint32_t now = p == s->self ? m->life : p->life_number;
+    if (now == life && atomic_compare_exchange_strong(&r->promised, &found, ballot)) {
+        full_fence();
+        *op_impl(op) =
+            (struct op_impl){.target = p, .out = &r->promised, .at = ballot, .kind = OP_RAISE};
+        start_op(s, op);
+        return;
+    }
+    op->value = atomic_load_explicit(&r->promised, memory_order_seq_cst);
+    op->status = p != s->self && memory_given_up(s, p, p->grant->losses) ? MEM_LOST : MEM_DENIED;
+}
+
 static void shm_peek(struct mem *m, struct mem_op *op, uint32_t owner, uint32_t region)
 {
     struct shm *s = shm_of(m);
@@ -564,6 +590,7 @@ const struct mem_ops shm_ops = {
     .set = shm_set,
     .mark = shm_mark,
     .raise = shm_raise,
+    .grant = shm_grant,
     .peek = shm_peek,
     .read_ctl = shm_read_ctl,
     .read_ring = shm_read_ring,

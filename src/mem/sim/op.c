@@ -159,7 +159,7 @@ static bool op_effect(struct sim *w, struct sim_op *op)
         break;
     case SIM_GRANT:
         if (r->promised == MEM_CLOSED && !r->ended && w->nodes[r->owner].mem.life == op->at)
-            sim_promise(w, r, op->ballot);
+            sim_promise(w, r, op->ballot), op->kind = SIM_RAISE; /* from here on it is as one */
         else
             op->status = MEM_DENIED;
         op->value = r->promised;
