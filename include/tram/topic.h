@@ -2,7 +2,13 @@
  *
  * A topic is a subgroup of one shard of the cluster file, under its name. Its mode says what is promised: `raw` is an unordered
  * topic (each publisher's samples in their order, delivered at once), `memory` an atomic one (all subscribers have the same
- * samples in the same order). Its members are those who may subscribe, its senders those who may publish.
+ * samples in the same order), and `memory` with `history` a volatile one: the members keep the last samples, as many as go into so many
+ * bytes, and give them to who comes; they are lost when all members are gone; `logged` and `durable` are atomic ones that are kept on disk
+ * too. Its members are those who may subscribe, its senders those who
+ * may publish.
+ *
+ * A subscriber of a volatile topic has its samples without a gap and none twice: those that are kept first, if it asks for them, then those that
+ * come, and when its host was put out and is back those that it missed, as far as they are kept. tram_topic_lost tells how many were not.
  *
  *     struct tram_topic_options o = {.role = TRAM_SUBSCRIBE, .qos = TRAM_QOS_ATOMIC, .on_samples = show};
  *     tram_topic_open(group, "telemetry", &o, &topic, &error);
@@ -28,6 +34,13 @@ enum tram_qos {
     TRAM_QOS_FILE,      /* as the cluster file says */
     TRAM_QOS_UNORDERED, /* mode: raw */
     TRAM_QOS_ATOMIC,    /* mode: memory */
+    TRAM_QOS_VOLATILE,  /* the same, with history */
+    TRAM_QOS_LOGGED,    /* mode: logged or durable */
+};
+
+enum tram_from {
+    TRAM_FROM_NOW, /* what is delivered from when the topic is open, and this host has the topic's state */
+    TRAM_FROM_START, /* the oldest sample that is kept; of a topic with history */
 };
 
 struct tram_topic;
@@ -35,14 +48,15 @@ struct tram_topic;
 struct tram_topic_options {
     unsigned role; /* of enum tram_topic_role */
     enum tram_qos qos;
-    /* Samples in order, in place, good during the call, all of the view of that number; they come from when the topic is open, besides
-     * what `deliver` of the group's machine is given. For subscribers, who must have it. */
+    enum tram_from from;
+    /* Samples in order, in place, good during the call, all of the view of that number; they come besides what
+     * `deliver` of the group's machine is given, which is never history. For subscribers, who must have it. */
     void (*on_samples)(void *ctx, uint64_t view, const struct tram_item *, uint32_t count);
     void *ctx;
 };
 
-/* TRAM_NOTFOUND: the cluster file has no such subgroup. TRAM_INVALID: it has several shards or another mode than `qos` is, or
- * the role is none. TRAM_REFUSED: this host may never be in it, or never send in it, by the cluster file. TRAM_NOMEM: there are
+/* History comes with the next steps or polls, a part of it each if it is long. TRAM_NOTFOUND: the cluster file has no such subgroup. TRAM_INVALID: it has
+ * several shards, or another mode than `qos` is, or no history for `from`, or the role is none. TRAM_REFUSED: this host may never be in it, or never send in it, by the cluster file. TRAM_NOMEM: there are
  * TRAM_TOPICS_MAX. */
 TRAM_API int tram_topic_open(struct tram_group *, const char *name,
                              const struct tram_topic_options *, struct tram_topic **,
@@ -50,6 +64,9 @@ TRAM_API int tram_topic_open(struct tram_group *, const char *name,
 
 /* No more samples come, also not of what is being delivered. tram_group_close closes all that are open. NULL is allowed. */
 TRAM_API void tram_topic_close(struct tram_topic *);
+
+/* How many samples of a topic with history it has missed: they were not kept long enough for the time that its host was out of the group. */
+TRAM_API uint64_t tram_topic_lost(const struct tram_topic *);
 
 /* As tram_group_send, with TRAM_REFUSED for who has not opened it to publish. */
 TRAM_API int tram_publish(struct tram_topic *, const void *data, uint32_t bytes,

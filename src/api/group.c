@@ -49,7 +49,7 @@ static void on_deliver(void *ctx, uint32_t cell, uint64_t vid, const struct memb
         group_trace_deliver(g, cell, in, count);
     if (g->machine.deliver)
         g->machine.deliver(g->ctx, cell, vid, item, count);
-    if (g->topics > 0)
+    if (g->topics > 0 || g->cell[cell].history)
         group_topics_deliver(g, cell, vid, item, count);
 }
 
@@ -58,6 +58,7 @@ static void on_view(void *ctx, const struct view *before, const struct view *now
     struct tram_group *g = ctx;
     if (g->trace)
         group_trace_view(g, now);
+    group_histories_view(g, now);
     group_view_changed(g, before, now);
 }
 
@@ -71,33 +72,11 @@ static void on_returned(void *ctx, uint32_t cell, const void *data, uint32_t byt
 static void on_born(void *ctx, uint32_t cell)
 {
     struct tram_group *g = ctx;
+    if (g->cell[cell].history)
+        group_topics_born(g, cell);
     if (g->machine.born)
         g->machine.born(g->ctx, cell);
 }
-
-static void *on_state_ctx(void *ctx, uint32_t cell)
-{
-    struct tram_group *g = ctx;
-    return &g->cell[cell].machine;
-}
-
-static int on_load_close(void *ctx, bool whole)
-{
-    struct group_cell *c = ctx;
-    int rc = api_load_close(&c->machine, whole);
-    if (rc >= 0 && whole && c->of->trace)
-        group_trace_loaded(c->of, c->machine.group);
-    return rc;
-}
-
-static const struct state_ops state_calls = {
-    .save_open = api_save_open,
-    .save_next = api_save_next,
-    .save_close = api_save_close,
-    .load_open = api_load_open,
-    .load_next = api_load_next,
-    .load_close = on_load_close,
-};
 
 static void on_persisted(void *ctx, uint32_t cell, uint64_t version)
 {
@@ -114,8 +93,8 @@ static const struct member_machine machine_calls = {.persisted = on_persisted,
                                                     .call = group_on_call,
                                                     .query = group_on_query,
                                                     .answered = group_on_answered,
-                                                    .state = &state_calls,
-                                                    .state_ctx = on_state_ctx};
+                                                    .state = &group_state_calls,
+                                                    .state_ctx = group_state_ctx};
 static const struct member_machine stateless_calls = {.persisted = on_persisted,
                                                       .deliver = on_deliver,
                                                       .view = on_view,
@@ -162,13 +141,20 @@ static struct tram_machine state_machine(const struct tram_group_machine *m)
     };
 }
 
-static void make_cells(struct tram_group *g)
+/* Has anybody anything to give to who comes? */
+static bool has_state(const struct tram_group *g)
+{
+    return g->machine.save != NULL || g->machine.save_open != NULL;
+}
+
+static int make_cells(struct tram_group *g, struct err *e)
 {
     static const enum cell_mode modes[] = {[CLUSTER_MODE_MEMORY] = CELL_MEMORY,
                                            [CLUSTER_MODE_RAW] = CELL_RAW,
                                            [CLUSTER_MODE_LOGGED] = CELL_LOGGED,
                                            [CLUSTER_MODE_DURABLE] = CELL_DURABLE};
     const struct cluster *f = g->cluster->conf;
+    bool stateless = !has_state(g);
     for (uint32_t i = 0; i < g->cells; i++) {
         uint32_t shard, at = cluster_cell_subgroup(f, i, &shard);
         const struct cluster_subgroup *s = &f->subgroup[at];
@@ -176,6 +162,7 @@ static void make_cells(struct tram_group *g)
             .mode = modes[s->mode],
             .ring_bytes = s->ring_bytes,
             .message_max = s->message_max,
+            .stateless = stateless && s->history == 0,
             .layout = {.hosts = s->hosts,
                        .members_min = s->members_min,
                        .members_max = s->members_max,
@@ -190,7 +177,14 @@ static void make_cells(struct tram_group *g)
                                                   .heartbeat_ns = f->heartbeat_ms * MS,
                                                   .say = g->say};
         g->cell[i].of = g;
+        if (s->history == 0 || !in_set(s->hosts, g->index))
+            continue;
+        g->cell[i].history = history_open(s->history);
+        g->histories = true;
+        if (g->cell[i].history == NULL)
+            return err_set(e, ERR_NOMEM, "subgroup %s: no memory for its history", s->name);
     }
+    return 0;
 }
 
 /* From the disk's threads. */
@@ -209,7 +203,6 @@ static void tell_wall(struct tram_group *g)
 static int open_member(struct tram_group *g, struct err *e)
 {
     const struct cluster *f = g->cluster->conf;
-    bool has_state = g->machine.save != NULL || g->machine.save_open != NULL;
     for (uint32_t i = 0; i < f->keepers; i++)
         g->keeper[i] = f->keeper[i];
     struct member_options o = {
@@ -232,7 +225,7 @@ static int open_member(struct tram_group *g, struct err *e)
         .clients = g->cluster->sizes.clients,
         .client_node = g->cluster->sizes.client_node,
         .budget = &g->run.host.budget,
-        .machine = has_state ? &machine_calls : &stateless_calls,
+        .machine = has_state(g) || g->histories ? &machine_calls : &stateless_calls,
         .ctx = g,
     };
     int rc = group_kept_open(g->cluster, g->index, g->options, g->cells, on_disk_over, g, g->say,
@@ -272,8 +265,9 @@ static int open_all(struct tram_group *g, const struct tram_group_options *o, st
         return err_set(e, ERR_NOMEM, "host %s: no memory", o->host);
     for (uint32_t h = 0; h < c->conf->hosts; h++)
         g->host_name[h] = c->conf->host[h].name;
-    make_cells(g);
-    int rc = api_loop_check(&loop, e);
+    int rc = make_cells(g, e);
+    if (rc == 0)
+        rc = api_loop_check(&loop, e);
     if (rc == 0)
         rc = api_loop_open(&g->run, &loop, e);
     if (rc != 0)
@@ -378,8 +372,10 @@ void tram_group_close(struct tram_group *g)
     group_kept_close(&g->kept);
     group_page_close(g->page, g->run.home.dir, g->host_name[g->index]);
     api_loop_close(&g->run);
-    for (uint32_t i = 0; g->cell && i < g->cells; i++)
+    for (uint32_t i = 0; g->cell && i < g->cells; i++) {
         api_machine_fini(&g->cell[i].machine);
+        history_close(g->cell[i].history);
+    }
     group_topics_close(g);
     group_trace_close(g);
     group_views_close(g);
@@ -495,7 +491,9 @@ static int run_round(struct tram_group *g, int (*round)(struct api_loop *),
                                  g->host_name[g->index]),
                          &e);
     g->inside = true;
-    int rc = after_round(g, round(&g->run), error);
+    int replayed =
+        g->histories ? group_topics_replay(g) : 0; /* who has more to be told does not sleep */
+    int rc = after_round(g, (replayed ? api_loop_poll : round)(&g->run) + replayed, error);
     g->inside = false;
     return rc;
 }

@@ -25,7 +25,7 @@ uint32_t group_on_call(void *ctx, uint32_t cell, uint64_t vid, const struct memb
         bytes = g->machine.call(g->ctx, cell, vid, &item, reply, room);
     else if (g->machine.deliver)
         g->machine.deliver(g->ctx, cell, vid, &item, 1);
-    if (g->topics > 0)
+    if (g->topics > 0 || g->cell[cell].history)
         group_topics_deliver(g, cell, vid, &item, 1);
     return bytes;
 }

@@ -4,6 +4,7 @@
 
 #include "api/group_kept.h"
 #include "api/group_page.h"
+#include "api/history.h"
 #include "api/loop.h"
 #include "api/machine.h"
 #include "group/member.h"
@@ -20,6 +21,7 @@ struct plain_view {
 struct group_cell {
     struct api_machine machine; /* first: the ctx of the calls that save and load */
     struct tram_group *of;
+    struct history *history; /* NULL: none is kept */
     uint64_t delivered, bytes;
     bool learns; /* what is delivered belongs to the state that comes, for the trace */
     uint64_t state_count, state_hash; /* what a program says of its state, for `tram view` */
@@ -83,6 +85,7 @@ struct tram_group {
 
     struct tram_topic *topic[GROUP_TOPICS_MAX]; /* open ones; NULL: a free place */
     uint32_t topics;                            /* none is open from here */
+    bool histories;                             /* some cell has one */
 
     struct group_senders senders;
 
@@ -116,9 +119,20 @@ int group_on_query(void *ctx, uint32_t cell, uint32_t from, const void *data, ui
                    void *reply, uint32_t room);
 void group_on_answered(void *ctx, uint64_t ticket, const struct member_answer *);
 
+/* ---- group_state.c: what who comes is given of a cell, by group_state_ctx: its history, and behind it the machine's state ---- */
+
+extern const struct state_ops group_state_calls;
+void *group_state_ctx(void *group, uint32_t cell);
+/* Who is out of a cell has no history of it any more. */
+void group_histories_view(struct tram_group *, const struct view *now);
+
 /* ---- topic.c ---- */
 
-/* What the cell delivers goes to those who have subscribed. */
+/* The cell is new, and so is its history. */
+void group_topics_born(struct tram_group *, uint32_t cell);
+/* Those who have not been told all of their topic's history are told some more; returns how many were. */
+int group_topics_replay(struct tram_group *);
+/* What the cell delivers goes into its history, and to those who have subscribed. */
 void group_topics_deliver(struct tram_group *, uint32_t cell, uint64_t vid,
                           const struct tram_item *, uint32_t count);
 void group_topics_close(struct tram_group *);

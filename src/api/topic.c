@@ -10,23 +10,32 @@ struct tram_topic {
     struct tram_group *of;
     uint32_t cell;
     struct tram_topic_options opt;
+    /* Of a topic with history: */
+    bool begun;                 /* `place` is where it is; */
+    struct history_place place; /* of the next sample that it is due */
+    uint64_t lost;
 };
 
-static const char *qos_mistake(enum tram_qos qos, enum cluster_mode mode)
+enum { REPLAY_BYTES = 1 << 20 }; /* that a subscriber is told in a round, at least */
+
+static const char *qos_mistake(enum tram_qos qos, const struct cluster_subgroup *s)
 {
-    static const enum cluster_mode modes[] = {
-        [TRAM_QOS_UNORDERED] = CLUSTER_MODE_RAW, [TRAM_QOS_ATOMIC] = CLUSTER_MODE_MEMORY};
-    if ((unsigned)qos > TRAM_QOS_ATOMIC)
-        return "its qos is none of enum tram_qos";
-    if (qos == TRAM_QOS_FILE || modes[qos] == mode)
-        return NULL;
+    static const enum cluster_mode modes[] = {[TRAM_QOS_UNORDERED] = CLUSTER_MODE_RAW,
+                                              [TRAM_QOS_ATOMIC] = CLUSTER_MODE_MEMORY,
+                                              [TRAM_QOS_VOLATILE] = CLUSTER_MODE_MEMORY};
     static const char *const is[] = {
         [CLUSTER_MODE_MEMORY] = "it has mode: memory, and is atomic",
         [CLUSTER_MODE_RAW] = "it has mode: raw, and is unordered",
         [CLUSTER_MODE_LOGGED] = "it has mode: logged, and is kept",
         [CLUSTER_MODE_DURABLE] = "it has mode: durable, and is kept",
     };
-    return is[mode];
+    if ((unsigned)qos > TRAM_QOS_LOGGED)
+        return "its qos is none of enum tram_qos";
+    bool kept = s->mode == CLUSTER_MODE_LOGGED || s->mode == CLUSTER_MODE_DURABLE;
+    if (qos != TRAM_QOS_FILE && (qos == TRAM_QOS_LOGGED ? !kept : modes[qos] != s->mode))
+        return is[s->mode];
+    return qos == TRAM_QOS_VOLATILE && s->history == 0 ? "it has no history in the cluster file"
+                                                       : NULL;
 }
 
 static const char *options_mistake(const struct tram_topic_options *o,
@@ -38,7 +47,11 @@ static const char *options_mistake(const struct tram_topic_options *o,
         return "who subscribes has on_samples";
     if (s->shards > 1)
         return "it has several shards, and a topic has one";
-    return qos_mistake(o->qos, s->mode);
+    if ((unsigned)o->from > TRAM_FROM_START)
+        return "its from is none of enum tram_from";
+    if (o->from == TRAM_FROM_START && s->history == 0)
+        return "it has no history in the cluster file to begin with";
+    return qos_mistake(o->qos, s);
 }
 
 /* The cell of the topic; negative: it cannot be opened like that. */
@@ -106,15 +119,91 @@ void group_topics_close(struct tram_group *g)
         tram_topic_close(g->topic[g->topics - 1]);
 }
 
-/* A callback may open and close topics, its own too: nothing of one is looked at after its call. */
+/* ---- samples ---- */
+
+/* A callback may open and close topics, its own too: nothing of one is looked at after its call. Who is behind in the history gets these from
+ * there. */
 void group_topics_deliver(struct tram_group *g, uint32_t cell, uint64_t vid,
                           const struct tram_item *item, uint32_t count)
 {
+    struct history *h = g->cell[cell].history;
+    uint64_t sequence = h ? history_next(h) : 0;
+    if (h)
+        history_add(h, vid, item, count);
+    for (uint32_t i = 0; i < g->topics; i++) {
+        struct tram_topic *t = g->topic[i];
+        if (t == NULL || t->cell != cell || !(t->opt.role & TRAM_SUBSCRIBE) ||
+            (h && (!t->begun || t->place.sequence != sequence)))
+            continue;
+        t->place = (struct history_place){.sequence = sequence + count};
+        t->opt.on_samples(t->opt.ctx, vid, item, count);
+    }
+}
+
+void group_topics_born(struct tram_group *g, uint32_t cell)
+{
+    history_born(g->cell[cell].history);
+    for (uint32_t i = 0; i < g->topics; i++)
+        if (g->topic[i] && g->topic[i]->cell == cell)
+            g->topic[i]->begun = false;
+}
+
+/* Where it begins; or goes on, having missed what is not there any more. */
+static void find_place(struct tram_topic *t, const struct history *h)
+{
+    uint64_t first = history_first(h), next = history_next(h);
+    if (!t->begun)
+        t->place = (struct history_place){.sequence = t->opt.from == TRAM_FROM_NOW ? next : first};
+    else if (t->place.sequence < first)
+        t->lost += first - t->place.sequence;
+    t->begun = true;
+}
+
+/* More than can be delivered meanwhile, so that nothing goes before it was told. */
+static uint64_t replay_bytes(const struct tram_group *g, uint32_t cell)
+{
+    uint64_t twice = UINT64_C(2) * g->options[cell].ring_bytes;
+    return twice > REPLAY_BYTES ? twice : REPLAY_BYTES;
+}
+
+static int replay(struct tram_group *g, uint32_t at)
+{
+    struct tram_topic *t = g->topic[at];
+    const struct history *h = g->cell[t->cell].history;
+    uint64_t left = replay_bytes(g, t->cell), view = 0;
+    int told = 0;
+    find_place(t, h);
+    while (g->topic[at] == t && left > 0) {
+        struct tram_item item[HISTORY_BATCH];
+        uint32_t count = history_read(h, &t->place, left, &view, item);
+        uint64_t bytes = 0;
+        if (count == 0)
+            break;
+        for (uint32_t i = 0; i < count; i++)
+            bytes += sizeof(item[i]) + item[i].bytes;
+        left -= bytes < left ? bytes : left;
+        told += (int)count;
+        t->opt.on_samples(t->opt.ctx, view, item, count);
+    }
+    return told;
+}
+
+int group_topics_replay(struct tram_group *g)
+{
+    int told = 0;
     for (uint32_t i = 0; i < g->topics; i++) {
         const struct tram_topic *t = g->topic[i];
-        if (t != NULL && t->cell == cell && t->opt.role & TRAM_SUBSCRIBE)
-            t->opt.on_samples(t->opt.ctx, vid, item, count);
+        const struct history *h = t ? g->cell[t->cell].history : NULL;
+        if (h && t->opt.role & TRAM_SUBSCRIBE && history_is_valid(h) &&
+            (!t->begun || t->place.sequence != history_next(h)))
+            told += replay(g, i);
     }
+    return told;
+}
+
+uint64_t tram_topic_lost(const struct tram_topic *t)
+{
+    return t->lost;
 }
 
 int tram_publish(struct tram_topic *t, const void *data, uint32_t bytes, struct tram_error *error)

@@ -90,7 +90,8 @@ struct cluster_subgroup {
     bool overlap;
     uint32_t ring_bytes;  /* of a sender, in each of its cells */
     uint32_t message_max; /* bytes; at most an eighth of it */
-    uint32_t line;        /* 0 if made without a file */
+    uint32_t history; /* bytes of the last messages that who comes is given; 0: none. Mode memory */
+    uint32_t line;    /* 0 if made without a file */
 };
 
 #define CLUSTER_ALL UINT64_MAX

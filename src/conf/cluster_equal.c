@@ -40,7 +40,8 @@ static bool same_subgroup(const struct cluster_subgroup *a, const struct cluster
     return strcmp(a->name, b->name) == 0 && a->mode == b->mode && a->shards == b->shards &&
            a->members_min == b->members_min && a->members_max == b->members_max &&
            a->hosts == b->hosts && a->senders == b->senders && a->overlap == b->overlap &&
-           a->ring_bytes == b->ring_bytes && a->message_max == b->message_max;
+           a->ring_bytes == b->ring_bytes && a->message_max == b->message_max &&
+           a->history == b->history;
 }
 
 static bool same_views(const struct cluster *a, const struct cluster *b)

@@ -43,9 +43,9 @@ enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES };
 
 static void subgroup_text(const struct cluster_subgroup *s, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u", s->name,
+    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u %u", s->name,
              s->shards, cluster_mode_names[s->mode], s->members_min, s->members_max, s->hosts,
-             s->senders, s->overlap, s->ring_bytes, s->message_max);
+             s->senders, s->overlap, s->ring_bytes, s->message_max, s->history);
 }
 
 static uint64_t sum_of_all(const struct cluster *c)

@@ -16,12 +16,13 @@ enum subgroup_key {
     SUB_OVERLAP,
     SUB_RING_BYTES,
     SUB_MESSAGE_MAX,
+    SUB_HISTORY,
     SUB_KEYS
 };
 
 static const char *const subgroup_keys[] = {"name",        "shards",      "mode",    "members_min",
                                             "members_max", "hosts",       "senders", "overlap",
-                                            "ring_bytes",  "message_max", NULL};
+                                            "ring_bytes",  "message_max", "history", NULL};
 
 _Static_assert(sizeof subgroup_keys / sizeof subgroup_keys[0] == SUB_KEYS + 1,
                "every key of a subgroup has a name");
@@ -233,6 +234,32 @@ static int take_rings(struct reader *r, const struct node *const *value, struct 
                    value_size_shown(value_power_from((uint64_t)s->message_max * RING_MESSAGES)).s);
 }
 
+/* A multiple of the largest message, since what is written over is whole ones. */
+static int take_history(struct reader *r, const struct node *n, struct cluster_subgroup *s)
+{
+    int rc = take_bytes(r, n, "history", HISTORY_BYTES_LEAST, HISTORY_BYTES_MOST, &s->history);
+    if (rc < 0 || n == NULL)
+        return rc;
+    if (s->mode != CLUSTER_MODE_MEMORY)
+        return doc_bad(r->d, n->line, r->e,
+                       "history is for mode: memory, in which all members have the same; leave it"
+                       " out, or change the mode");
+    uint64_t power = value_power_from(s->history);
+    if (power != s->history)
+        return doc_bad(
+            r->d, n->line, r->e, "history must be a power of two; %s is none, %s and %s are",
+            doc_what(r->d, n).s, value_size_shown(power / 2).s, value_size_shown(power).s);
+    if (s->history / HISTORY_MESSAGES >= s->message_max)
+        return 0;
+    return doc_bad(
+        r->d, n->line, r->e,
+        "history (%s) has no room for %d messages of message_max (%s); set it to %s or"
+        " more, or message_max to %s or less",
+        value_size_shown(s->history).s, HISTORY_MESSAGES, value_size_shown(s->message_max).s,
+        value_size_shown(value_power_from((uint64_t)s->message_max * HISTORY_MESSAGES)).s,
+        value_size_shown(s->history / HISTORY_MESSAGES).s);
+}
+
 /* Are there hosts for what it wants? */
 static int check_members(struct reader *r, const struct node *const *value,
                          const struct cluster_subgroup *s)
@@ -324,6 +351,7 @@ static int take_subgroup(struct reader *r, const struct node *n)
     rc = rc < 0 ? rc : take_senders(r, value[SUB_SENDERS], s);
     rc = rc < 0 ? rc : take_bool(r, value[SUB_OVERLAP], "overlap", &s->overlap);
     rc = rc < 0 ? rc : take_rings(r, value, s);
+    rc = rc < 0 ? rc : take_history(r, value[SUB_HISTORY], s);
     rc = rc < 0 ? rc : check_members(r, value, s);
     if (rc < 0)
         return rc;

@@ -16,6 +16,10 @@ enum {
     RING_BYTES_MOST = 256 << 20,
     RING_BYTES_DEFAULT = 1 << 20,
     RING_MESSAGES = 8, /* largest messages that it holds */
+    HISTORY_BYTES_LEAST = 4 << 10,
+    HISTORY_BYTES_MOST = 64 << 20, /* it is copied while its host waits, when somebody comes */
+    HISTORY_MESSAGES =
+        4, /* largest messages that it holds, with their heads and what a wrap takes */
     START_MS_DEFAULT = 200,
     START_MS_MAX = 60000,
 };

@@ -260,6 +260,8 @@ static void write_subgroup(FILE *f, const struct cluster *c, const struct cluste
         fprintf(f, ", ring_bytes: %s", value_size_shown(s->ring_bytes).s);
     if (s->message_max != s->ring_bytes / RING_MESSAGES)
         fprintf(f, ", message_max: %s", value_size_shown(s->message_max).s);
+    if (s->history != 0)
+        fprintf(f, ", history: %s", value_size_shown(s->history).s);
     fputs("}\n", f);
 }
 
@@ -269,7 +271,8 @@ static void write_subgroups(FILE *f, const struct cluster *c)
         "\n# Each shard of a subgroup is a cell: its members deliver the same messages in the same"
         " order.\n"
         "# Further keys: members_max, hosts, senders (all), overlap, ring_bytes (1 MiB),"
-        " message_max.\n"
+        " message_max,\n"
+        "# history (of mode memory).\n"
         "subgroups:\n",
         f);
     for (uint32_t i = 0; i < c->subgroups; i++)

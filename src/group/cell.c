@@ -571,7 +571,8 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
     c->turn_at = 0;
     c->found = c->open = false;
-    c->has_state = c->in && (c->of->state == NULL || c->taken || had || vc->born == now->vid);
+    c->has_state = c->in && (c->of->state == NULL || (c->opt.stateless && c->keep == NULL) ||
+                             c->taken || had || vc->born == now->vid);
     begin_sources(c, vc);
     if (c->in && vc->born == now->vid)
         born(c);

@@ -36,6 +36,7 @@ struct cell_options {
     enum cell_mode mode;
     uint32_t ring_bytes;  /* of a sender; a power of two, at least 4 KiB; 0: 1 MiB */
     uint32_t message_max; /* bytes; 0: ring_bytes / 8, which is the most */
+    bool stateless; /* who comes needs no state of it, whatever the machine has of other cells */
     uint32_t
         deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
     struct cell_layout layout;

@@ -22,15 +22,22 @@ static const char file[] = "protocol: group\n"
                            "  - {name: orders, ring_bytes: 4k}\n"
                            "  - {name: ticks, mode: raw, ring_bytes: 4k, senders: [h1]}\n"
                            "  - {name: pair, hosts: [h1, h2]}\n"
-                           "  - {name: map, shards: 2}\n";
+                           "  - {name: map, shards: 2, overlap: true}\n"
+                           "  - {name: prices, ring_bytes: 4k, history: 16k}\n"
+                           "  - {name: long, ring_bytes: 64k, history: 4m}\n";
 
 static struct {
     struct tram_cluster *cluster;
     struct tram_group *group[HOSTS];
 } rig;
 
+/* The last samples that are kept of `prices`: records of 64 bytes. */
+enum { KEPT = 16384 / 64 };
+
 struct reader {
     uint64_t count, hash;
+    uint64_t first, next; /* samples that are numbered: none is missing between the two */
+    bool numbered;
     struct tram_topic *close_me; /* by the next samples */
 };
 
@@ -41,11 +48,22 @@ static void on_samples(void *ctx, uint64_t view, const struct tram_item *item, u
     for (uint32_t i = 0; i < count; i++) {
         uint64_t word = 0;
         memcpy(&word, item[i].data, item[i].bytes);
+        r->first = r->count + i == 0 ? word : r->first;
+        assert_true(!r->numbered || r->count + i == 0 || word == r->next);
+        r->next = word + 1;
         r->hash = r->hash * 31 + word;
     }
     r->count += count;
     tram_topic_close(r->close_me);
     r->close_me = NULL;
+}
+
+static void come(uint32_t i)
+{
+    struct tram_error e = {""};
+    struct tram_group_options o = {.host = tram_cluster_host_name(rig.cluster, i)};
+    if (tram_group_open(rig.cluster, &o, &rig.group[i], &e) != TRAM_OK)
+        fail_msg("%s", e.text);
 }
 
 static int open_rig(void **state)
@@ -57,11 +75,8 @@ static int open_rig(void **state)
     snprintf(name, sizeof(name), "api-topic-%d", (int)getpid());
     if (tram_cluster_parse(file, name, &rig.cluster, &e) != TRAM_OK)
         fail_msg("%s", e.text);
-    for (uint32_t i = 0; i < HOSTS; i++) {
-        struct tram_group_options o = {.host = tram_cluster_host_name(rig.cluster, i)};
-        if (tram_group_open(rig.cluster, &o, &rig.group[i], &e) != TRAM_OK)
-            fail_msg("%s", e.text);
-    }
+    for (uint32_t i = 0; i < HOSTS; i++)
+        come(i);
     return 0;
 }
 
@@ -69,7 +84,7 @@ static void poll_all(void)
 {
     struct tram_error e = {""};
     for (uint32_t i = 0; i < HOSTS; i++)
-        if (tram_group_poll(rig.group[i], &e) < 0)
+        if (rig.group[i] && tram_group_poll(rig.group[i], &e) < 0)
             fail_msg("%s", e.text);
 }
 
@@ -77,7 +92,7 @@ static bool all_left(void)
 {
     bool all = true;
     for (uint32_t i = 0; i < HOSTS; i++)
-        all &= tram_group_has_left(rig.group[i]);
+        all &= rig.group[i] == NULL || tram_group_has_left(rig.group[i]);
     return all;
 }
 
@@ -85,7 +100,8 @@ static int close_rig(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < HOSTS; i++)
-        tram_group_leave(rig.group[i]);
+        if (rig.group[i])
+            tram_group_leave(rig.group[i]);
     for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000); !all_left();) {
         poll_all();
         assert_true(clock_now_ns() < end);
@@ -192,6 +208,122 @@ static void topic__closes_within_its_callback(void **state)
     assert_true(two.hash == 33);
 }
 
+/* ---- history ---- */
+
+static struct tram_topic *from(uint32_t host, const char *name, enum tram_from where,
+                               struct reader *r)
+{
+    struct tram_error e = {""};
+    struct tram_topic *t = NULL;
+    const struct tram_topic_options o = {.role = TRAM_SUBSCRIBE,
+                                         .qos = TRAM_QOS_VOLATILE,
+                                         .from = where,
+                                         .on_samples = on_samples,
+                                         .ctx = r};
+    r->numbered = true;
+    if (tram_topic_open(rig.group[host], name, &o, &t, &e) != TRAM_OK)
+        fail_msg("%s", e.text);
+    return t;
+}
+
+static void until_next(const struct reader *r, uint64_t next)
+{
+    for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000); r->next < next;) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+}
+
+static void leave(uint32_t i)
+{
+    tram_group_leave(rig.group[i]);
+    for (uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000);
+         !tram_group_has_left(rig.group[i]);) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+    tram_group_close(rig.group[i]);
+    rig.group[i] = NULL;
+}
+
+/* Who subscribes late has what is kept, then what comes: each sample once. Who wants none of it gets none. */
+static void topic__history_comes_before_what_is_new(void **state)
+{
+    static struct reader all, late, now, few; /* their topics close with the groups */
+    (void)state;
+    until_together();
+    struct tram_topic *out = topic(0, "prices", TRAM_PUBLISH, TRAM_QOS_VOLATILE, NULL);
+    from(1, "prices", TRAM_FROM_START, &all);
+    for (uint64_t i = 0; i < 10; i++)
+        publish(out, i);
+    until_next(&all, 10);
+    from(0, "prices", TRAM_FROM_START, &few);
+    until_next(&few, 10);
+    assert_true(few.first == 0 && few.count == 10);
+    for (uint64_t i = 10; i < 1000; i++)
+        publish(out, i);
+    until_next(&all, 1000);
+    struct tram_topic *t = from(1, "prices", TRAM_FROM_START, &late);
+    from(1, "prices", TRAM_FROM_NOW, &now);
+    for (uint64_t i = 1000; i < 1100; i++)
+        publish(out, i);
+    until_next(&all, 1100);
+    until_next(&late, 1100);
+    until_next(&now, 1100);
+    assert_true(all.first == 0 && all.count == 1100);
+    assert_true(late.first >= 1000 - KEPT && late.first <= 1000 - KEPT / 2);
+    assert_true(late.count == 1100 - late.first);
+    assert_true(now.first >= 1000 && now.count == 1100 - now.first);
+    assert_int_equal(tram_topic_lost(t), 0);
+}
+
+/* A long history is told in several rounds, and what is published meanwhile comes behind it. */
+static void topic__long_history_comes_in_parts(void **state)
+{
+    enum { LONG = 60000 };
+    static struct reader late;
+    (void)state;
+    until_together();
+    struct tram_topic *out = topic(0, "long", TRAM_PUBLISH, TRAM_QOS_VOLATILE, NULL);
+    for (uint64_t i = 0; i < LONG; i++)
+        publish(out, i);
+    from(1, "long", TRAM_FROM_START, &late);
+    for (uint64_t i = LONG; late.next < LONG + 100; i++) {
+        publish(out, i);
+        poll_all();
+    }
+    assert_true(late.first == 0 && late.count == late.next);
+}
+
+/* A host that comes when the first samples are long gone, and while others are published, has the history as part of the state. */
+static void topic__history_is_given_to_who_comes(void **state)
+{
+    static struct reader all, late, again;
+    (void)state;
+    until_together();
+    leave(2);
+    struct tram_topic *out = topic(0, "prices", TRAM_PUBLISH, TRAM_QOS_VOLATILE, NULL);
+    from(1, "prices", TRAM_FROM_START, &all);
+    for (uint64_t i = 0; i < 1000; i++)
+        publish(out, i);
+    come(2);
+    from(2, "prices", TRAM_FROM_START, &late);
+    for (uint64_t i = 1000; late.next < 1500 || i < 1500; i++)
+        publish(out, i);
+    until_next(&all, late.next);
+    assert_true(all.first == 0);
+    assert_true(late.first > 1000 - KEPT && late.count == late.next - late.first);
+    for (uint32_t i = 0; i < 2;
+         i++) { /* who has it from others gives it on, when all who had it first are gone */
+        leave(i);
+        come(i);
+        until_together();
+    }
+    from(0, "prices", TRAM_FROM_START, &again);
+    until_next(&again, late.next);
+    assert_true(again.next == late.next && again.count >= KEPT / 2);
+}
+
 static void refused(uint32_t host, const char *name, struct tram_topic_options o, int rc,
                     const char *why)
 {
@@ -214,6 +346,13 @@ static void topic__says_why_not(void **state)
     refused(0, "map", listens, TRAM_INVALID, "several shards");
     refused(2, "pair", listens, TRAM_REFUSED, "not among its hosts");
     refused(1, "ticks", talks, TRAM_REFUSED, "not among its senders");
+    refused(0, "orders",
+            (struct tram_topic_options){.role = TRAM_PUBLISH, .qos = TRAM_QOS_VOLATILE},
+            TRAM_INVALID, "no history");
+    refused(0, "orders",
+            (struct tram_topic_options){
+                .role = TRAM_SUBSCRIBE, .on_samples = on_samples, .from = TRAM_FROM_START},
+            TRAM_INVALID, "no history");
     refused(0, "orders", (struct tram_topic_options){0}, TRAM_INVALID, "role");
     refused(0, "orders", (struct tram_topic_options){.role = TRAM_SUBSCRIBE}, TRAM_INVALID,
             "on_samples");
@@ -238,6 +377,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_RIG(topic__subscribers_agree),
         WITH_RIG(topic__closes_within_its_callback),
+        WITH_RIG(topic__history_comes_before_what_is_new),
+        WITH_RIG(topic__long_history_comes_in_parts),
+        WITH_RIG(topic__history_is_given_to_who_comes),
         WITH_RIG(topic__says_why_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

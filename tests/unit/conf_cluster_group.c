@@ -76,7 +76,7 @@ static void group__example_shows_the_defaults(void **state)
     snprintf(path, sizeof path, "%s/docs/group.example.yaml", source);
     if (cluster_load(path, &c, &e) < 0)
         fail_msg("%s", e.text);
-    assert_true(c->hosts == 5 && c->subgroups == 3 && c->warnings == 0);
+    assert_true(c->hosts == 5 && c->subgroups == 4 && c->warnings == 0);
     assert_true(c->start_ms == plain->start_ms && c->view_majority == plain->view_majority);
     assert_true(c->heartbeat_ms == plain->heartbeat_ms && c->suspect_ms == plain->suspect_ms);
     assert_true(c->detach_ms == plain->detach_ms && c->snap_bytes == plain->snap_bytes);
@@ -296,6 +296,12 @@ static void group__refuses_wrong_rings(void **state)
     refused(GROUP HOSTS "subgroups: [{name: a, message_max: 256k}]", 6, "an eighth", "128 KiB",
             "2 MiB", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, message_max: 0}]", 6, "message_max", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, history: 100k, message_max: 1k}]", 6, "power of two",
+            "64 KiB", "128 KiB", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, history: 128k}]", 6, "4 messages", "512 KiB",
+            "32 KiB", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, history: 1m, mode: raw}]", 6, "mode: memory", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, history: 128m}]", 6, "history", "64 MiB", NULL);
 }
 
 static void group__refuses_wrong_keepers(void **state)
