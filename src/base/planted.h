@@ -189,6 +189,8 @@
     X(group_before_start, group,                                                                   \
       "V31: bytes before START are reused while one is in the last view")                          \
     X(group_out_forgets_readers, group, "V33: who is put out forgets who reads its ring")          \
+    X(group_part_held, group, "V17: a large message counts as held before all of it is here")      \
+    X(group_old_block, group, "V18: a block of another view is taken")                             \
     X(group_next_life_early, group,                                                                \
       "V34: the lane of a new life is taken before the view is finished")                          \
     X(group_deliver_unfenced, group,                                                               \

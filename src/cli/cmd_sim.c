@@ -81,6 +81,8 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->stateless += g->stateless;
     sum->nulls += g->nulls;
     sum->deliveries += g->deliveries;
+    sum->large += g->large;
+    sum->blocks += g->blocks;
     sum->skipped += g->skipped;
     sum->shared += g->shared;
     sum->disks += g->disks;
@@ -250,7 +252,8 @@ static void print_group(const struct group_figures *g)
     printf("%llu views, %llu joins, %llu leaves, %llu put out alive, %llu trimmed, %llu restamped, "
            "%llu returned, %llu cells vacant, %llu states sent, %llu learnt, %llu nulls, %llu "
            "deliveries, "
-           "%llu raw, %llu asked, %llu answered, %llu of clients, %llu sent again, %llu runs on "
+           "%llu large, %llu blocks, %llu raw, %llu asked, %llu answered, %llu of clients, %llu "
+           "sent again, %llu runs on "
            "shared lanes, %llu without states, "
            "%llu runs that cannot end\n",
            (unsigned long long)g->views, (unsigned long long)g->joins,
@@ -259,10 +262,11 @@ static void print_group(const struct group_figures *g)
            (unsigned long long)g->returned, (unsigned long long)g->vacant,
            (unsigned long long)g->states, (unsigned long long)g->learnt,
            (unsigned long long)g->nulls, (unsigned long long)g->deliveries,
-           (unsigned long long)g->raw, (unsigned long long)g->asked,
-           (unsigned long long)g->answered, (unsigned long long)g->client_sent,
-           (unsigned long long)g->client_again, (unsigned long long)g->shared,
-           (unsigned long long)g->stateless, (unsigned long long)g->skipped);
+           (unsigned long long)g->large, (unsigned long long)g->blocks, (unsigned long long)g->raw,
+           (unsigned long long)g->asked, (unsigned long long)g->answered,
+           (unsigned long long)g->client_sent, (unsigned long long)g->client_again,
+           (unsigned long long)g->shared, (unsigned long long)g->stateless,
+           (unsigned long long)g->skipped);
     if (g->disks)
         printf("%llu runs with disks: %llu batches written, %llu power cuts, %llu left for their "
                "disk\n",

@@ -89,7 +89,7 @@ static bool find_start(const struct cell *c, struct source_stream *s, const stru
     uint64_t behind = stamp_vid(mem_word(lane, SEND_GUARD));
     if (behind != vid && behind != vid + 1)
         return false;
-    s->pos = s->end = start & ~UINT64_C(15);
+    s->pos = s->end = s->walk = start & ~UINT64_C(15);
     s->ring = c->of->mem->shared ? start & 1 : 0;
     s->started = true;
     return true;
@@ -114,7 +114,7 @@ bool source_find(const struct cell *c, struct source_stream *s)
         if (lane->ctl == NULL || lane->life != life)
             return false;
     }
-    return s->there = true;
+    return s->there = large_is_there(c, s->host);
 }
 
 /* A sender is ahead of what this host has delivered by no more messages than fit into all rings, nulls with them; and what it has there
@@ -155,8 +155,9 @@ static void look(struct cell *c, struct source_stream *s)
     if (s->torn)
         return;
     bool one = m->opt.unbatched & BATCH_RECEIVE && m->phase == MEMBER_OPEN;
-    s->count = one ? s->count + 1 : stamp_count(guard);
     s->end = end;
+    uint64_t count = one ? s->count + 1 : stamp_count(guard);
+    s->count = c->bodies ? large_count(c, s, count) : count;
 }
 
 static int receive(struct cell *c)
@@ -285,11 +286,17 @@ static inline uint64_t take_from(const struct taking *t, const struct taker *a, 
         const struct record *r = record_in(a->ring, mask, message_max, s, &pos, &end, want, &bytes);
         if (r == NULL)
             continue;
-        pos += record_size(bytes);
-        if (number >= skip_to)
-            cell_item(b, r, bytes, host, number, t->cell->ahead);
-        else if (r->flags & RECORD_CALL)
+        const uint32_t flags = r->flags;
+        if (number < skip_to && flags & RECORD_LARGE)
+            large_passed(t->cell, r, bytes, host);
+        else if (number < skip_to && flags & RECORD_CALL)
             asks_passed(t->cell, host, r, bytes, number);
+        else if (number >= skip_to && flags & RECORD_LARGE) {
+            if (!large_item(t->cell, b, r, bytes, pos, host, number))
+                tear(s, pos, &end);
+        } else if (number >= skip_to)
+            cell_item(b, r, bytes, host, number, t->cell->ahead);
+        pos += record_size(bytes);
     }
     s->pos = pos;
     s->end = end;
@@ -569,6 +576,7 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     c->learners = vc->learners;
     c->unready = c->row ? (vc->members | vc->learners) & ~set_of(c->of->opt.me) : 0;
     c->number_at = c->round_at = c->skip_to = c->stable = c->received = 0;
+    large_begin(c);
     c->turn_at = 0;
     c->found = c->open = false;
     c->has_state = c->in && (c->of->state == NULL || (c->opt.stateless && c->keep == NULL) ||
@@ -690,7 +698,7 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     if (rc == 0)
         rc = rings_open(c, e);
     if (rc || c->alone)
-        return rc;
+        return rc ? rc : large_open(c, e);
     c->from[0] = calloc(m->opt.hosts, sizeof(*c->from[0]));
     c->from[1] = calloc(m->opt.hosts, sizeof(*c->from[1]));
     c->out = calloc(m->opt.hosts, sizeof(struct mem_lane *));
@@ -700,6 +708,8 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     rc = mem_region_open(m->mem, c->region, &birth, e);
     if (rc == 0)
         rc = lanes_open(c, e);
+    if (rc == 0)
+        rc = large_open(c, e);
     for (uint64_t rest = rc == 0 && !m->mem->shared ? c->hosts & ~set_of(m->opt.me) : 0; rest;
          rest = set_rest(rest))
         mem_flow_open(m->mem, &c->flow[set_first(rest)], set_first(rest), c->region, 0);
@@ -708,6 +718,7 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
 
 void cell_close(struct cell *c)
 {
+    large_close(c);
     table_close(c->row);
     table_close(c->taken);
     free(c->from[0]);

@@ -15,6 +15,7 @@
 #include "base/minmax.h"
 #include "base/planted.h"
 #include "group/ask.h"
+#include "group/large.h"
 #include "group/member.h"
 #include "group/relay.h"
 #include "lane/names.h"
@@ -57,6 +58,7 @@ enum {
     RECORD_OPEN = 1,
     RECORD_SKIP = 2,
     RECORD_CALL = 4,   /* asks for replies: begins with a struct call_head */
+    RECORD_LARGE = 8,  /* stands for a large message: a struct large_head */
     RECORD_RELAY = 16, /* of a client: begins with a struct relay_head */
     RECORD_KINDS = RECORD_CALL | RECORD_RELAY,
 };
@@ -121,6 +123,7 @@ struct source_stream {
     uint64_t count; /* its index: all below are here */
     uint64_t pos;   /* of its next record */
     uint64_t end;   /* records up to here are there; read after the count */
+    uint64_t walk;  /* where there are large messages: records before have all of theirs here */
     /* Raw cells: indices below were delivered; and of these so many in the view before. */
     uint64_t taken, skip;
 };
@@ -162,6 +165,7 @@ struct cell {
     struct own_stream own;
     struct keeping *keep; /* what goes to the disk; NULL: nothing does */
     uint32_t ahead;       /* bytes before each message in the rings, of which nobody is told */
+    struct large *bodies; /* NULL: it has no large messages */
     bool push;            /* the row has something new that others wait for */
     bool ring;            /* others were told something, and may sleep */
     uint32_t idle;        /* rounds without work */
@@ -278,12 +282,19 @@ struct member {
     struct asks asks;
     const struct state_ops *state; /* of cells, as it is sent; NULL: they have none */
     struct relays *relays;         /* NULL: there are no clients */
+    struct rdmc *rdmc;             /* NULL: no bodies are sent */
     uint32_t busy_rounds;          /* since it has said that it is; 0: it is not */
 
     struct member_counts count;
 };
 
 /* ---- stream.c: the own stream ---- */
+
+/* Position of the record whose payload is there, and the payload of the record at a position. */
+uint64_t own_position(const struct cell *, const void *payload);
+void *own_room(const struct cell *, uint64_t pos);
+/* Shared memory: somebody who is out of the cell may be reading in one of the rings. */
+bool own_has_readers(struct cell *);
 
 /* As member_reserve and the others. */
 void *own_reserve(struct cell *, uint32_t bytes);
@@ -505,6 +516,12 @@ void planted_copy_early(struct member *);
 void *planted_copy(struct member *, uint32_t cell, uint64_t *bytes);
 
 /* ---- */
+
+/* The longest message of the cell. */
+static inline uint32_t message_most(const struct cell *c)
+{
+    return c->opt.large_max ? c->opt.large_max : c->opt.message_max - c->ahead;
+}
 
 static inline bool is_in_view(const struct member *m)
 {

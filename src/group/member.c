@@ -154,6 +154,8 @@ static int post(struct unit *u, uint64_t now_ns)
     for (uint32_t c = 0; c < m->opt.cells; c++)
         work += cell_post(&m->cell[c]);
     relays_post(m);
+    if (m->rdmc)
+        work += rdmc_post(m, now_ns);
     return work + (looks_around(u, &m->look_post_ns, now_ns) ? post_views(m, now_ns) : 0);
 }
 
@@ -212,6 +214,8 @@ static int settle(struct unit *u, uint64_t now_ns)
     if (u->dozes)
         keeper_look(m->keeper);
     int work = m->looked ? settle_views(m, now_ns) : 0;
+    if (m->rdmc)
+        work += rdmc_settle(m, now_ns);
     int cells = settle_cells(m);
     if (cells == 0 || m->asks.busy || m->rounds % ASK_ROUNDS == 0)
         work += asks_settle(m) + relays_settle(m);
@@ -301,7 +305,7 @@ void member_release(struct member *m, uint32_t cell, void *room)
 int member_send(struct member *m, uint32_t cell, const void *data, uint32_t bytes)
 {
     CHECK(cell < m->opt.cells);
-    if (bytes > m->cell[cell].opt.message_max - m->cell[cell].ahead)
+    if (bytes > member_message_max(m, cell))
         return ERR_TOOBIG;
     void *room = member_reserve(m, cell, bytes);
     if (room == NULL)
@@ -309,6 +313,11 @@ int member_send(struct member *m, uint32_t cell, const void *data, uint32_t byte
     memcpy(room, data, bytes);
     member_commit(m, cell, room, bytes);
     return 0;
+}
+
+uint32_t member_message_max(const struct member *m, uint32_t cell)
+{
+    return message_most(&m->cell[cell]);
 }
 
 void member_leave(struct member *m)
@@ -402,6 +411,8 @@ uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, co
     const struct cell *c = &m->cell[cell];
     const unsigned char *at = (const unsigned char *)data - sizeof(struct record), *ring;
     uint64_t behind; /* a position behind it, by less than a ring */
+    if (large_place(c, sender, data, &behind))
+        return behind;
     if (sender == m->opt.me) {
         const struct own_stream *o = &c->own;
         bool second = o->ring[1] && at >= o->ring[1] && at < o->ring[1] + c->opt.ring_bytes;
@@ -468,7 +479,22 @@ static const char *wrong_cell(const struct cell_options *c)
         return "its ring is to be a power of two, of at least 4 KiB";
     if (c->message_max > c->ring_bytes / 8)
         return "its largest message is to fit eight times into its ring";
+    if (c->large_max && c->mode != CELL_MEMORY && c->mode != CELL_RAW)
+        return "large messages are not kept on disks";
+    if (c->large_max && c->large_max <= c->message_max)
+        return "its large messages are to be larger than the others";
+    if (c->large_max && c->message_max < sizeof(struct large_head))
+        return "its messages are to be of up to 24 bytes at least, if it has large ones";
+    if (c->large_window > LARGE_WINDOW_MAX)
+        return "it may have at most 16 large messages of a sender under way";
+    if ((uint64_t)c->large_max * c->large_window > LARGE_BYTES_MOST)
+        return "all large messages of a sender that may be under way are to have at most 2 GiB";
     return NULL;
+}
+
+static uint64_t large_most(uint32_t block_bytes)
+{
+    return RDMC_BLOCKS_MAX * (uint64_t)(block_bytes - BLOCK_HEAD_BYTES);
 }
 
 static int take_cells(struct member *m, struct err *e)
@@ -483,7 +509,10 @@ static int take_cells(struct member *m, struct err *e)
         copy[i].message_max = copy[i].message_max ? copy[i].message_max : copy[i].ring_bytes / 8;
         copy[i].deliver_bytes =
             copy[i].deliver_bytes ? copy[i].deliver_bytes : copy[i].ring_bytes / 4;
+        copy[i].large_window = copy[i].large_window ? copy[i].large_window : LARGE_WINDOW_DEFAULT;
         const char *wrong = wrong_cell(&copy[i]);
+        if (wrong == NULL && copy[i].large_max > large_most(m->opt.block_bytes))
+            wrong = "its large messages are to have at most 4096 blocks";
         if (wrong)
             return err_set(e, ERR_INVALID, "group: cell %u: %s", i, wrong);
     }
@@ -503,6 +532,12 @@ static int check_options(const struct member_options *o, struct err *e)
         o->keepers_count > o->hosts)
         return err_set(e, ERR_INVALID, "group: %u keepers; 1 to %d of the hosts are to be",
                        o->keepers_count, GROUP_KEEPERS_MAX);
+    if (o->block_bytes &&
+        (o->block_bytes < 2 * BLOCK_HEAD_BYTES || o->block_bytes > BLOCK_BYTES_MOST ||
+         (o->block_bytes & (o->block_bytes - 1))))
+        return err_set(e, ERR_INVALID,
+                       "group: blocks of %u bytes; a power of two is wanted, 128 bytes to 64 MiB",
+                       o->block_bytes);
     return 0;
 }
 
@@ -604,6 +639,8 @@ static int open_parts(struct member *m, struct err *e)
         rc = relays_open(m, e);
     if (rc == 0)
         rc = transfer_open(m, e);
+    if (rc == 0)
+        rc = rdmc_open(m, e);
     return rc ? rc : own_keeper_open(m, e);
 }
 
@@ -620,6 +657,7 @@ int member_open(const struct member_options *o, struct member **out, struct err 
     m->opt.keepers = m->keepers;
     m->mem = o->mem;
     take_times(&m->opt);
+    m->opt.block_bytes = o->block_bytes ? o->block_bytes : BLOCK_BYTES_DEFAULT;
     m->budget = o->budget ? o->budget : &m->own_budget;
     rc = open_parts(m, e);
     if (rc) {
@@ -640,6 +678,7 @@ void member_close(struct member *m)
         cell_close(&m->cell[i]);
     transfer_close(m);
     asks_close(m);
+    rdmc_close(m);
     table_close(m->top);
     view_close(m->view);
     view_close(m->next);

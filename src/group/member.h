@@ -11,6 +11,7 @@
 #define GROUP_MEMBER_H
 
 #include "group/keeper.h"
+#include "group/large.h"
 #include "group/versions.h"
 #include "unit/state.h"
 #include "unit/unit.h"
@@ -39,6 +40,9 @@ struct cell_options {
     bool stateless; /* who comes needs no state of it, whatever the machine has of other cells */
     uint32_t
         deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
+    uint32_t large_max;    /* bytes of a large message; 0: there are none */
+    uint32_t large_window; /* large messages of one sender under way; 0: 4 */
+    enum rdmc_schedule rdmc;
     struct cell_layout layout;
 };
 
@@ -88,6 +92,9 @@ struct member_machine {
      * more. NULL: it is delivered as others are, and the reply is empty. */
     uint32_t (*call)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
                      void *reply, uint32_t room);
+    /* A large message takes longer than a second: how far it has come, once a second, and when it is all there. May be NULL. */
+    void (*progress)(void *ctx, const struct large_progress *);
+
     /* A member asks what this one has, in no order with messages; likewise. Negative: the status of the answer. `from` is
      * MEMBER_ANY if it is a client. May be NULL. */
     int (*query)(void *ctx, uint32_t cell, uint32_t from, const void *data, uint32_t bytes,
@@ -117,7 +124,9 @@ struct member_options {
     bool no_nulls;      /* for measuring: who has nothing to send holds up the others */
     uint32_t unbatched; /* BATCH_* that are off */
 
-    uint32_t snap_bytes; /* ring for states; 0: 64 KiB */
+    uint32_t block_bytes;          /* largest block of a large message; a power of two; 0: 1 MiB */
+    uint8_t rack[GROUP_HOSTS_MAX]; /* by host: which it is in */
+    uint32_t snap_bytes;           /* ring for states; 0: 64 KiB */
     uint64_t
         backlog_bytes; /* for what is delivered while a state is sent, touched only then; 0: 64 MiB */
     uint32_t ask_bytes;    /* of a ring of asks or answers; a power of two; 0: 64 KiB */
@@ -154,7 +163,7 @@ struct unit member_unit(struct member *);
 /* ---- sending ---- */
 
 /* Room for a message of up to so many bytes in the own ring of the cell, in place. NULL: none now (the ring is full, this host is no
- * sender there now, or not allowed yet to write), or more than message_max. Several may be open; one that is not committed delays the later ones of this sender, and nobody
+ * sender there now, or not allowed yet to write; no place for a large message is free), or more than member_message_max. Several may be open; one that is not committed delays the later ones of this sender, and nobody
  * else. All open ones are void when view() says so with NULL, and when returned() comes for the cell. */
 void *member_reserve(struct member *, uint32_t cell, uint32_t bytes);
 
@@ -165,6 +174,9 @@ void member_release(struct member *, uint32_t cell, void *room);
 
 /* ERR_AGAIN: not now; ERR_TOOBIG. Copies. */
 int member_send(struct member *, uint32_t cell, const void *data, uint32_t bytes);
+
+/* The longest message of the cell: large_max, or message_max if it has no large ones. */
+uint32_t member_message_max(const struct member *, uint32_t cell);
 
 /* ---- asking ---- */
 
@@ -225,8 +237,9 @@ uint64_t member_column_min(const struct member *, uint32_t cell,
                            uint32_t column); /* of all members */
 
 struct member_counts {
-    uint64_t views;   /* begun */
-    uint64_t put_out; /* times that this process was, alive */
+    uint64_t large_sent, large_delivered, blocks; /* large messages; blocks: that were sent */
+    uint64_t views;                               /* begun */
+    uint64_t put_out;                             /* times that this process was, alive */
     uint64_t sent, delivered, delivered_bytes, nulls;
     uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
     uint64_t restamped; /* own messages that went on to the next view */

@@ -4,6 +4,15 @@
  * without rounds. What one member has delivered beyond the trim, and others have not, comes again as the first messages of the next view, and
  * is passed over by who had it. A cell that a single host may be in has one order anyway, and is not treated in this way. */
 
+static void take_large(struct cell *c, struct batch *b, struct source_stream *s,
+                       const struct record *r, uint32_t bytes)
+{
+    if (s->taken < s->skip)
+        large_passed(c, r, bytes, s->host);
+    else if (!large_item(c, b, r, bytes, s->pos, s->host, s->taken))
+        s->torn = true;
+}
+
 static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, uint64_t *bytes)
 {
     uint64_t from = s->taken;
@@ -15,9 +24,11 @@ static int take_source(struct cell *c, struct source_stream *s, uint64_t limit, 
         uint32_t size;
         const struct record *r = cell_record(c, s, s->taken, &size);
         if (r) {
-            s->pos += record_size(size);
-            if (s->taken >= s->skip)
+            if (r->flags & RECORD_LARGE)
+                take_large(c, &b, s, r, size);
+            else if (s->taken >= s->skip)
                 cell_item(&b, r, size, s->host, s->taken, 0);
+            s->pos += record_size(size);
         }
         s->taken++;
     }

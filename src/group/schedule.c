@@ -339,6 +339,8 @@ uint64_t rdmc_steps(const struct rdmc_plan *p)
     uint32_t n = p->members, k = p->blocks;
     check(p);
     switch (p->schedule) {
+    case RDMC_AUTO:
+        break;
     case RDMC_SEQUENTIAL:
         return (uint64_t)(n - 1) * k;
     case RDMC_CHAIN:
@@ -360,6 +362,8 @@ struct rdmc_move rdmc_next(const struct rdmc_plan *p, uint32_t rank, uint64_t st
     check(p);
     CHECK(rank < n);
     switch (p->schedule) {
+    case RDMC_AUTO:
+        break;
     case RDMC_SEQUENTIAL:
         return sequential_next(n, k, rank, step);
     case RDMC_CHAIN:

@@ -15,7 +15,14 @@
 
 #include <stdint.h>
 
-enum rdmc_schedule { RDMC_SEQUENTIAL, RDMC_CHAIN, RDMC_TREE, RDMC_PIPELINE, RDMC_RACKS };
+enum rdmc_schedule {
+    RDMC_AUTO, /* not one of them: chain for three members, pipeline for more */
+    RDMC_SEQUENTIAL,
+    RDMC_CHAIN,
+    RDMC_TREE,
+    RDMC_PIPELINE,
+    RDMC_RACKS,
+};
 
 enum { RDMC_MEMBERS_MAX = 64, RDMC_BLOCKS_MAX = 4096 };
 

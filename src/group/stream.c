@@ -240,6 +240,13 @@ static void note_readers(struct cell *c, uint64_t hosts, const struct view *v)
         o->reader_vid[o->at][set_first(rest)] = v->vid;
     }
     o->readers[o->at] |= hosts;
+    if (hosts)
+        large_note_readers(c);
+}
+
+bool own_has_readers(struct cell *c)
+{
+    return has_readers(c, 0) || has_readers(c, 1);
 }
 
 /* Numbers below this have been delivered by all; false: somebody has not begun the view. */
@@ -340,7 +347,7 @@ static struct record *reserve_here(struct cell *c, uint32_t bytes, uint64_t size
 static void *reserve_looking(struct cell *c, uint32_t bytes)
 {
     struct own_stream *o = &c->own;
-    if (!is_in_view(c->of) || !c->in || c->index == c->senders || bytes > c->opt.message_max)
+    if (!is_in_view(c->of) || !c->in || c->index == c->senders)
         return NULL;
     uint64_t size = record_size(bytes), straight = ring_straight(ring_bytes(c), o->head);
     uint64_t skip = size > straight ? straight : 0;
@@ -360,7 +367,7 @@ void *own_reserve(struct cell *c, uint32_t bytes)
 {
     const uint32_t ahead = c->ahead;
     if (bytes > c->opt.message_max - ahead)
-        return NULL;
+        return large_reserve(c, bytes);
     bytes += ahead;
     uint64_t size = record_size(bytes);
     if (c->own.head + size > c->own.limit)
@@ -392,6 +399,16 @@ static uint64_t record_pos(const struct cell *c, const struct record *r)
     return o->head - (back ? back : ring_bytes(c));
 }
 
+uint64_t own_position(const struct cell *c, const void *payload)
+{
+    return record_pos(c, (const struct record *)payload - 1);
+}
+
+void *own_room(const struct cell *c, uint64_t pos)
+{
+    return record_at(c, pos) + 1;
+}
+
 /* It has fewer bytes than were reserved: gives the rest back, or fills it. */
 static void shrink(struct cell *c, struct record *r, uint64_t pos, uint32_t bytes)
 {
@@ -419,6 +436,8 @@ static void stamp_next(struct cell *c, struct record *r, uint64_t pos)
 
 static void commit_looking(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
 {
+    if (large_commit(c, room, bytes))
+        return;
     struct record *r = lease_record(c, room);
     uint64_t pos = record_pos(c, r);
     bytes += c->ahead;
@@ -449,6 +468,8 @@ void own_commit_kind(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
 
 void own_release(struct cell *c, void *room)
 {
+    if (large_release(c, room))
+        return;
     struct record *r = lease_record(c, room);
     CHECK(r->flags == RECORD_OPEN);
     *r = (struct record){.bytes = (uint32_t)record_size(r->bytes), .flags = RECORD_SKIP};
@@ -522,12 +543,14 @@ static void give_back(struct cell *c, uint64_t from)
         pos = record_next(r, pos);
         if (r->flags & (RECORD_OPEN | RECORD_SKIP))
             continue;
+        uint32_t bytes = r->bytes - c->ahead;
+        const void *data = r->flags & RECORD_LARGE ? large_own(c, r, &bytes)
+                                                   : (const unsigned char *)(r + 1) + c->ahead;
         m->count.returned++;
         if (!asks_returned(c, r) && !relays_returned(c, r) && m->opt.machine->returned)
-            m->opt.machine->returned(m->opt.ctx, c->number,
-                                     (const unsigned char *)(r + 1) + c->ahead,
-                                     r->bytes - c->ahead);
+            m->opt.machine->returned(m->opt.ctx, c->number, data, bytes);
     }
+    large_void(c);
     o->end = o->ready =
         o->head; /* where it goes on if it sends again: no position has two messages */
     o->ready_count = 0;
@@ -578,6 +601,7 @@ void own_reset(struct cell *c)
     struct own_stream *o = &c->own;
     if (c->in && !PLANTED(group_out_forgets_readers))
         note_readers(c, c->members, c->of->view);
+    large_void(c);
     o->head = o->end = o->ready = max_u64(o->head, o->end);
     o->ready_count = 0;
     o->batch_first = o->batches = 0;

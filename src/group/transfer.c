@@ -252,7 +252,7 @@ static uint64_t feed_room(const struct member *m)
 /* For all that the cell delivers at once: a message is at most half as long again in the feed as in its ring. */
 static uint64_t feed_need(const struct cell *c)
 {
-    return 2 * (c->opt.deliver_bytes + record_size(c->opt.message_max) + FEED_HEAD_BYTES);
+    return 2 * (c->opt.deliver_bytes + record_size(message_most(c)) + FEED_HEAD_BYTES);
 }
 
 static void feed(struct member *m, const struct feed_head *h, const void *data)
@@ -498,7 +498,7 @@ static int load_fed(struct member *m, struct cell *c, uint64_t bytes)
 {
     for (struct feed_head h = {0}; !c->has_state;) {
         uint64_t whole = fed_whole(c, &h);
-        if (h.bytes > c->opt.message_max)
+        if (h.bytes > message_most(c))
             return ERR_CORRUPT;
         if (c->fed_at == whole && whole > 0 && c->fed_at >= sizeof(h)) {
             if (h.vid > m->view->vid)
@@ -651,7 +651,7 @@ static bool feeds_open(struct member *m)
         if (!c->mine)
             continue;
         least = max_u64(least, 2 * feed_need(c));
-        c->fed = calloc(1, FEED_HEAD_BYTES + padded8(c->opt.message_max));
+        c->fed = calloc(1, FEED_HEAD_BYTES + padded8(message_most(c)));
         if (c->fed == NULL)
             return false;
     }

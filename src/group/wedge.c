@@ -100,6 +100,8 @@ static void begin(struct member *m)
     m->view = now;
     m->next = before;
     asks_begin(m, before, now);
+    if (m->rdmc)
+        rdmc_begin(m);
     m->phase = MEMBER_OPEN;
     relays_begin(m);
     m->count.views++;

@@ -34,6 +34,8 @@ enum lane_kind {
     LANE_NEB =
         24, /* owner: a member or a memory; writer: a member; what it has heard of others (agree/bft_neb.h) */
     LANE_ANSWER = 14, /* common; owner: host number `index`; writer: a host; ring of its answers */
+    LANE_BODY = 15,   /* common; writer: a sender of a cell; its large messages */
+    LANE_BLOCK = 16,  /* owner: a host; writer: a host; ring of blocks of large messages */
     LANE_REQUEST =
         20, /* owner: a host; writer: a client; ring of what it wants published or asks */
     LANE_RELAYED = 21, /* owner: a client; writer: a host; ring of what became of that */

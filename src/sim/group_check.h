@@ -12,7 +12,7 @@
 #include "sim/group_client.h"
 #include "sim/run.h"
 
-enum { GROUP_CHECK_HOSTS_MAX = 9, GROUP_CHECK_CELLS_MAX = 4, GROUP_CHECK_BYTES_MAX = 1024 };
+enum { GROUP_CHECK_HOSTS_MAX = 9, GROUP_CHECK_CELLS_MAX = 4, GROUP_CHECK_BYTES_MAX = 6000 };
 
 enum sent_state {
     SENT_OPEN,  /* room is reserved */

@@ -37,7 +37,10 @@ static bool is_sender(const struct group_node *n, uint32_t cell)
 
 static uint32_t draw_bytes(const struct group_node *n, uint32_t cell)
 {
-    uint32_t max = n->run->cell[cell].message_max;
+    const struct cell_options *c = &n->run->cell[cell];
+    uint32_t max = c->message_max;
+    if (c->large_max > 0 && rng_below(rng_of(n), 3) == 0)
+        return (uint32_t)rng_range(rng_of(n), max + 1, c->large_max);
     uint64_t how = rng_below(rng_of(n), 4);
     return (uint32_t)(how == 0   ? rng_below(rng_of(n), max < 16 ? max + 1 : 17)
                       : how == 1 ? max

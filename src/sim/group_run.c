@@ -20,6 +20,7 @@ enum {
     LAYOUT_STREAM = 22,
     LOAD_STREAM = 23,
     KIND_STREAM = 24,
+    LARGE_STREAM = 25,
 };
 
 static struct group_node *node_of(void *ctx)
@@ -260,6 +261,8 @@ static void host_died(struct fleet_node *f)
     g->states += n->counts.states_sent;
     g->learnt += n->counts.learnt;
     g->nulls += n->counts.nulls;
+    g->large += n->counts.large_delivered;
+    g->blocks += n->counts.blocks;
     g->deliveries += n->counts.delivered;
     n->counts = (struct member_counts){0};
     group_disk_died(n);
@@ -368,6 +371,27 @@ static void draw_kinds(struct group_run *r)
     r->member_opt.machine = r->check.stateless ? &stateless_machine : &machine;
 }
 
+/* Large messages, in some cells of every second run, in as many blocks as will do and over any schedule. */
+static void draw_large(struct group_run *r)
+{
+    struct rng own, *g = &own;
+    rng_init(g, hash_mix(r->opt->seed, LARGE_STREAM));
+    bool some = rng_below(g, 2);
+    r->member_opt.block_bytes = UINT32_C(128) << rng_below(g, 4);
+    for (uint32_t q = 0; q < r->fleet.hosts; q++)
+        r->member_opt.rack[q] = (uint8_t)rng_below(g, 3);
+    for (uint32_t k = 0; k < r->check.cells; k++) {
+        struct cell_options *c = &r->cell[k];
+        if (!some || rng_below(g, 3) == 0 || c->mode > CELL_RAW)
+            continue;
+        if (c->message_max < sizeof(struct large_head))
+            c->message_max = sizeof(struct large_head);
+        c->large_max = (uint32_t)rng_range(g, c->message_max + 1, GROUP_CHECK_BYTES_MAX);
+        c->large_window = (uint32_t)rng_range(g, 1, 4);
+        c->rdmc = (enum rdmc_schedule)rng_below(g, RDMC_RACKS + 1);
+    }
+}
+
 static void draw_keepers(struct group_run *r)
 {
     static const uint32_t counts[] = {1, 2, 3, 3, 3, 3, 3, 5};
@@ -457,6 +481,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
     draw_shards(r);
     draw_member(r);
     draw_kinds(r);
+    draw_large(r);
     draw_load(r);
     group_disk_draw(r);
     group_client_draw(r);

@@ -53,8 +53,9 @@ struct group_figures {
     uint64_t vacant; /* times that a cell became so */
     uint64_t states; /* sent */
     uint64_t nulls, deliveries;
-    uint64_t asked, answered;          /* calls and queries, and how many of them were complete */
-    uint64_t disks;                    /* runs in which hosts have disks; */
+    uint64_t large, blocks;   /* deliveries of large messages; blocks of them that were sent */
+    uint64_t asked, answered; /* calls and queries, and how many of them were complete */
+    uint64_t disks;           /* runs in which hosts have disks; */
     uint64_t disk_batches, power_cuts; /* of these hosts, */
     uint64_t disks_failed;             /* and members that left for theirs */
     uint64_t client_sent,
