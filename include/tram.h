@@ -216,12 +216,13 @@ struct tram_replica_stats {
     uint32_t group;
     uint32_t rank;
     enum tram_role role;
-    uint32_t leader;    /* host that leads, as far as is known here; UINT32_MAX: nobody */
-    uint64_t ballot;    /* promised */
-    uint64_t applied;   /* log position */
-    uint64_t commit;    /* leader: decided up to here */
-    uint64_t tail;      /* leader: written up to here */
-    uint32_t attached;  /* leader: replicas that take its writes, its own included */
+    uint32_t leader;  /* host that leads, as far as is known here; UINT32_MAX: nobody */
+    uint64_t ballot;  /* promised */
+    uint64_t applied; /* log position */
+    uint64_t commit;  /* leader: decided up to here */
+    uint64_t tail;    /* leader: written up to here */
+    uint32_t
+        attached; /* leader: members that take its writes: replicas, its own included, and memories */
     bool behind;        /* waits for a snapshot */
     uint64_t delivered; /* messages */
     uint64_t terms;     /* times it began to lead, in this life */

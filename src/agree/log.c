@@ -530,8 +530,10 @@ void log_status(const struct log *l, struct unit_status *s)
         s->attached += l->peer[q].phase == PEER_LIVE;
         s->detached_ns[q] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
     }
-    for (uint32_t q = l->n; q < l->all; q++)
+    for (uint32_t q = l->n; q < l->all; q++) {
+        s->attached += l->peer[q].phase == PEER_LIVE;
         s->memory_away_ns[q - l->n] = l->peer[q].away_ns ? l->now_ns - l->peer[q].away_ns + 1 : 0;
+    }
     keep_status(l, s);
     s->muted_now = l->state == UNIT_LEADER && l->serving ? l->muted_count : 0;
 }

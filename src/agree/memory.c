@@ -57,3 +57,53 @@ void log_memory_close(struct log_memory *m)
 {
     mem_flow_close(m->mem, &m->flow);
 }
+
+/* ---- as a unit ---- */
+
+enum {
+    LOOK_EVERY_NS = 50000000
+}; /* it has nothing to do, but for whoever shows that it is there */
+
+static int unit_of_post(struct unit *u, uint64_t now_ns)
+{
+    struct log_memory *m = u->of;
+    m->now_ns = now_ns;
+    log_memory_step(m);
+    return 0;
+}
+
+static int unit_of_settle(struct unit *u, uint64_t now_ns)
+{
+    (void)u;
+    (void)now_ns;
+    return 0;
+}
+
+static uint64_t unit_of_next_ns(const struct unit *u)
+{
+    const struct log_memory *m = u->of;
+    return m->now_ns + LOOK_EVERY_NS;
+}
+
+static void unit_of_status(const struct unit *u, struct unit_status *s)
+{
+    const struct log_memory *m = u->of;
+    *s = (struct unit_status){.role = log_memory_is_closed(m) ? UNIT_JOINING : UNIT_FOLLOWER,
+                              .leader = UINT32_MAX,
+                              .promised = mem_promised(m->mem, m->region)};
+}
+
+static void unit_of_close(struct unit *u)
+{
+    log_memory_close(u->of);
+}
+
+struct unit log_memory_unit(struct log_memory *m)
+{
+    static const struct unit_ops ops = {.post = unit_of_post,
+                                        .settle = unit_of_settle,
+                                        .next_ns = unit_of_next_ns,
+                                        .status = unit_of_status,
+                                        .close = unit_of_close};
+    return (struct unit){.ops = &ops, .of = m, .region = m->region};
+}

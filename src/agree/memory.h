@@ -12,6 +12,7 @@ struct log_memory {
     struct mem *mem;
     uint32_t region;
     struct mem_flow flow; /* to itself: what it says */
+    uint64_t now_ns;
 };
 
 /* The options of the group's replicas; of these mem, region, nodes, replicas and log_bytes count. In place until the memory
@@ -25,5 +26,8 @@ void log_memory_close(struct log_memory *);
 
 /* What it has was lost, and it has not been taken back. */
 bool log_memory_is_closed(const struct log_memory *);
+
+/* The same as what a host steps. */
+struct unit log_memory_unit(struct log_memory *);
 
 #endif

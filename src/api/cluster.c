@@ -54,6 +54,10 @@ static int settle(struct tram_cluster *c, struct err *e)
         c->group[g].replicas = f->group[g].replicas;
         for (uint32_t q = 0; q < f->group[g].replicas; q++)
             c->group[g].nodes[q] = f->group[g].replica[q];
+        c->group[g].memories = f->group[g].memories;
+        c->group[g].all_vote = f->group[g].all_vote;
+        for (uint32_t i = 0; i < f->group[g].memories; i++)
+            c->group[g].memory[i] = f->group[g].memory[i];
     }
     c->sizes = (struct mcast_sizes){
         .clients = f->clients,

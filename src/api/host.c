@@ -1,6 +1,7 @@
 /* A host: replicas of the groups that the cluster file gives it, in one loop. */
 #include "api/api.h"
 
+#include "agree/memory.h"
 #include "api/backup.h"
 #include "api/disk.h"
 #include "api/loop.h"
@@ -48,6 +49,8 @@ struct tram_host {
     struct api_loop run;
     struct member *member;
     uint32_t members;
+    struct log_memory *memory; /* of a host that is only memory */
+    uint32_t memories;
     struct watch *watch;
     uint64_t watch_ns; /* when it last looked */
     struct api_page *page;
@@ -249,6 +252,38 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
     return 0;
 }
 
+/* What the group has at a host that is only memory of it. */
+static int memory_open(struct tram_host *h, uint16_t group, struct err *e)
+{
+    const struct tram_cluster *c = h->cluster;
+    struct log_memory *m = &h->memory[h->memories];
+    struct log_options o = {.mem = h->run.mem,
+                            .region = group,
+                            .nodes = c->group[group].nodes,
+                            .replicas = c->group[group].replicas,
+                            .log_bytes = c->sizes.log_bytes};
+    int rc = log_memory_open(m, &o, e);
+    if (rc != 0)
+        return rc;
+    h->memories++;
+    host_add(&h->run.host, log_memory_unit(m));
+    return 0;
+}
+
+static int memories_open(struct tram_host *h, struct err *e)
+{
+    const struct tram_cluster *c = h->cluster;
+    int rc = 0;
+    h->memory = calloc(c->conf->groups, sizeof(*h->memory));
+    if (h->memory == NULL)
+        return err_set(e, ERR_NOMEM, "host %s: no memory", c->conf->host[h->index].name);
+    for (uint32_t g = 0; rc == 0 && g < c->conf->groups; g++)
+        for (uint32_t i = 0; rc == 0 && i < c->group[g].memories; i++)
+            if (c->group[g].memory[i] == h->index)
+                rc = memory_open(h, (uint16_t)g, e);
+    return rc;
+}
+
 static uint32_t replicas_of(const struct tram_cluster *c, uint32_t host)
 {
     uint32_t n = 0;
@@ -337,6 +372,9 @@ static int open_all(struct tram_host *h, const char *trace_dir, struct err *e)
                 if (rc != 0)
                     return rc;
             }
+    rc = memories_open(h, e);
+    if (rc != 0)
+        return rc;
     if (h->disk.disk) {
         disk_forget(h->disk.disk);
         rc = api_disk_opened(&h->disk, c->sizes.clients, e);
@@ -407,6 +445,8 @@ void tram_host_close(struct tram_host *h)
         backup_fini(&h->member[i].backup);
         api_machine_fini(&h->member[i].machine);
     }
+    for (uint32_t i = 0; i < h->memories; i++)
+        log_memory_close(&h->memory[i]);
     if (h->run.mem) {
         api_mem_show(h->cluster, h->run.mem, NULL, 0);
         struct api_page_shape shape = page_shape(h);
@@ -416,6 +456,7 @@ void tram_host_close(struct tram_host *h)
     watch_close(h->watch);
     api_disk_close(&h->disk);
     free(h->member);
+    free(h->memory);
     free(h);
 }
 

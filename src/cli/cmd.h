@@ -22,6 +22,7 @@ int cmd_demo(int argc, char **argv);
 int cmd_disk(int argc, char **argv);
 int cmd_format(int argc, char **argv);
 int cmd_host(int argc, char **argv);
+int cmd_memory(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);

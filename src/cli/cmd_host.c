@@ -1,4 +1,4 @@
-/* tram host: one host in the foreground, with a journal as its state machine. */
+/* tram host: one host in the foreground, with a journal as its state machine; tram memory: one that is only memory. */
 #include "api/api.h"
 #include "base/hash.h"
 #include "cli/args.h"
@@ -20,6 +20,7 @@ struct host_args {
     const char *trace;
     uint32_t rate; /* under protocol group */
     bool quiet;
+    bool memory; /* tram memory */
 };
 
 /* ---- the journal ---- */
@@ -102,7 +103,7 @@ static void name_process(const char *host)
 
 static int complain(const struct host_args *a, const char *text)
 {
-    fprintf(stderr, "tram host: %s: %s\n", a->name, text);
+    fprintf(stderr, "tram %s: %s: %s\n", a->memory ? "memory" : "host", a->name, text);
     return CMD_FAILED;
 }
 
@@ -117,7 +118,9 @@ static int serve(const struct host_args *a, struct tram_host *h)
     /* The first step writes the page, by which others see that this host is there. */
     if (tram_host_step(h, &e) < 0)
         return complain(a, e.text);
-    if (!a->quiet)
+    if (!a->quiet && a->memory)
+        printf("%s is up as memory, as process %d\n", a->name, (int)getpid());
+    else if (!a->quiet)
         printf("%s is up with %u replica%s, as process %d\n", a->name, replicas,
                replicas == 1 ? "" : "s", (int)getpid());
     fflush(stdout);
@@ -154,7 +157,9 @@ static int run(const struct host_args *a, const struct tram_cluster *c, struct j
     int rc = tram_host_open(c, &o, &h, &error);
     if (rc < 0)
         return complain(a, error.text);
-    if (tail_ring_create(dir, a->name, &j->tail, &e) < 0) {
+    if (a->memory) {
+        code = serve(a, h);
+    } else if (tail_ring_create(dir, a->name, &j->tail, &e) < 0) {
         code = complain(a, e.text);
     } else {
         code = serve(a, h);
@@ -178,18 +183,37 @@ static int run_member(const struct host_args *a, const struct tram_cluster *c)
     return member_host_run(&member, c);
 }
 
+static bool is_memory(const struct tram_cluster *c, const char *host)
+{
+    return c->conf->host[cluster_host(c->conf, host)].memory;
+}
+
+static int refuse_role(const struct host_args *a)
+{
+    if (a->memory)
+        fprintf(stderr, "tram memory: host '%s' has no role: memory in %s; run `tram host %s`\n",
+                a->name, running_file(&a->running), a->name);
+    else
+        fprintf(stderr, "tram host: host '%s' has role: memory in %s; run `tram memory %s`\n",
+                a->name, running_file(&a->running), a->name);
+    return CMD_USAGE;
+}
+
 static int start(const struct host_args *a)
 {
     struct tram_cluster *c;
 
-    int code = running_load(&a->running, "host", &c);
+    const char *command = a->memory ? "memory" : "host";
+    int code = running_load(&a->running, command, &c);
     if (code != CMD_DONE)
         return code;
     struct journal *j = calloc(1, sizeof(*j));
     if (tram_cluster_host(c, a->name) < 0) {
-        fprintf(stderr, "tram host: there is no host '%s' in %s; %s\n", a->name,
+        fprintf(stderr, "tram %s: there is no host '%s' in %s; %s\n", command, a->name,
                 running_file(&a->running), cluster_hosts_near(c->conf, a->name).s);
         code = CMD_USAGE;
+    } else if (is_memory(c, a->name) != a->memory) {
+        code = refuse_role(a);
     } else if (c->conf->protocol == CLUSTER_GROUP) {
         code = run_member(a, c);
     } else if (a->rate > 0) {
@@ -231,6 +255,31 @@ int cmd_host(int argc, char **argv)
         .too_many = "a second host; a process is one",
         .more = "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage, 3 a group is "
                 "lost.",
+    };
+
+    int code = args_read(&command, argc, argv);
+    return code == ARGS_GO ? start(&a) : code;
+}
+
+int cmd_memory(int argc, char **argv)
+{
+    struct host_args a = {.memory = true};
+    const struct args_word words[] = {{"NAME", &a.name, "which host of the cluster file?"}, {0}};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--quiet", NULL, "do not say that it is up, and who connects", .flag = &a.quiet},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "memory",
+        .usage = "NAME [OPTIONS]",
+        .about = "Runs a host with role: memory in the foreground, as a service manager would, "
+                 "until SIGINT or SIGTERM. It holds memory that groups agree in and votes with it, "
+                 "and runs no replica and no state machine.",
+        .options = options,
+        .words = words,
+        .too_many = "a second host; a process is one",
+        .more = "Exit code: 0 stopped, 1 it could not start or go on, 2 wrong usage.",
     };
 
     int code = args_read(&command, argc, argv);

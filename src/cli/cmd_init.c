@@ -27,6 +27,7 @@ struct init_args {
     enum overlay_shape shape;
     bool force;
     bool durable;
+    bool of_votes;
     bool of_groups, of_group; /* an option was given that is for groups, or for protocol group */
 };
 
@@ -238,6 +239,8 @@ int cmd_init(int argc, char **argv)
     struct init_args a = {.plan = {.groups = 8, .replicas = 3, .subgroups = 1, .shards = 1}};
     struct cluster_plan *p = &a.plan;
     unsigned mode = CLUSTER_MODE_MEMORY;
+    unsigned votes = 0;
+    static const char *const votes_names[] = {"memories", "all", NULL};
     unsigned shape = OVERLAY_breadth, transport = p->transport, protocol = p->protocol;
     const struct args_word words[] = {{"FILE", &a.file, NULL}, {0}};
     const struct args_option options[] = {
@@ -248,6 +251,13 @@ int cmd_init(int argc, char **argv)
         {"--hosts", "H",
          "host processes, R to 128 (default 3, or R if that is more); under protocol group S to 64",
          .number32 = &p->hosts, .min = 1, .max = CLUSTER_HOSTS_MAX},
+        {"--memories", "N",
+         "hosts m1, m2, ... that are only memory of all groups, 1 to 9 (default none)",
+         .number32 = &p->memories, .min = 1, .max = CLUSTER_MEMORIES_MAX, .given = &a.of_groups},
+        {"--votes", "WHO",
+         "with --memories: memories (default), they alone vote; all, the replicas as well",
+         .choice = &votes, .choices = votes_names, .needs = "it needs one of",
+         .given = &a.of_votes},
         {"--tree", "SHAPE",
          "breadth: all groups below the first (default)\n"
          "base: one group below the root, and two below each other group\n"
@@ -304,7 +314,10 @@ int cmd_init(int argc, char **argv)
     if (a.of_group && p->protocol != CLUSTER_GROUP)
         return args_bad("init", "--subgroups", "it is for --protocol group, as --shards is");
     uint32_t hosts_least = p->protocol == CLUSTER_GROUP ? p->shards : p->replicas;
-    if (p->hosts == 0)
-        p->hosts = hosts_least > 3 ? hosts_least : 3;
+    if (a.of_votes && p->memories == 0)
+        return args_bad("init", "--votes", "it is for groups with --memories");
+    p->all_vote = votes == 1;
+    if (p->hosts == 0) /* memories are there to spare hosts */
+        p->hosts = hosts_least > 3 || p->memories > 0 ? hosts_least : 3;
     return init(&a);
 }

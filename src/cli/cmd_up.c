@@ -64,7 +64,7 @@ static void become_host(const struct up *u, uint32_t h, pid_t parent)
     int n = 0;
 
     argv[n++] = "tram";
-    argv[n++] = "host";
+    argv[n++] = u->cluster->conf->host[h].memory ? "memory" : "host";
     argv[n++] = tram_cluster_host_name(u->cluster, h);
     argv[n++] = "--quiet";
     argv[n++] = "--file";
@@ -73,7 +73,7 @@ static void become_host(const struct up *u, uint32_t h, pid_t parent)
         argv[n++] = "--cluster";
         argv[n++] = a->running.cluster;
     }
-    if (a->trace) {
+    if (a->trace && !u->cluster->conf->host[h].memory) {
         argv[n++] = "--trace";
         argv[n++] = a->trace;
     }

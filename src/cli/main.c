@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"format", cmd_format, "make the directories in which a durable cluster keeps what it has"},
     {"up", cmd_up, "start all hosts of a cluster file on this machine, and look after them"},
     {"host", cmd_host, "run one host in the foreground"},
+    {"memory", cmd_memory, "run a host that is only memory in the foreground"},
     {"send", cmd_send, "multicast a message, or the lines of standard input"},
     {"tail", cmd_tail, "watch what a group delivers"},
     {"status", cmd_status, "show groups, leaders, replicas and rates"},

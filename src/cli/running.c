@@ -389,6 +389,11 @@ uint32_t running_replicas(const struct running *r, uint32_t group)
     return r->cluster->conf->group[group].replicas;
 }
 
+uint32_t running_members(const struct running *r, uint32_t group)
+{
+    return running_replicas(r, group) + r->cluster->conf->group[group].memories;
+}
+
 int running_leader(const struct running *r, uint32_t group)
 {
     int best = -1;
@@ -482,7 +487,7 @@ bool running_all_attached(const struct running *r)
         return all_in_view(r);
     for (uint32_t g = 0; g < r->cluster->conf->groups; g++) {
         int q = running_leader(r, g);
-        if (q < 0 || running_replica(r, g, (uint32_t)q)->attached < running_replicas(r, g))
+        if (q < 0 || running_replica(r, g, (uint32_t)q)->attached < running_members(r, g))
             return false;
         for (uint32_t i = 0; i < running_replicas(r, g); i++)
             if (r->host[running_host_of(r, g, i)].state != RUNNING_UP ||

@@ -127,6 +127,9 @@ struct running_text running_not(const struct tram_cluster *);
 /* Hosts that are not down. */
 uint32_t running_hosts_alive(const struct running *);
 
+/* A group's replicas, and those that are only memory of it. */
+uint32_t running_members(const struct running *, uint32_t group);
+
 /* Every group has a leader; and every replica takes part, too. Under protocol group: as running_all_in_view; and that of
  * all hosts. */
 bool running_all_led(const struct running *);

@@ -114,7 +114,7 @@ static void print_group(const struct status_view *v, FILE *to, uint32_t g)
 
     if (leader >= 0) {
         const struct tram_replica_stats *s = running_replica(r, g, (uint32_t)leader);
-        snprintf(attached, sizeof attached, "%u/%u", s->attached, running_replicas(r, g));
+        snprintf(attached, sizeof attached, "%u/%u", s->attached, running_members(r, g));
         snprintf(positions, sizeof positions, "%" PRIu64 "/%" PRIu64, s->applied, s->commit);
         snprintf(ballot, sizeof ballot, "%" PRIu64, s->ballot);
     }

@@ -29,6 +29,7 @@ enum {
     CLUSTER_DIR_BYTES = 200,     /* of runtime_dir, key and every other path */
     CLUSTER_FILE_BYTES_MAX = 4 << 20,
     CLUSTER_WARNINGS_MAX = 16,     /* those after them are only counted */
+    CLUSTER_MEMORIES_MAX = 9,      /* of a group */
     CLUSTER_NONE = -1,             /* no such group or host; the parent of a root */
     CLUSTER_CLIENT_KEYS_MAX = 256, /* names of clients; several processes may share one */
     CLUSTER_PUBLIC_BYTES = 32,     /* of an Ed25519 public key */
@@ -52,6 +53,7 @@ struct cluster_host {
     uint16_t port;                       /* 0 if there is no address */
     uint32_t line;                       /* where the file has it; 0 if made without one */
     struct cluster_keys keys;            /* none but under tcp without tls */
+    bool memory;                         /* it is only memory of groups: carries no replica */
 };
 
 struct cluster_client {
@@ -67,6 +69,9 @@ struct cluster_group {
     uint32_t replicas; /* 1 to CLUSTER_REPLICAS_MAX */
     /* Indexes of hosts by rank; at the start the first is waited for. */
     uint8_t replica[CLUSTER_REPLICAS_MAX];
+    uint32_t memories; /* hosts that are only memory of its log; they vote, */
+    uint8_t memory[CLUSTER_MEMORIES_MAX];
+    bool all_vote; /* and the replicas as well */
     uint32_t line; /* of the group, and of its parent; 0 as above */
     uint32_t parent_line;
 };
@@ -267,6 +272,8 @@ struct cluster_plan {
     enum cluster_protocol protocol;
     uint16_t port;           /* of h1, the others follow; 0: 7101 */
     const unsigned char *id; /* of a durable cluster; NULL: it is none */
+    uint32_t memories;       /* hosts m1, m2, ... that are only memory, of all groups; */
+    bool all_vote;           /* with them: replicas vote, too */
     /* Under protocol group, instead of groups and replicas: subgroups s1, s2, ... of all hosts. */
     uint32_t subgroups, shards;
     enum cluster_mode mode; /* of all of them; with an id if that is one that is kept */

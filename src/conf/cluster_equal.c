@@ -26,13 +26,14 @@ static bool same_identity(const struct cluster *a, const struct cluster *b)
 static bool same_host(const struct cluster_host *a, const struct cluster_host *b)
 {
     return strcmp(a->name, b->name) == 0 && strcmp(a->address, b->address) == 0 &&
-           a->port == b->port && same_keys(&a->keys, &b->keys);
+           a->port == b->port && a->memory == b->memory && same_keys(&a->keys, &b->keys);
 }
 
 static bool same_group(const struct cluster_group *a, const struct cluster_group *b)
 {
     return strcmp(a->name, b->name) == 0 && a->parent == b->parent && a->replicas == b->replicas &&
-           memcmp(a->replica, b->replica, a->replicas) == 0;
+           memcmp(a->replica, b->replica, a->replicas) == 0 && a->memories == b->memories &&
+           memcmp(a->memory, b->memory, a->memories) == 0 && a->all_vote == b->all_vote;
 }
 
 static bool same_subgroup(const struct cluster_subgroup *a, const struct cluster_subgroup *b)

@@ -37,9 +37,15 @@ static void group_text(const struct cluster *c, const struct cluster_group *g, c
         used += snprintf(text + used, bytes - (size_t)used, " below %s,", c->group[g->parent].name);
     for (uint32_t r = 0; r < g->replicas; r++)
         used += snprintf(text + used, bytes - (size_t)used, " %s", c->host[g->replica[r]].name);
+    for (uint32_t m = 0; m < g->memories; m++)
+        used += snprintf(text + used, bytes - (size_t)used, "%s %s",
+                         m             ? ""
+                         : g->all_vote ? ", all vote with"
+                                       : ", votes of",
+                         c->host[g->memory[m]].name);
 }
 
-enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + 3) * CLUSTER_NAME_BYTES };
+enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + CLUSTER_MEMORIES_MAX + 4) * CLUSTER_NAME_BYTES };
 
 static void subgroup_text(const struct cluster_subgroup *s, char *text, size_t bytes)
 {

@@ -136,6 +136,10 @@ bool setting_applies(const struct cluster *, enum setting);
 /* Who keeps views if the file does not say, by the number of hosts. */
 uint32_t keepers_standard(uint32_t hosts);
 
+/* The memories of a group and who votes, after its replicas. */
+int memories_read(struct reader *, const struct node *list, const struct node *votes,
+                  struct cluster_group *);
+
 /* A list that must be there and have something in it; `like` is how its lines look. */
 int take_list(struct reader *, const struct node *root, const struct node *, const char *key,
               const char *like);

@@ -33,6 +33,12 @@ static int check_groups_plan(const struct cluster_plan *p, struct err *e)
     if (p->hosts < 1 || p->hosts > CLUSTER_HOSTS_MAX)
         return err_set(e, ERR_INVALID, "%u hosts; a cluster has 1 to %d", p->hosts,
                        CLUSTER_HOSTS_MAX);
+    if (p->memories > CLUSTER_MEMORIES_MAX || p->memories + p->hosts > CLUSTER_HOSTS_MAX)
+        return err_set(e, ERR_INVALID,
+                       "%u memories; a group has at most %d, and a cluster %d hosts with them",
+                       p->memories, CLUSTER_MEMORIES_MAX, CLUSTER_HOSTS_MAX);
+    if (p->memories > 0 && p->id != NULL)
+        return err_set(e, ERR_INVALID, "a durable group has no memories so far");
     if (p->replicas > p->hosts)
         return err_set(e, ERR_INVALID,
                        "%u replicas on %u hosts; each replica of a group needs a host of its own",
@@ -46,7 +52,7 @@ static int check_plan(const struct cluster_plan *p, struct err *e)
 
     if (rc < 0)
         return rc;
-    if (p->port > UINT16_MAX - p->hosts)
+    if (p->port > UINT16_MAX - p->hosts - p->memories)
         return err_set(e, ERR_INVALID, "port %u; with %u hosts it is at most %u", p->port, p->hosts,
                        UINT16_MAX - p->hosts);
     if (p->name != NULL && !name_ok(p->name))
@@ -73,6 +79,10 @@ static void make_groups(struct cluster *c, const struct cluster_plan *p)
         g->replicas = p->replicas;
         for (uint32_t i = 0; i < p->replicas; i++)
             g->replica[i] = (uint8_t)((c->groups + i) % p->hosts);
+        g->memories = p->memories;
+        g->all_vote = p->memories > 0 && p->all_vote;
+        for (uint32_t i = 0; i < p->memories; i++)
+            g->memory[i] = (uint8_t)(p->hosts + i);
     }
 }
 
@@ -114,9 +124,11 @@ int cluster_make(const struct cluster_plan *p, struct cluster **out, struct err 
     snprintf(c->name, sizeof c->name, "%s", p->name ? p->name : "cluster");
     c->transport = p->transport;
     c->protocol = p->protocol;
-    for (c->hosts = 0; c->hosts < p->hosts; c->hosts++) {
+    for (c->hosts = 0; c->hosts < p->hosts + p->memories; c->hosts++) {
         struct cluster_host *h = &c->host[c->hosts];
-        snprintf(h->name, sizeof h->name, "h%u", c->hosts + 1);
+        h->memory = c->hosts >= p->hosts;
+        snprintf(h->name, sizeof h->name, h->memory ? "m%u" : "h%u",
+                 h->memory ? c->hosts - p->hosts + 1 : c->hosts + 1);
         snprintf(h->address, sizeof h->address, "127.0.0.1");
         h->port = (uint16_t)((p->port ? p->port : PORT_DEFAULT) + c->hosts);
     }

@@ -64,7 +64,7 @@ uint64_t cluster_memory(const struct cluster *c)
         return memory_of_members(c);
     for (uint32_t g = 0; g < c->groups; g++) {
         const uint64_t n = c->group[g].replicas;
-        bytes += n * n * c->log_bytes + n * (n - 1) * c->snap_bytes;
+        bytes += (n + c->group[g].memories) * n * c->log_bytes + n * (n - 1) * c->snap_bytes;
         bytes += rings_from_groups(c, g) * c->edge_bytes;
     }
     return bytes;

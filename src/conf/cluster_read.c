@@ -30,8 +30,15 @@ enum top_key {
     TOP_SETTINGS,
     TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
 };
-enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_KEYS };
-enum group_key { GROUP_NAME, GROUP_PARENT, GROUP_REPLICAS, GROUP_KEYS };
+enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_ROLE, HOST_KEYS };
+enum group_key {
+    GROUP_NAME,
+    GROUP_PARENT,
+    GROUP_REPLICAS,
+    GROUP_MEMORIES,
+    GROUP_VOTES,
+    GROUP_KEYS
+};
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
 static const char *const top_keys[] = {"name",       "transport",
@@ -45,8 +52,9 @@ static const char *const top_keys[] = {"name",       "transport",
                                        "groups",     "subgroups",
                                        "keepers",    "view_majority",
                                        "start_ms",   SETTING_LIST(SETTING_KEY_) NULL};
-static const char *const host_keys[] = {"name", "address", "key", NULL};
-static const char *const group_keys[] = {"name", "parent", "replicas", NULL};
+static const char *const host_keys[] = {"name", "address", "key", "role", NULL};
+static const char *const group_keys[] = {"name", "parent", "replicas", "memories", "votes", NULL};
+static const char *const role_names[] = {"host", "memory", NULL};
 
 _Static_assert(sizeof top_keys / sizeof top_keys[0] == TOP_COUNT + 1, "every top key has a name");
 _Static_assert((int)CLUSTER_NAME_BYTES > (int)NAME_CHARS_MAX, "a name fits with its 0");
@@ -303,6 +311,20 @@ static int take_address(struct reader *r, const struct node *n, struct cluster_h
     return 0;
 }
 
+static int take_role(struct reader *r, const struct node *n, struct cluster_host *h)
+{
+    unsigned role = 0;
+
+    int rc = take_word(r, n, "role", role_names, &role);
+    h->memory = role == 1;
+    if (rc == 0 && h->memory && r->c->protocol == CLUSTER_GROUP)
+        return doc_bad(r->d, n->line, r->e,
+                       "host '%s' has role: memory, which is for groups that agree on logs; under "
+                       "protocol: group every host is a member, leave the role out",
+                       h->name);
+    return rc;
+}
+
 static int take_host(struct reader *r, const struct node *n)
 {
     const struct node *value[HOST_KEYS] = {NULL};
@@ -331,7 +353,9 @@ static int take_host(struct reader *r, const struct node *n)
                        " its own",
                        h->name, c->host[old].line);
     h->line = n->line;
-    rc = take_address(r, value[HOST_ADDRESS], h);
+    rc = take_role(r, value[HOST_ROLE], h);
+    if (rc == 0)
+        rc = take_address(r, value[HOST_ADDRESS], h);
     if (rc == 0)
         rc = identity_read_host(r, value[HOST_KEY], h);
     if (rc == 0)
@@ -362,11 +386,18 @@ static int take_replica(struct reader *r, const struct node *n, struct cluster_g
                            "group '%s' has two replicas on host '%s', which would fail together;"
                            " name each host once",
                            g->name, name);
+    if (r->c->host[host].memory)
+        return doc_bad(
+            r->d, n->line, r->e,
+            "group '%s' has a replica on '%s', which has role: memory (line %u) and runs "
+            "none; name it in `memories`, or leave its role out",
+            g->name, name, r->c->host[host].line);
     g->replica[g->replicas++] = (uint8_t)host;
     return 0;
 }
 
-static int take_replicas(struct reader *r, const struct node *n, struct cluster_group *g)
+static int take_replicas(struct reader *r, const struct node *n, struct cluster_group *g,
+                         bool has_memories)
 {
     if (n == NULL)
         return doc_bad(r->d, g->line, r->e,
@@ -386,7 +417,7 @@ static int take_replicas(struct reader *r, const struct node *n, struct cluster_
             return rc;
         at = replica->next;
     }
-    if (g->replicas % 2 == 0)
+    if (g->replicas % 2 == 0 && !has_memories)
         cluster_warn(r->c, r->d, n->line,
                      "group '%s' has %u replicas, which survive the crash of %u as %u would; an odd"
                      " number is cheaper",
@@ -424,7 +455,8 @@ static int take_group(struct reader *r, const struct node *n, const struct node 
     g->line = n->line;
     g->parent = CLUSTER_NONE;
     *parent = value[GROUP_PARENT];
-    rc = take_replicas(r, value[GROUP_REPLICAS], g);
+    rc = take_replicas(r, value[GROUP_REPLICAS], g, value[GROUP_MEMORIES] != NULL);
+    rc = rc < 0 ? rc : memories_read(r, value[GROUP_MEMORIES], value[GROUP_VOTES], g);
     if (rc == 0)
         c->groups++;
     return rc;
@@ -503,10 +535,16 @@ static void warn_of_idle_hosts(struct reader *r)
     for (uint32_t g = 0; g < r->c->groups; g++)
         for (uint32_t i = 0; i < r->c->group[g].replicas; i++)
             used[r->c->group[g].replica[i]] = true;
+    for (uint32_t g = 0; g < r->c->groups; g++)
+        for (uint32_t i = 0; i < r->c->group[g].memories; i++)
+            used[r->c->group[g].memory[i]] = true;
     for (uint32_t h = 0; h < r->c->hosts; h++)
         if (!used[h])
             cluster_warn(r->c, r->d, r->c->host[h].line,
-                         "host '%s' carries no replica; name it in a group, or leave it out",
+                         r->c->host[h].memory
+                             ? "host '%s' is memory of no group; name it in the `memories` of one, "
+                               "or leave it out"
+                             : "host '%s' carries no replica; name it in a group, or leave it out",
                          r->c->host[h].name);
 }
 

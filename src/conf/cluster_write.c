@@ -162,7 +162,7 @@ static void write_hosts(FILE *f, const struct cluster *c)
         /* An IPv6 address has colons, and needs quotes: its brackets would be a list. */
         bool quoted = strchr(h->address, ':') != NULL;
 
-        fprintf(f, "  - {name: %s", h->name);
+        fprintf(f, h->memory ? "  - {name: %s, role: memory" : "  - {name: %s", h->name);
         if (h->port != 0)
             fprintf(f, quoted ? ", address: \"[%s]:%u\"" : ", address: %s:%u", h->address, h->port);
         if (h->keys.count > 0) {
@@ -191,7 +191,11 @@ static void write_groups(FILE *f, const struct cluster *c)
         fputs("replicas: [", f);
         for (uint32_t r = 0; r < g->replicas; r++)
             fprintf(f, "%s%s", r ? ", " : "", c->host[g->replica[r]].name);
-        fputs("]}\n", f);
+        if (g->memories > 0)
+            fputs("], memories: [", f);
+        for (uint32_t m = 0; m < g->memories; m++)
+            fprintf(f, "%s%s", m ? ", " : "", c->host[g->memory[m]].name);
+        fputs(g->all_vote ? "], votes: all}\n" : "]}\n", f);
     }
 }
 

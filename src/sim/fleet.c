@@ -508,10 +508,7 @@ static bool all_attached(const struct fleet *f, uint16_t group)
     if (leader == NULL)
         return false;
     struct unit_status s = unit_status(&leader->unit);
-    for (uint32_t i = 0; i < f->group[group].memories; i++)
-        if (s.memory_away_ns[i] != 0)
-            return false;
-    return s.attached == f->group[group].replicas;
+    return s.attached == f->group[group].replicas + f->group[group].memories;
 }
 
 static uint64_t applied_by(const struct fleet_member *m)

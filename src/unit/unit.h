@@ -65,7 +65,7 @@ struct unit_status {
     const char *
         broken; /* NULL, or what it saw that no correct memory or peer can produce. It has stopped for good */
 
-    uint32_t attached; /* leader: replicas that take its writes, own included */
+    uint32_t attached; /* leader: members that take its writes, own and memories included */
     /* leader: for how long a replica has not taken its writes, being stuck, out of reach or without a state, by rank;
      * 0: it does */
     uint64_t detached_ns[UNIT_REPLICAS_MAX];

@@ -979,6 +979,60 @@ static void cluster__make_refuses_what_cannot_be(void **state)
     }
 }
 
+/* ---- memories ---- */
+
+#define MEMORY_HOSTS HOSTS "  - {name: m1, role: memory}\n  - {name: m2, role: memory}\n"
+
+static void cluster__reads_memories(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(
+        MEMORY_HOSTS "groups:\n"
+                     "  - {name: g1, replicas: [h1, h2], memories: [m1], votes: all}\n"
+                     "  - {name: g2, parent: g1, replicas: [h2, h3], memories: [m1, m2]}\n");
+
+    assert_true(c->host[3].memory && !c->host[2].memory);
+    assert_true(c->group[0].memories == 1 && c->group[0].memory[0] == 3 && c->group[0].all_vote);
+    assert_true(c->group[1].memories == 2 && c->group[1].memory[1] == 4 && !c->group[1].all_vote);
+    /* On shared memory nothing is gained, and of two who vote neither may fail. */
+    assert_int_equal(c->warnings, 3);
+    assert_non_null(strstr(c->warning[0], "x.yaml:8: warning: group 'g1' has memories under"));
+    assert_non_null(strstr(c->warning[1], "x.yaml:9: warning: in group 'g2' 2 vote"));
+    struct cluster *again = NULL;
+    struct err e = {0};
+    char text[16384] = "";
+    FILE *f = fmemopen(text, sizeof text, "w");
+    assert_int_equal(cluster_write(f, c, &e), 0);
+    fclose(f);
+    assert_int_equal(cluster_parse(text, strlen(text), "x.yaml", &again, &e), 0);
+    assert_true(cluster_equal(c, again));
+    cluster_free(again);
+    cluster_free(c);
+}
+
+#define OF(keys) MEMORY_HOSTS "groups:\n  - {name: g1, " keys "}\n"
+
+static void cluster__refuses_memories_that_cannot_be(void **state)
+{
+    (void)state;
+    refused(OF("replicas: [h1, m1]"), 8, "has a replica on 'm1', which has role: memory (line 5)",
+            NULL);
+    refused(OF("replicas: [h1, h2], memories: [h2]"), 8, "has a replica on host 'h2' and names it",
+            "one or the other", NULL);
+    refused(OF("replicas: [h1], memories: [h2]"), 8, "no role: memory (line 3)", NULL);
+    refused(OF("replicas: [h1], memories: [m3]"), 8, "memory on 'm3', which is no host", NULL);
+    refused(OF("replicas: [h1], memories: [m1, m1]"), 8, "names memory 'm1' twice", NULL);
+    refused(OF("replicas: [h1], memories: []"), 8, "not an empty one", NULL);
+    refused(OF("replicas: [h1], votes: all"), 8, "votes is for groups with memories", NULL);
+    refused(OF("replicas: [h1], memories: [m1], votes: h1"), 8, "votes", "memories, all", NULL);
+    refused("hosts:\n  - {name: h1, role: boss}\n" GROUPS, 2, "role", "host, memory", NULL);
+    refused("protocol: group\nhosts:\n  - {name: h1, role: memory}\n", 3, "every host is a member",
+            NULL);
+    refused("durable: true\nid: 0123456789abcdef0123456789abcdef\n" OF(
+                "replicas: [h1], memories: [m1]"),
+            10, "durable: true is for groups without so far", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1039,6 +1093,8 @@ int main(void)
         cmocka_unit_test(cluster__refuses_the_rest_of_yaml),
         cmocka_unit_test(cluster__refuses_too_many_keys_and_values),
         cmocka_unit_test(cluster__load_says_what_is_wrong_with_the_file),
+        cmocka_unit_test(cluster__reads_memories),
+        cmocka_unit_test(cluster__refuses_memories_that_cannot_be),
         cmocka_unit_test(cluster__make_spreads_the_leaders),
         cmocka_unit_test(cluster__make_refuses_what_cannot_be),
     };
