@@ -336,15 +336,24 @@ static void set_limit(struct cell *c, uint64_t size)
     o->limit = min_u64(o->limit, o->claimed);
 }
 
+/* In one store. */
+static inline void set_head(struct record *r, uint32_t bytes, uint32_t flags)
+{
+    const uint32_t both[2] = {bytes, flags};
+    memcpy(&r->bytes, both, sizeof(both));
+}
+
+/* It has its stamp when it is ready. */
 static struct record *reserve_here(struct cell *c, uint32_t bytes, uint64_t size)
 {
     struct record *r = record_at(c, c->own.head);
-    *r = (struct record){.bytes = bytes, .flags = RECORD_OPEN};
+    set_head(r, bytes, RECORD_OPEN);
     c->own.head += size;
     return r;
 }
 
-static void *reserve_looking(struct cell *c, uint32_t bytes)
+/* Not inline, for the sake of what own_reserve does mostly. */
+__attribute__((noinline)) static void *reserve_looking(struct cell *c, uint32_t bytes)
 {
     struct own_stream *o = &c->own;
     if (!is_in_view(c->of) || !c->in || c->index == c->senders)
@@ -457,7 +466,8 @@ void own_commit(struct cell *c, void *room, uint32_t bytes)
         commit_looking(c, room, bytes, 0);
         return;
     }
-    *r = (struct record){.stamp = stamp(o->vid, o->issued + o->ready_count++), .bytes = bytes};
+    r->stamp = stamp(o->vid, o->issued + o->ready_count++);
+    set_head(r, bytes, 0);
     o->ready = o->ready_end = o->ready + record_size(bytes);
 }
 
