@@ -210,6 +210,25 @@ TRAM_API int tram_group_poll(struct tram_group *, struct tram_error *);
 TRAM_API int tram_group_fd(struct tram_group *, struct tram_error *);
 TRAM_API void tram_group_wake(struct tram_group *);
 
+/* ---- what is kept ---- */
+
+/* A message of a cell whose subgroup has mode: logged or durable, as it stands on a disk. Good during the call. */
+struct tram_version {
+    uint64_t version; /* the view's number times 2^40, plus the message's number in it */
+    uint64_t time_ns; /* since 1970; rises with each message, and is the same at all members */
+    uint32_t sender;  /* host */
+    uint32_t bytes;
+    const void *data;
+};
+
+/* Reads what a host of this machine has on its disk of a cell ("s1"; "map/2" is a shard), in order, from the first whose version and time are not below these;
+ * 0, 0: all. The host may run: then up to what is on its disk. Any thread; it waits for the disk. fn returns 0 to go on; what else it returns ends it, and is returned.
+ * TRAM_BROKEN: the files are damaged, and the text says where; TRAM_NOTFOUND: there is no such host, cell or directory. */
+TRAM_API int tram_versions_read(const struct tram_cluster *, const char *host, const char *cell,
+                                uint64_t version, uint64_t time_ns,
+                                int (*fn)(void *ctx, const struct tram_version *), void *ctx,
+                                struct tram_error *);
+
 /* ---- sending ---- */
 
 /* The number of a cell, or TRAM_NOTFOUND. It is the same at all hosts and in all views. */

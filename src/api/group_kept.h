@@ -21,6 +21,10 @@ int group_kept_open(const struct tram_cluster *, uint32_t host, const struct cel
                     uint32_t cells, void (*over)(void *ctx), void *ctx, struct say,
                     struct group_kept *, struct err *);
 
+/* For who only looks: the files of a host that runs, or does not. */
+int group_kept_look(const struct tram_cluster *, uint32_t host, struct block **, struct err *);
+struct versions_owner group_kept_owner(const struct tram_cluster *, uint32_t host);
+
 /* Until all that was appended is on the disk, for that long at most. */
 void group_kept_flush(struct group_kept *, uint64_t ns);
 void group_kept_close(struct group_kept *);

@@ -20,6 +20,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_disk(int argc, char **argv);
+int cmd_log(int argc, char **argv);
 int cmd_format(int argc, char **argv);
 int cmd_host(int argc, char **argv);
 int cmd_memory(int argc, char **argv);

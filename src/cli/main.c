@@ -35,6 +35,7 @@ static const struct command commands[] = {
     {"check", cmd_check, "check recorded traces against the properties of atomic multicast"},
     {"backup", cmd_backup, "copy what a durable cluster has at one point of the order"},
     {"restore", cmd_restore, "make a new cluster that begins with a backup"},
+    {"log", cmd_log, "print what a group's cell has kept on disk, by version or time"},
     {"disk", cmd_disk, "check what a host keeps on its disk, or print it"},
     {"bench", cmd_bench, "measure latency and throughput on this machine"},
     {"sim", cmd_sim, "run a protocol in the simulator under drawn faults, and check it"},

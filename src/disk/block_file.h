@@ -18,6 +18,9 @@ struct block_file_options {
  * systems without O_DIRECT are written through the page cache, and flushed as well. */
 int block_file_open(const struct block_file_options *, struct block **, struct err *);
 
+/* For who only looks at a directory that another process may have: its files are listed and read, and no order is given. */
+int block_look_open(const char *dir, struct block **, struct err *);
+
 /* For tests of the loss of power: as above, but nothing is flushed to the disk, and what an order replaces is kept beside the files,
  * in `DIR/shadow`, until it is over. A process that is killed leaves both, so that the next one reads what it had written, as
  * from a page cache. block_shadow_cut does what the loss of power does: of what was not flushed a subset, drawn from the seed,

@@ -148,16 +148,30 @@ static int append_received(struct cell *c, uint64_t limit)
     return k->number > from;
 }
 
+/* What is on the disk was delivered in later views than there are: by a group that this one has not come from. It is not for us to give up. */
+static void give_up(struct member *m)
+{
+    if (m->why_left)
+        return;
+    m->why_left =
+        "its disk has messages that were delivered in later views than this one, when all "
+        "members were another time up; to begin anew, move the versions of all hosts away";
+    member_leave(m);
+}
+
 /* What an earlier process, or this one in an earlier life, had appended and not delivered. */
 static bool cut_rest(struct cell *c)
 {
     struct keeping *k = c->keep;
     uint64_t sure = versions_sure(k->versions, k->log);
     uint64_t end = stamp(c->of->view->vid, c->skip_to);
-    if (versions_end(k->versions, k->log) <= min_u64(sure, end))
+    if (sure > end) {
+        give_up(c->of);
+        return false;
+    }
+    if (versions_end(k->versions, k->log) <= sure)
         return true;
-    return versions_cut(k->versions, k->log, min_u64(sure, end), k->time) ||
-           versions_failure(k->versions);
+    return versions_cut(k->versions, k->log, sure, k->time) || versions_failure(k->versions);
 }
 
 static bool begin_appending(struct cell *c)

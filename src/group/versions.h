@@ -133,6 +133,21 @@ typedef int versions_fn(void *ctx, const struct version *, const void *payload);
 int versions_read(struct block *, const struct versions_owner *, uint32_t log, uint64_t version,
                   uint64_t time, versions_fn *fn, void *ctx, struct err *);
 
+/* What a log has, as it was checked: every batch, every record, and that each batch says what all before it was. */
+struct versions_verified {
+    uint64_t batches, records, bytes; /* of files, as far as they are written */
+    uint64_t first, reach;            /* versions from the one, below the other */
+    uint64_t time;                    /* of the last message */
+    uint64_t with_signature;          /* batches that have one */
+};
+
+/* Reads all of it. `check` is asked of every batch that is signed (0: it is good); NULL: signatures are not looked at. ERR_CORRUPT says which file and where. */
+int versions_verify(struct block *, const struct versions_owner *, uint32_t log,
+                    const struct versions_sealer *,
+                    int (*check)(void *ctx, const unsigned char *hash,
+                                 const unsigned char *signature),
+                    void *ctx, struct versions_verified *, struct err *);
+
 /* ---- appending ---- */
 
 /* Appends a record; the payload is copied. False: there is no room now, nothing is appended. */

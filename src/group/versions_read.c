@@ -463,3 +463,79 @@ int versions_read(struct block *block, const struct versions_owner *owner, uint3
     grow_free(files.file);
     return rc;
 }
+
+/* ---- checking all of it ---- */
+
+struct checking {
+    struct versions_cursor c;
+    const struct versions_sealer *seal;
+    int (*check)(void *ctx, const unsigned char *hash, const unsigned char *signature);
+    void *ctx;
+    unsigned char chain[VERSIONS_HASH_BYTES]; /* over all that was read */
+    struct versions_verified *out;
+};
+
+static int damaged(const struct checking *k, const struct versions_batch *b, const char *what,
+                   struct err *e)
+{
+    char name[BLOCK_NAME_BYTES];
+    const struct versions_file *f = &k->c.file[k->c.at_file];
+    versions_name(name, f->log, f->index);
+    return err_set(e, ERR_CORRUPT, "%s: the batch at offset %llu %s", name,
+                   (ull)(k->c.at - b->bytes), what);
+}
+
+static int check_records(struct checking *k, const struct versions_batch *b, struct err *e)
+{
+    const struct version *v;
+    uint32_t at = sizeof(*b), count = 0;
+    for (; (v = versions_next_record(b, &at)) != NULL; count++)
+        if (!versions_record_good(v))
+            return damaged(k, b, "has a record that is not as it was written", e);
+    k->out->records += count;
+    return count == b->records ? 0 : damaged(k, b, "has not as many records as it says", e);
+}
+
+static int check_batch(struct checking *k, const struct versions_batch *b, struct err *e)
+{
+    struct versions_verified *out = k->out;
+    if (memcmp(k->chain, b->chain, sizeof(k->chain)) != 0)
+        return damaged(k, b, "does not follow from what is before it: something was changed", e);
+    versions_chain(k->seal, b, k->chain);
+    if (b->flags & VERSIONS_SIGNED && k->check && k->check(k->ctx, k->chain, b->signature) != 0)
+        return damaged(k, b, "has a signature that is not its host's", e);
+    out->with_signature += b->flags & VERSIONS_SIGNED;
+    out->batches++;
+    out->bytes += b->bytes;
+    out->reach = b->reach;
+    out->time = b->time;
+    return check_records(k, b, e);
+}
+
+int versions_verify(struct block *block, const struct versions_owner *owner, uint32_t log,
+                    const struct versions_sealer *seal,
+                    int (*check)(void *ctx, const unsigned char *hash,
+                                 const unsigned char *signature),
+                    void *ctx, struct versions_verified *out, struct err *e)
+{
+    struct versions_files files;
+    struct checking k = {.seal = seal, .check = check, .ctx = ctx, .out = out};
+    struct versions_segment head;
+    *out = (struct versions_verified){.batches = 0};
+    int rc = versions_list(block, log, &files, e);
+    k.c = (struct versions_cursor){
+        .block = block, .owner = owner, .file = files.file, .files = files.count};
+    if (rc == 0 && files.count > 0 && versions_cursor_head(&k.c, 0, &head, &rc, e)) {
+        memcpy(k.chain, head.chain, sizeof(k.chain));
+        out->first = head.version;
+    }
+    for (const struct versions_batch *b; rc == 0;) {
+        b = versions_cursor_next(&k.c, &rc, e);
+        if (b == NULL)
+            break;
+        rc = check_batch(&k, b, e);
+    }
+    versions_cursor_end(&k.c);
+    grow_free(files.file);
+    return rc;
+}

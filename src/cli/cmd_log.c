@@ -1,0 +1,267 @@
+/* tram log: the versions of a cell, as they stand on a host's disk. */
+#include "api/group_kept.h"
+#include "cli/args.h"
+#include "cli/cmd.h"
+#include "cli/running.h"
+#include "group/view.h"
+#include "tram/group.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { NS_DIGITS = 9, TEXT_MOST = 200 };
+
+#define SECOND UINT64_C(1000000000)
+
+struct log_args {
+    struct running_args running;
+    const char *cell, *host, *from, *at;
+    bool verify, whole;
+};
+
+/* ---- times and versions, as people write them ---- */
+
+/* The part of a second behind a point. */
+static const char *take_fraction(const char *s, uint64_t *ns)
+{
+    *ns = 0;
+    if (*s != '.')
+        return s;
+    uint64_t unit = SECOND / 10;
+    for (s++; isdigit((unsigned char)*s); s++, unit /= 10)
+        *ns += (uint64_t)(*s - '0') * unit;
+    return s;
+}
+
+/* "2026-11-18 20:57:19.25", a T between them, or @SECONDS. */
+static bool read_time(const char *text, uint64_t *ns)
+{
+    struct tm tm = {.tm_isdst = -1};
+    uint64_t part;
+    if (*text == '@') {
+        char *end;
+        uint64_t s = strtoull(text + 1, &end, 10);
+        bool any = end != text + 1;
+        end = (char *)(uintptr_t)take_fraction(end, &part);
+        *ns = s * SECOND + part;
+        return any && *end == '\0' && s < UINT64_MAX / SECOND;
+    }
+    const char *end = strptime(text, "%Y-%m-%d", &tm);
+    if (end == NULL || (*end != ' ' && *end != 'T'))
+        return false;
+    end = strptime(end + 1, "%H:%M:%S", &tm);
+    if (end == NULL || *take_fraction(end, &part) != '\0')
+        return false;
+    time_t s = mktime(&tm);
+    *ns = (uint64_t)s * SECOND + part;
+    return s >= 0;
+}
+
+/* VIEW.NUMBER, or a view alone. */
+static bool read_version(const char *text, uint64_t *version)
+{
+    char *end;
+    uint64_t vid = strtoull(text, &end, 10), number = 0;
+    bool good = end != text && vid <= VIEWS_MAX;
+    if (good && *end == '.') {
+        const char *start = end + 1;
+        number = strtoull(start, &end, 10);
+        good = end != start;
+    }
+    *version = stamp(vid, number);
+    return good && *end == '\0' && number < STAMP_COUNT_MAX;
+}
+
+static void print_time(uint64_t ns, FILE *f)
+{
+    char text[32];
+    time_t s = (time_t)(ns / SECOND);
+    struct tm tm;
+    localtime_r(&s, &tm);
+    strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+    fprintf(f, "%s.%09" PRIu64, text, ns % SECOND);
+}
+
+/* ---- messages ---- */
+
+struct printing {
+    const struct log_args *a;
+    const struct tram_cluster *c;
+    uint64_t until_ns; /* of --at */
+    bool any;
+    struct tram_version last; /* of --at: the one before that time, with a copy of its data */
+    unsigned char *data;
+    uint32_t room;
+};
+
+static void print_payload(const struct printing *p, const unsigned char *data, uint32_t bytes)
+{
+    uint32_t most = p->a->whole || bytes <= TEXT_MOST ? bytes : TEXT_MOST;
+    for (uint32_t i = 0; i < most; i++)
+        if (isprint(data[i]) || data[i] >= 0x80)
+            putchar(data[i]);
+        else
+            printf("\\x%02x", data[i]);
+    if (most < bytes)
+        fputs(" ...", stdout);
+}
+
+static void print_version(struct printing *p, const struct tram_version *v)
+{
+    const struct cluster *f = p->c->conf;
+    printf("%" PRIu64 ".%-8" PRIu64 " ", stamp_vid(v->version), stamp_count(v->version));
+    print_time(v->time_ns, stdout);
+    printf(" %-8s %7u  ", v->sender < f->hosts ? f->host[v->sender].name : "?", v->bytes);
+    print_payload(p, v->data, v->bytes);
+    putchar('\n');
+    p->any = true;
+}
+
+static int keep(struct printing *p, const struct tram_version *v)
+{
+    if (v->bytes > p->room) {
+        unsigned char *more = realloc(p->data, v->bytes);
+        if (more == NULL)
+            return ERR_NOMEM;
+        p->data = more;
+        p->room = v->bytes;
+    }
+    p->last = *v;
+    if (v->bytes > 0)
+        memcpy(p->data, v->data, v->bytes);
+    p->last.data = p->data;
+    p->any = true;
+    return 0;
+}
+
+static int on_version(void *ctx, const struct tram_version *v)
+{
+    struct printing *p = ctx;
+    if (p->until_ns && v->time_ns > p->until_ns)
+        return 1;
+    if (p->until_ns)
+        return keep(p, v);
+    print_version(p, v);
+    return ferror(stdout) ? 1 : 0;
+}
+
+static int print_log(const struct log_args *a, const struct tram_cluster *c, const char *host)
+{
+    struct printing p = {.a = a, .c = c};
+    struct tram_error error = {0};
+    uint64_t version = 0, time_ns = 0;
+    if (a->at && !read_time(a->at, &p.until_ns))
+        return args_bad("log", "--at", "a time is like \"2026-11-18 20:57:19.25\", or @SECONDS");
+    if (a->from && !read_version(a->from, &version) && !read_time(a->from, &time_ns))
+        return args_bad("log", "--from",
+                        "it is a version like 3.17, a view like 3, or a time like \"2026-11-18"
+                        " 20:57:19.25\"");
+    int rc = tram_versions_read(c, host, a->cell, version, time_ns, on_version, &p, &error);
+    if (rc >= 0 && p.until_ns && p.any)
+        print_version(&p, &p.last);
+    free(p.data);
+    if (rc < 0) {
+        fprintf(stderr, "tram log: %s\n", error.text);
+        return CMD_FAILED;
+    }
+    if (!p.any)
+        fprintf(stderr, "tram log: cell %s has nothing there on host %s\n", a->cell, host);
+    return p.any ? CMD_DONE : CMD_FAILED;
+}
+
+/* ---- checking ---- */
+
+static int verify(const struct log_args *a, const struct tram_cluster *c, const char *host)
+{
+    const struct versions_sealer none = {.hash = NULL};
+    struct versions_verified v;
+    struct block *block = NULL;
+    struct err e = {""};
+    int cell = cluster_cell(c->conf, a->cell), number = cluster_host(c->conf, host);
+    if (cell == CLUSTER_NONE || number == CLUSTER_NONE) {
+        fprintf(stderr, "tram log: there is no %s '%s' in cluster %s\n",
+                cell == CLUSTER_NONE ? "cell" : "host", cell == CLUSTER_NONE ? a->cell : host,
+                c->conf->name);
+        return CMD_USAGE;
+    }
+    const struct versions_owner owner = group_kept_owner(c, (uint32_t)number);
+    int rc = group_kept_look(c, (uint32_t)number, &block, &e);
+    if (rc == 0)
+        rc = versions_verify(block, &owner, versions_of_cell((uint32_t)cell), &none, NULL, NULL, &v,
+                             &e);
+    block_close(block);
+    if (rc != 0) {
+        fprintf(stderr, "tram log: cell %s on host %s: %s\n", a->cell, host, e.text);
+        return CMD_FAILED;
+    }
+    printf("cell %s on host %s: %" PRIu64 " records in %" PRIu64 " batches, %" PRIu64
+           " bytes, all as they were written; versions %" PRIu64 ".%" PRIu64 " to below %" PRIu64
+           ".%" PRIu64 "\n",
+           a->cell, host, v.records, v.batches, v.bytes, stamp_vid(v.first), stamp_count(v.first),
+           stamp_vid(v.reach), stamp_count(v.reach));
+    return CMD_DONE;
+}
+
+/* ---- the whole ---- */
+
+/* The host that is named, or the first that has an address of this machine and a directory. */
+static const char *choose_host(const struct log_args *a, const struct tram_cluster *c)
+{
+    struct block *block;
+    if (a->host)
+        return a->host;
+    for (uint32_t h = 0; h < c->conf->hosts; h++)
+        if (group_kept_look(c, h, &block, NULL) == 0) {
+            block_close(block);
+            return c->conf->host[h].name;
+        }
+    return c->conf->host[0].name;
+}
+
+int cmd_log(int argc, char **argv)
+{
+    struct log_args a = {0};
+    const struct args_word words[] = {{"CELL", &a.cell, "a cell, as `tram view` names it"}, {0}};
+    const struct args_option options[] = {
+        RUNNING_OPTIONS(a.running),
+        {"--host", "NAME", "of that host (default: the first that has a directory here)",
+         .text = &a.host, .needs = "a host"},
+        {"--from", "V", "from that version (VIEW.NUMBER), view or time on", .text = &a.from,
+         .needs = "a version or a time"},
+        {"--at", "TIME", "only the last message at or before that time", .text = &a.at,
+         .needs = "a time"},
+        {"--verify", NULL, "read all of it, and say whether it is as it was written",
+         .flag = &a.verify},
+        {"--whole", NULL, "print all bytes of long messages", .flag = &a.whole},
+        {0},
+    };
+    const struct args_command command = {
+        .name = "log",
+        .usage = "CELL [OPTIONS]",
+        .about = "Prints the messages of a logged or durable cell as they stand on the disk of a "
+                 "host of "
+                 "this machine, which may run: version, time, sender, bytes. Times are "
+                 "\"2026-11-18 20:57:19.25\", in the zone of TZ, or @SECONDS since 1970.",
+        .options = options,
+        .words = words,
+        .more = "Exit code: 0 printed, or all is well; 1 there is nothing, or it is damaged; 2 "
+                "wrong usage.",
+    };
+    struct tram_cluster *c;
+    int code = args_read(&command, argc, argv);
+    if (code != ARGS_GO)
+        return code;
+    if (a.verify && (a.from || a.at))
+        return args_bad("log", "--verify", "it reads all, and goes without --from and --at");
+    code = running_load(&a.running, "log", &c);
+    if (code != CMD_DONE)
+        return code;
+    const char *host = choose_host(&a, c);
+    code = a.verify ? verify(&a, c, host) : print_log(&a, c, host);
+    tram_cluster_free(c);
+    return code;
+}
