@@ -201,6 +201,25 @@ void group_disk_append(struct group *g, uint32_t rank, const struct disk_record 
 
 /* ---- lives ---- */
 
+void group_memory_start(struct group *g, uint32_t memory)
+{
+    struct err e = {""};
+    struct log_options o = {.mem = sim_node_start(g->sim, g->memory_nodes[memory]),
+                            .region = GROUP_REGION,
+                            .nodes = g->nodes,
+                            .replicas = g->n,
+                            .log_bytes = g->opt.log_bytes};
+    if (log_memory_open(&g->memory[memory], &o, &e) != 0)
+        group_violated(g, "opens", "%s", e.text);
+}
+
+void group_memory_crash(struct group *g, uint32_t memory, bool keep_memory)
+{
+    log_memory_close(&g->memory[memory]);
+    g->memory[memory].mem = NULL;
+    sim_node_crash(g->sim, g->memory_nodes[memory], keep_memory);
+}
+
 void group_start(struct group *g, uint32_t rank)
 {
     struct group_replica *p = &g->replica[rank];
@@ -217,6 +236,9 @@ void group_start(struct group *g, uint32_t rank)
         .nodes = g->nodes,
         .replicas = g->n,
         .rank = rank,
+        .memory_nodes = g->memory_nodes,
+        .memories = g->opt.memories,
+        .all_vote = g->opt.all_vote,
         .source_nodes = g->client_nodes,
         .sources = g->clients,
         .source_bytes = 4096,
@@ -292,11 +314,12 @@ struct group *group_open(const struct group_options *options)
     g->n = g->opt.replicas;
     g->clients = g->opt.clients ? g->opt.clients : 1;
     g->opt.log_bytes = g->opt.log_bytes ? g->opt.log_bytes : 4096;
+    CHECK(g->n + g->opt.memories <= CHECK_REPLICAS_MAX);
     CHECK(g->n <= LOG_REPLICAS_MAX && g->clients <= GROUP_CLIENTS_MAX);
     check_init(&g->check, &g->result, g->opt.seed);
     struct sim_options so = {
         .seed = g->opt.seed,
-        .nodes_max = g->n + g->clients,
+        .nodes_max = g->n + g->opt.memories + g->clients,
         .delay_ns_min = g->opt.rough ? GROUP_WAY_NS / 4 : GROUP_WAY_NS,
         .delay_ns_max = g->opt.rough ? 4 * GROUP_WAY_NS : GROUP_WAY_NS,
         .tear_per_million = g->opt.read_gap_ns ? 500000
@@ -313,7 +336,11 @@ struct group *group_open(const struct group_options *options)
     for (uint32_t q = 0; q < g->n; q++)
         g->nodes[q] = q;
     for (uint32_t c = 0; c < g->clients; c++)
-        g->client_nodes[c] = g->n + c;
+        g->client_nodes[c] = g->n + g->opt.memories + c;
+    for (uint32_t i = 0; i < g->opt.memories; i++) {
+        g->memory_nodes[i] = g->n + i;
+        group_memory_start(g, i);
+    }
     for (uint32_t q = 0; q < g->n; q++) {
         group_start(g, q);
         if (g->opt.durable)
@@ -409,6 +436,11 @@ static void compare_taken(struct group *g)
 
 void group_tick(struct group *g)
 {
+    for (uint32_t i = 0; i < g->opt.memories; i++)
+        if (g->memory[i].mem) {
+            mem_poll(g->memory[i].mem);
+            log_memory_step(&g->memory[i]);
+        }
     for (uint32_t q = 0; q < g->n; q++)
         if (g->replica[q].log && !g->replica[q].held) {
             group_post(g, q);
@@ -448,7 +480,7 @@ void group_cut(struct group *g, uint32_t from, uint32_t to, bool cut)
 
 void group_cut_off(struct group *g, uint32_t node, bool cut)
 {
-    for (uint32_t i = 0; i < g->n + g->clients; i++)
+    for (uint32_t i = 0; i < g->n + g->opt.memories + g->clients; i++)
         if (i != node) {
             sim_cut(g->sim, node, i, cut);
             sim_cut(g->sim, i, node, cut);

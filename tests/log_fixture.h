@@ -1,6 +1,6 @@
 /* For tests of the replicated log: a group and its clients in a simulated memory, stepped by hand.
  *
- * Replicas are the nodes 0 to n-1, client c is node n + c. Nothing moves unless a test makes it: a
+ * Replicas are the nodes 0 to n-1, memories those behind, client c is node n + memories + c. Nothing moves unless a test makes it: a
  * tick gives every replica and client that is up and not held one round and lets a little time
  * pass; a test may also make one half of one replica's round alone, and let time pass with nobody
  * stepped. By default every way takes the same time and nothing tears, so that a schedule is what
@@ -17,6 +17,7 @@
 
 #include "agree/lanes.h"
 #include "agree/log.h"
+#include "agree/memory.h"
 #include "agree/source.h"
 #include "disk/block_sim.h"
 #include "mem/sim/sim.h"
@@ -40,7 +41,9 @@ enum {
 
 struct group_options {
     uint32_t replicas;
-    uint32_t clients; /* 0: 1 */
+    uint32_t memories; /* members that are only memory; they alone vote, */
+    bool all_vote;     /* or all */
+    uint32_t clients;  /* 0: 1 */
     uint64_t seed;
     uint32_t log_bytes;     /* 0: 4096 */
     uint32_t snap_pad;      /* bytes of state beside the real ones */
@@ -101,6 +104,8 @@ struct group {
     uint32_t client_nodes[GROUP_CLIENTS_MAX];
     struct group_replica replica[LOG_REPLICAS_MAX];
     struct group_disk disk[LOG_REPLICAS_MAX];
+    uint32_t memory_nodes[LOG_MEMORIES_MAX];
+    struct log_memory memory[LOG_MEMORIES_MAX]; /* mem is NULL while it is down */
     struct group_client client[GROUP_CLIENTS_MAX];
     uint64_t history[GROUP_SENT_MAX]; /* state hash after each message */
     uint32_t history_count;           /* messages that some replica has applied */
@@ -125,6 +130,8 @@ void group_settle(struct group *, uint32_t rank); /* mem_poll, log_settle */
 void group_crash(struct group *, uint32_t rank, bool keep_memory);
 void group_start(struct group *, uint32_t rank);
 void group_hold(struct group *, uint32_t rank, bool held); /* not stepped, as if stopped */
+void group_memory_crash(struct group *, uint32_t memory, bool keep_memory);
+void group_memory_start(struct group *, uint32_t memory);
 /* Of a durable group: memory is lost, and what the disk has not flushed. */
 void group_power_cut(struct group *, uint32_t rank);
 void group_hold_disk(struct group *, uint32_t rank, bool held);

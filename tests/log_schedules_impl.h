@@ -26,7 +26,7 @@ static inline struct group *serving_of(uint32_t replicas, uint32_t clients)
 
 static inline uint32_t client_node(const struct group *g, uint32_t client)
 {
-    return g->n + client;
+    return g->n + g->opt.memories + client;
 }
 
 /* What a client sends from now on reaches only this replica. */
@@ -72,7 +72,7 @@ static inline void release_all(struct group *g)
 
 static inline void heal_all(struct group *g)
 {
-    for (uint32_t a = 0; a < g->n + g->clients; a++)
+    for (uint32_t a = 0; a < g->n + g->opt.memories + g->clients; a++)
         group_cut_off(g, a, false);
     release_all(g);
 }

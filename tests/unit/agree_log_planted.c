@@ -5,6 +5,7 @@
 #include "../log_schedules_disks.h"
 #include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
+#include "../log_schedules_memories.h"
 #include "../log_schedules_runs.h"
 #include "../planted_fixture.h"
 
@@ -217,6 +218,18 @@ static void log__finds_run_read_once(void **state)
     finds_in_some(PLANTED_run_read_once, run_continued_while_read, 400, DIFFERS);
 }
 
+static void log__finds_quorum_of_replicas(void **state)
+{
+    (void)state;
+    FINDS(quorum_of_replicas, memories_are_out_of_reach(), "a quorum of voters decides");
+}
+
+static void log__finds_memory_from_applied(void **state)
+{
+    (void)state;
+    FINDS(memory_from_applied, memories_return_in_turn(), "liveness");
+}
+
 static void log__finds_past_promises(void **state)
 {
     (void)state;
@@ -359,6 +372,8 @@ int main(void)
         cmocka_unit_test(log__finds_lane_unchecked),
         cmocka_unit_test(log__finds_overrun_unseen),
         cmocka_unit_test(log__finds_start_unchecked),
+        cmocka_unit_test(log__finds_quorum_of_replicas),
+        cmocka_unit_test(log__finds_memory_from_applied),
         cmocka_unit_test(log__finds_past_promises),
         cmocka_unit_test(log__finds_counts_unlive),
         cmocka_unit_test(log__finds_unverified),

@@ -4,6 +4,7 @@
 #include "../log_schedules_disks.h"
 #include "../log_schedules_lanes.h"
 #include "../log_schedules_lives.h"
+#include "../log_schedules_memories.h"
 #include "../log_schedules_runs.h"
 #include "agree/log.h"
 
@@ -387,6 +388,30 @@ static void log__leader_alone_decides_nothing(void **state)
     HOLDS(leader_alone(7));
 }
 
+static void log__goes_on_when_leader_and_a_memory_end(void **state)
+{
+    (void)state;
+    HOLDS(leader_and_a_memory_end());
+}
+
+static void log__survives_any_one_of_two_replicas_and_a_memory(void **state)
+{
+    (void)state;
+    HOLDS(each_of_two_and_one_ends_once());
+}
+
+static void log__without_memories_that_vote_decides_nothing(void **state)
+{
+    (void)state;
+    HOLDS(memories_are_out_of_reach());
+}
+
+static void log__memories_that_return_in_turn_leave_no_hole(void **state)
+{
+    (void)state;
+    HOLDS(memories_return_in_turn());
+}
+
 static void log__promise_of_a_past_life_is_void(void **state)
 {
     (void)state;
@@ -489,6 +514,10 @@ int main(void)
         cmocka_unit_test(log__what_only_one_has_applied_is_kept),
         cmocka_unit_test(log__lane_that_changes_while_it_is_read_is_not_recovered),
         cmocka_unit_test(log__overrun_entries_are_not_recovered),
+        cmocka_unit_test(log__goes_on_when_leader_and_a_memory_end),
+        cmocka_unit_test(log__survives_any_one_of_two_replicas_and_a_memory),
+        cmocka_unit_test(log__without_memories_that_vote_decides_nothing),
+        cmocka_unit_test(log__memories_that_return_in_turn_leave_no_hole),
         cmocka_unit_test(log__promise_of_a_past_life_is_void),
         cmocka_unit_test(log__memory_lost_before_it_is_read_does_not_count),
         cmocka_unit_test(log__copies_of_a_past_leadership_do_not_count),
