@@ -75,7 +75,7 @@ bool versions_cut(struct versions *v, uint32_t log, uint64_t version, uint64_t t
 {
     struct version_log *l = log_of(v, log);
     const struct version cut = {.type = VERSION_CUT, .version = version, .time = time};
-    if (!versions_append(v, log, &cut, NULL))
+    if (!versions_append(v, log, &cut, ""))
         return false;
     l->reach = version;
     l->sure = min_u64(l->sure, version);

@@ -154,9 +154,10 @@ static void wire__a_message_has_the_length_of_its_items(void **state)
                 bool whole = kind > 0 && kind <= OFI_PROMISED && count > 0 &&
                              ofi_message_bytes((enum far_kind)kind, count) == n;
                 bool list = kind == FAR_WANT || kind == FAR_AT || kind == OFI_PROMISED ||
-                            kind == FAR_RAISE || kind == FAR_RAISED || kind == FAR_NEWS ||
-                            kind == FAR_PAGE || kind == FAR_ROLL || kind == FAR_FACTS ||
-                            kind == FAR_FIRST || kind == FAR_GIVEN || kind == FAR_END;
+                            kind == FAR_RAISE || kind == FAR_GRANT || kind == FAR_RAISED ||
+                            kind == FAR_NEWS || kind == FAR_PAGE || kind == FAR_ROLL ||
+                            kind == FAR_FACTS || kind == FAR_FIRST || kind == FAR_GIVEN ||
+                            kind == FAR_END;
                 assert_int_equal(ofi_message(bytes, n) != NULL, whole && (list || count == 1));
             }
     /* Shorter or longer than it says, or longer than any. */
