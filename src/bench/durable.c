@@ -115,11 +115,13 @@ static uint64_t done(const struct durable_cluster *c)
     return sum;
 }
 
+/* What a client writes in a turn goes to one group, however many there are: else its own stalls, with each message in another ring, are
+ * measured, and not what the groups do. */
 static int cast_some(struct run *r, struct durable_user *u, uint32_t payload, uint32_t *next)
 {
     int sent = 0;
     for (; sent < CASTS_A_TURN; sent++) {
-        uint16_t group = (uint16_t)(*next % r->c.args.groups);
+        uint16_t group = (uint16_t)(*next / CASTS_A_TURN % r->c.args.groups);
         uint64_t ticket;
         if (tram_cast(u->client, &group, 1, r->payload, payload, &ticket, NULL) != 0)
             break;
