@@ -240,6 +240,7 @@ struct recovery {
     enum rec_step step;
     bool reading; /* a lane is being read: op is its ring read, then the check of its head */
     bool checking;
+    bool asking; /* whether it is still the memory that promised */
     struct mem_op op;
     uint32_t q, w;       /* lane being read */
     uint64_t from, end;  /* what is read of it */
@@ -428,6 +429,10 @@ void peer_down(struct log *, uint32_t rank, uint64_t retry_ns);
 
 /* Moves one replica from unreached to READY; may end the candidacy or leadership. Returns work done. */
 int peer_step(struct log *, uint32_t rank);
+
+/* Of one that is ready, asked and answered once after each read: is its memory still the one that promised? */
+void peer_ask_same(struct log *, uint32_t rank);
+enum mem_status peer_same(struct log *, uint32_t rank);
 
 /* log_recover.c */
 void recover_begin(struct log *);

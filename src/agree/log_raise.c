@@ -211,6 +211,21 @@ static enum mem_status stands(const struct log *l, const struct peer *p)
     return p->flow.done == 1 ? MEM_DONE : MEM_PENDING;
 }
 
+void peer_ask_same(struct log *l, uint32_t rank)
+{
+    if (by_flow(l))
+        mem_mark(l->mem, &l->peer[rank].flow, 1);
+}
+
+enum mem_status peer_same(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    enum mem_status status = by_flow(l) ? stands(l, p) : MEM_DONE;
+    if (by_flow(l) && status == MEM_DONE)
+        p->flow.marked = p->flow.done = 0;
+    return status;
+}
+
 static void ready(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];

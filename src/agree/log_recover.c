@@ -121,7 +121,7 @@ static void rec_read(struct log *l, uint32_t q, uint32_t w, uint64_t from, uint6
     r->from = from;
     r->end = end;
     r->reading = true;
-    r->checking = false;
+    r->checking = r->asking = false;
     mem_read_ring(l->mem, &r->op, l->lane[q][w], from, into, (uint32_t)(end - from));
 }
 
@@ -418,6 +418,17 @@ static void rec_finish(struct log *l)
     lead_sync_own(l);
 }
 
+/* A replica that has lost its memory since its heads were read, and is back from its disk, may have the very run in its lane, and less in
+ * it. */
+static enum mem_status rec_same_memory(struct log *l)
+{
+    struct recovery *r = &l->rec;
+    if (!r->asking)
+        peer_ask_same(l, r->q);
+    r->asking = true;
+    return peer_same(l, r->q);
+}
+
 static int rec_run(struct log *l)
 {
     struct recovery *r = &l->rec;
@@ -436,8 +447,11 @@ static int rec_run(struct log *l)
                 mem_read_ctl(l->mem, &r->op, l->lane[r->q][r->w], 0, LOG_WORDS, r->check);
                 continue;
             }
+            enum mem_status same = rec_same_memory(l);
+            if (same == MEM_PENDING)
+                return work - 1;
             r->reading = false;
-            if (!rec_take(l)) {
+            if (same != MEM_DONE || !rec_take(l)) {
                 log_step_down(l, true);
                 return work;
             }
