@@ -73,6 +73,8 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->client_sent += g->client_sent;
     sum->client_done += g->client_done;
     sum->client_again += g->client_again;
+    sum->client_fed += g->client_fed;
+    sum->client_lost += g->client_lost;
     sum->returned += g->returned;
     sum->vacant += g->vacant;
     sum->states += g->states;
@@ -253,7 +255,7 @@ static void print_group(const struct group_figures *g)
            "%llu returned, %llu cells vacant, %llu states sent, %llu learnt, %llu nulls, %llu "
            "deliveries, "
            "%llu large, %llu blocks, %llu raw, %llu asked, %llu answered, %llu of clients, %llu "
-           "sent again, %llu runs on "
+           "sent again, %llu fed to them, %llu lost, %llu runs on "
            "shared lanes, %llu without states, "
            "%llu runs that cannot end\n",
            (unsigned long long)g->views, (unsigned long long)g->joins,
@@ -265,6 +267,7 @@ static void print_group(const struct group_figures *g)
            (unsigned long long)g->large, (unsigned long long)g->blocks, (unsigned long long)g->raw,
            (unsigned long long)g->asked, (unsigned long long)g->answered,
            (unsigned long long)g->client_sent, (unsigned long long)g->client_again,
+           (unsigned long long)g->client_fed, (unsigned long long)g->client_lost,
            (unsigned long long)g->shared, (unsigned long long)g->stateless,
            (unsigned long long)g->skipped);
     if (g->disks)

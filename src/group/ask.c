@@ -565,6 +565,8 @@ void asks_deliver(struct cell *c, uint64_t vid, const struct member_item *t, boo
         bytes = machine->call(m->opt.ctx, c->number, vid, &item, m->asks.reply, h.reply_max);
     else
         machine->deliver(m->opt.ctx, c->number, vid, &item, 1);
+    if (m->relays)
+        feed_items(c, vid, &item, 1);
     if (!fed)
         reply(c, t->sender, &h, t->number, bytes);
 }

@@ -352,7 +352,7 @@ void cell_upcall(struct cell *c, const struct batch *b)
     if (b->kinds)
         cell_deliver(c, m->view->vid, b->item, b->count, false);
     else
-        m->opt.machine->deliver(m->opt.ctx, c->number, m->view->vid, b->item, b->count);
+        cell_deliver_plain(c, m->view->vid, b->item, b->count);
     m->count.upcalls++;
     m->count.delivered += b->count;
     m->count.delivered_bytes += b->bytes;

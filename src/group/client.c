@@ -1,69 +1,10 @@
-#include "group/client.h"
-
-#include "base/minmax.h"
-#include "base/planted.h"
-#include "group/relay.h"
+#include "group/client_impl.h"
 
 #include <stdlib.h>
 
 /* The client's end of relay.h. */
 
 enum { RETRY_MS = 250, ASK_MAX_DEFAULT = 16000, RESTS_A_RETRY = 16 };
-
-#define NOWHERE UINT32_MAX
-
-/* What was asked for and is not done. */
-struct pending {
-    uint64_t ticket; /* its number, too; 0: done */
-    struct client_request head;
-    uint64_t at;    /* of its data, in the store */
-    uint64_t end;   /* behind it */
-    uint32_t bytes; /* of data */
-    uint32_t host;  /* that it was sent to in the present session; NOWHERE: it is to be sent */
-    bool again;     /* it was sent before */
-};
-
-/* A member, and what there is with it. */
-struct link {
-    struct mem_lane *in;   /* RELAYED; NULL: not open */
-    struct stream_out out; /* REQUEST, */
-    struct stream requests;
-    uint64_t hello;    /* of the session; 0: there is none */
-    uint64_t at;       /* of the next reply */
-    uint64_t told;     /* of those, it was told that they were taken */
-    uint32_t open;     /* bytes of replies that may come */
-    uint32_t sent;     /* requests that wait for one */
-    uint64_t moved_ns; /* when something was heard, or there was nothing to hear */
-    bool wanted, dirty;
-};
-
-struct client_way {
-    uint32_t host;  /* that works for the cell; NOWHERE */
-    uint32_t tried; /* in a row */
-    uint32_t waits; /* pending ones */
-    uint32_t visit;
-    uint64_t rest_ns; /* nothing is sent before: all hosts have turned it away */
-    bool held;        /* in this round nothing more of it is sent */
-};
-
-struct group_client {
-    struct client_options opt;
-    struct mem *mem;
-    struct stream_shape requests, replied;
-    struct link link[GROUP_HOSTS_MAX];
-    struct client_way *way; /* by cell */
-    struct pending pending[CLIENT_WINDOW];
-    uint64_t next, oldest; /* tickets: those not done are in between */
-    uint64_t unsent;       /* all before were sent */
-    uint32_t outstanding;
-    unsigned char *store; /* a ring of their data */
-    uint64_t store_bytes, store_at;
-    unsigned char *over;
-    uint64_t now_ns;
-    uint16_t sessions;
-    int done;
-    struct client_counts count;
-};
 
 static struct pending *pending_at(struct group_client *c, uint64_t ticket)
 {
@@ -77,7 +18,7 @@ static uint32_t reply_room(uint32_t reply_max)
 
 /* ---- sessions ---- */
 
-static uint64_t session_of(const struct group_client *c, const struct link *l)
+uint64_t client_session_of(const struct group_client *c, const struct link *l)
 {
     return client_session(c->mem->life, l->requests.life);
 }
@@ -90,7 +31,8 @@ static void tell_session(struct group_client *c, struct link *l)
         return;
     mem_set1(c->mem, &o->flow, o->lane, REQUEST_GUARD, stream_start());
     mem_set1(c->mem, &o->flow, o->lane, REQUEST_TAKEN, l->at);
-    mem_set1(c->mem, &o->flow, o->lane, REQUEST_SESSION, session_of(c, l));
+    mem_set1(c->mem, &o->flow, o->lane, REQUEST_SESSION, client_session_of(c, l));
+    client_feed_tell(c, l);
     mem_set1(c->mem, &o->flow, o->lane, REQUEST_FOR, l->hello);
     o->begun = true;
     l->dirty = true;
@@ -101,7 +43,7 @@ static void begin_session(struct group_client *c, struct link *l, uint64_t hello
     c->sessions = c->sessions == STREAM_LIVES_MAX ? 1 : c->sessions + 1;
     stream_begin(&l->requests, c->sessions);
     l->hello = hello;
-    l->at = l->told = stream_start();
+    l->at = l->told = l->feed_at = l->feed_told = stream_start();
     l->open = l->sent = 0;
     l->moved_ns = c->now_ns;
     c->count.sessions++;
@@ -121,12 +63,18 @@ static void forget_sent(struct group_client *c, uint32_t host)
     }
 }
 
-/* The host that the cell is taken to next, from the one where it was. */
-static uint32_t next_host(const struct group_client *c, uint32_t cell, uint32_t from)
+static uint64_t hosts_of(const struct group_client *c, uint32_t way)
 {
-    uint64_t hosts = c->opt.cell[cell].hosts;
+    uint32_t cells = c->opt.cells;
+    return way < cells ? c->opt.cell[way].hosts : c->opt.cell[way - cells].readers;
+}
+
+/* The host that the cell is taken to next, from the one where it was. */
+static uint32_t next_host(const struct group_client *c, uint32_t way, uint32_t from)
+{
+    uint64_t hosts = hosts_of(c, way);
     uint32_t count = set_count(hosts);
-    uint32_t rank = from == NOWHERE ? (c->opt.place + cell) % count : 0;
+    uint32_t rank = from == NOWHERE ? (c->opt.place + way) % count : 0;
     if (from != NOWHERE)
         rank = (set_rank(hosts, from) + 1) % count;
     while (rank-- > 0)
@@ -134,31 +82,32 @@ static uint32_t next_host(const struct group_client *c, uint32_t cell, uint32_t 
     return set_first(hosts);
 }
 
-static void go_to(struct group_client *c, uint32_t cell, uint32_t host)
+static void go_to(struct group_client *c, uint32_t way, uint32_t host)
 {
-    struct client_way *w = &c->way[cell];
+    struct client_way *w = &c->way[way];
     struct link *l = &c->link[host];
     w->host = host;
     w->visit++;
-    l->wanted = l->in == NULL;
+    l->wanted |= l->in == NULL;
+    l->feed_wanted |= way >= c->opt.cells && l->feed == NULL;
     l->moved_ns = c->now_ns;
 }
 
 /* The cell goes on elsewhere. */
-static void move_on(struct group_client *c, uint32_t cell)
+static void move_on(struct group_client *c, uint32_t way)
 {
-    struct client_way *w = &c->way[cell];
+    struct client_way *w = &c->way[way];
     for (uint64_t t = c->oldest; t < c->next; t++) {
         struct pending *p = pending_at(c, t);
-        if (p->ticket == 0 || p->head.cell != cell || p->host == NOWHERE)
+        if (p->ticket == 0 || p->way != way || p->host == NOWHERE)
             continue;
         p->host = NOWHERE;
         p->again = true;
         c->unsent = min_u64(c->unsent, t);
     }
-    if (++w->tried % set_count(c->opt.cell[cell].hosts) == 0)
+    if (++w->tried % set_count(hosts_of(c, way)) == 0)
         w->rest_ns = c->now_ns + c->opt.retry_ns / RESTS_A_RETRY;
-    go_to(c, cell, next_host(c, cell, w->host));
+    go_to(c, way, next_host(c, way, w->host));
 }
 
 /* The member is gone, or brings nothing: all of its cells go on elsewhere. The next session is another. */
@@ -168,14 +117,15 @@ static void give_up(struct group_client *c, uint32_t host)
     l->hello = 0;
     l->moved_ns = c->now_ns;
     forget_sent(c, host);
-    for (uint32_t i = 0; i < c->opt.cells; i++)
+    client_feed_lost(c, host);
+    for (uint32_t i = 0; i < 2 * c->opt.cells; i++)
         if (c->way[i].host == host && c->way[i].waits && c->now_ns >= c->way[i].rest_ns)
             move_on(c, i);
 }
 
 static bool is_waited_for(const struct group_client *c, uint32_t host)
 {
-    for (uint32_t i = 0; i < c->opt.cells; i++)
+    for (uint32_t i = 0; i < 2 * c->opt.cells; i++)
         if (c->way[i].host == host && c->way[i].waits && c->now_ns >= c->way[i].rest_ns)
             return true;
     return false;
@@ -186,14 +136,16 @@ static bool is_waited_for(const struct group_client *c, uint32_t host)
 static void finish(struct group_client *c, struct pending *p, const struct client_reply_item *r)
 {
     uint64_t ticket = p->ticket;
-    c->way[p->head.cell].waits--;
+    bool own = p->way >= c->opt.cells;
+    c->way[p->way].waits--;
     p->ticket = 0;
-    c->outstanding--;
-    c->done++;
+    c->outstanding -= !own;
+    c->done += !own;
     while (c->oldest < c->next && pending_at(c, c->oldest)->ticket == 0)
         c->oldest++;
     c->unsent = max_u64(c->unsent, c->oldest);
-    c->opt.calls->done(c->opt.ctx, ticket, r);
+    if (!own)
+        c->opt.calls->done(c->opt.ctx, ticket, r);
 }
 
 static void take_reply(struct group_client *c, uint32_t host, const struct client_reply *r,
@@ -204,11 +156,13 @@ static void take_reply(struct group_client *c, uint32_t host, const struct clien
     if (p == NULL || p->ticket != r->number || p->head.cell != r->cell)
         return;
     if (r->status == ERR_REFUSED) {
-        if (p->host == host && r->visit == c->way[r->cell].visit)
-            move_on(c, r->cell);
+        if (p->host == host && r->visit == c->way[p->way].visit)
+            move_on(c, p->way);
         return;
     }
-    c->way[r->cell].tried = 0;
+    c->way[p->way].tried = 0;
+    if (p->head.kind == REQUEST_SUBSCRIBE)
+        client_feed_begins(c, r->cell, host, data, bytes);
     finish(c, p,
            &(struct client_reply_item){.status = r->status,
                                        .host = host,
@@ -240,7 +194,7 @@ static bool take_next(struct group_client *c, uint32_t host, uint64_t guard)
 
 static bool is_in_session(const struct group_client *c, const struct link *l)
 {
-    return mem_word(l->in, RELAYED_SESSION) == session_of(c, l);
+    return mem_word(l->in, RELAYED_SESSION) == client_session_of(c, l);
 }
 
 static void take_replies(struct group_client *c, uint32_t host)
@@ -271,13 +225,17 @@ static void settle_link(struct group_client *c, uint32_t host)
     uint64_t hello = mem_word(l->in, RELAYED_HELLO);
     if (l->hello && hello == l->hello)
         take_replies(c, host);
-    if (!waited)
+    if (l->hello && l->feed)
+        client_feed_take(c, host);
+    bool silent = l->live && c->now_ns - l->beat_ns > c->opt.retry_ns;
+    if (!waited && !l->live)
         return;
-    if (mem_dead(c->mem, host) || (l->hello && hello == 0) ||
-        c->now_ns - l->moved_ns > c->opt.retry_ns) {
+    if (silent || mem_dead(c->mem, host) || (l->hello && hello == 0) ||
+        (waited && c->now_ns - l->moved_ns > c->opt.retry_ns)) {
         give_up(c, host);
     } else if (hello && hello != l->hello) {
         forget_sent(c, host);
+        client_feed_lost(c, host);
         begin_session(c, l, hello);
     } else if (l->hello && l->out.flow.status != MEM_DONE) {
         tell_session(c, l);
@@ -289,13 +247,13 @@ static void settle_link(struct group_client *c, uint32_t host)
 /* False: nothing more of its cell can be sent now. */
 static bool send_one(struct group_client *c, struct pending *p)
 {
-    struct link *l = &c->link[c->way[p->head.cell].host];
+    struct link *l = &c->link[c->way[p->way].host];
     uint32_t size = (uint32_t)sizeof(p->head) + p->bytes, room = reply_room(p->head.reply_max);
-    if (c->now_ns < c->way[p->head.cell].rest_ns || l->hello == 0 ||
+    if (c->now_ns < c->way[p->way].rest_ns || l->hello == 0 ||
         l->open + room > c->replied.ring_bytes || !stream_room(&l->requests, frame_size(size)))
         return false;
     unsigned char *to = stream_reserve(&l->requests);
-    p->head.visit = c->way[p->head.cell].visit;
+    p->head.visit = c->way[p->way].visit;
     memcpy(to, &p->head, sizeof(p->head));
     ring_read(c->store, c->store_bytes, p->at, to + sizeof(p->head), p->bytes);
     stream_commit(&l->requests, size);
@@ -305,7 +263,7 @@ static bool send_one(struct group_client *c, struct pending *p)
     l->dirty = true;
     c->count.sent++;
     c->count.again += p->again;
-    p->host = c->way[p->head.cell].host;
+    p->host = c->way[p->way].host;
     return true;
 }
 
@@ -313,11 +271,11 @@ static bool send_one(struct group_client *c, struct pending *p)
 static void send_some(struct group_client *c)
 {
     bool all = true;
-    for (uint32_t i = 0; c->unsent < c->next && i < c->opt.cells; i++)
+    for (uint32_t i = 0; c->unsent < c->next && i < 2 * c->opt.cells; i++)
         c->way[i].held = false;
     for (uint64_t t = c->unsent; t < c->next; t++) {
         struct pending *p = pending_at(c, t);
-        struct client_way *w = &c->way[p->head.cell];
+        struct client_way *w = &c->way[p->way];
         if (p->ticket && p->host == NOWHERE) {
             if (!w->held && !send_one(c, p))
                 w->held = true;
@@ -338,13 +296,29 @@ static void push(struct group_client *c, uint32_t host)
     if (l->told != l->at)
         mem_set1(c->mem, &o->flow, o->lane, REQUEST_TAKEN, l->at);
     l->told = l->at;
+    if (l->feed_told != l->feed_at)
+        mem_set1(c->mem, &o->flow, l->fed, FED_TAKEN, l->feed_at);
+    l->feed_told = l->feed_at;
     mem_bell_later(c->mem, host);
+}
+
+/* What this thread did not hear while it was away is nobody's silence. */
+static void excuse(struct group_client *c, uint64_t now_ns)
+{
+    uint64_t away = now_ns - c->now_ns;
+    c->now_ns = now_ns;
+    for (uint32_t h = 0; away > c->opt.retry_ns / 2 && h < c->opt.hosts; h++) {
+        c->link[h].moved_ns += away;
+        c->link[h].beat_ns += away;
+    }
 }
 
 int client_settle(struct group_client *c, uint64_t now_ns)
 {
-    c->now_ns = now_ns;
+    excuse(c, now_ns);
     c->done = 0;
+    if (c->subs)
+        client_feed_ask(c);
     for (uint32_t h = 0; h < c->opt.hosts; h++)
         settle_link(c, h);
     send_some(c);
@@ -356,23 +330,27 @@ int client_settle(struct group_client *c, uint64_t now_ns)
 
 /* ---- asking ---- */
 
-static int start(struct group_client *c, const struct client_request *r, const void *data,
-                 uint32_t bytes, uint64_t *ticket)
+int client_start(struct group_client *c, uint32_t way, const struct client_request *r,
+                 const void *data, uint32_t bytes, uint64_t *ticket)
 {
-    struct client_way *w = &c->way[r->cell];
+    struct client_way *w = &c->way[way];
     uint64_t begin = c->oldest < c->next ? pending_at(c, c->oldest)->at : c->store_at;
     if (c->next - c->oldest == CLIENT_WINDOW || c->store_at + bytes > begin + c->store_bytes)
         return ERR_AGAIN;
     struct pending *p = pending_at(c, c->next);
-    *p = (struct pending){
-        .ticket = c->next, .head = *r, .at = c->store_at, .bytes = bytes, .host = NOWHERE};
+    *p = (struct pending){.ticket = c->next,
+                          .head = *r,
+                          .way = way,
+                          .at = c->store_at,
+                          .bytes = bytes,
+                          .host = NOWHERE};
     p->head.number = c->next;
     ring_write(c->store, c->store_bytes, p->at, data, bytes);
     c->store_at += bytes;
     *ticket = c->next++;
-    c->outstanding++;
+    c->outstanding += way < c->opt.cells;
     if (w->host == NOWHERE)
-        go_to(c, r->cell, next_host(c, r->cell, NOWHERE));
+        go_to(c, way, next_host(c, way, NOWHERE));
     else if (w->waits == 0 && c->link[w->host].sent == 0)
         c->link[w->host].moved_ns = c->now_ns;
     w->waits++;
@@ -391,8 +369,8 @@ int client_send(struct group_client *c, uint32_t cell, const void *data, uint32_
 {
     if (!fits(c, cell, bytes))
         return ERR_TOOBIG;
-    return start(c, &(struct client_request){.cell = cell, .kind = REQUEST_SEND}, data, bytes,
-                 ticket);
+    return client_start(c, cell, &(struct client_request){.cell = cell, .kind = REQUEST_SEND}, data,
+                        bytes, ticket);
 }
 
 int client_call(struct group_client *c, uint32_t cell, const void *data, uint32_t bytes,
@@ -402,9 +380,10 @@ int client_call(struct group_client *c, uint32_t cell, const void *data, uint32_
         return ERR_INVALID;
     if (!fits(c, cell, bytes) || reply_max > client_ask_max(c))
         return ERR_TOOBIG;
-    return start(
-        c, &(struct client_request){.cell = cell, .kind = REQUEST_CALL, .reply_max = reply_max},
-        data, bytes, ticket);
+    return client_start(
+        c, cell,
+        &(struct client_request){.cell = cell, .kind = REQUEST_CALL, .reply_max = reply_max}, data,
+        bytes, ticket);
 }
 
 int client_query(struct group_client *c, uint32_t cell, uint64_t version, const void *data,
@@ -415,7 +394,7 @@ int client_query(struct group_client *c, uint32_t cell, uint64_t version, const 
     if (bytes > client_frame_max(c->requests.ring_bytes) - sizeof(r) ||
         reply_max > client_ask_max(c))
         return ERR_TOOBIG;
-    return start(c, &r, data, bytes, ticket);
+    return client_start(c, cell, &r, data, bytes, ticket);
 }
 
 /* ---- looking ---- */
@@ -463,12 +442,12 @@ void client_counts(const struct group_client *c, struct client_counts *out)
 uint32_t client_wants_link(const struct group_client *c)
 {
     uint32_t host = 0;
-    while (host < c->opt.hosts && !c->link[host].wanted)
+    while (host < c->opt.hosts && !c->link[host].wanted && !c->link[host].feed_wanted)
         host++;
     return host;
 }
 
-int client_link_open(struct group_client *c, uint32_t host, struct err *e)
+static int request_open(struct group_client *c, uint32_t host, struct err *e)
 {
     struct link *l = &c->link[host];
     uint32_t ring = c->requests.ring_bytes;
@@ -493,6 +472,13 @@ int client_link_open(struct group_client *c, uint32_t host, struct err *e)
     return 0;
 }
 
+int client_link_open(struct group_client *c, uint32_t host, struct err *e)
+{
+    struct link *l = &c->link[host];
+    int rc = l->wanted ? request_open(c, host, e) : 0;
+    return rc == 0 && l->feed_wanted ? client_feed_open(c, host, e) : rc;
+}
+
 int client_open(const struct client_options *o, struct group_client **out, struct err *e)
 {
     uint32_t ring = o->client_bytes ? o->client_bytes : CLIENT_BYTES_DEFAULT;
@@ -510,13 +496,13 @@ int client_open(const struct client_options *o, struct group_client **out, struc
     c->requests = request_shape(ring);
     c->replied = relayed_shape(ring);
     c->store_bytes = ring;
-    c->way = calloc(o->cells, sizeof(*c->way));
+    c->way = calloc(2 * (size_t)o->cells, sizeof(*c->way));
     c->store = calloc(1, ring);
     c->over = calloc(1, c->replied.bytes_max);
     c->next = c->oldest = c->unsent = 1;
-    for (uint32_t i = 0; c->way && i < o->cells; i++)
+    for (uint32_t i = 0; c->way && i < 2 * o->cells; i++)
         c->way[i].host = NOWHERE;
-    if (!c->way || !c->store || !c->over) {
+    if (!c->way || !c->store || !c->over || client_subs_open(c) != 0) {
         client_close(c);
         return err_set(e, ERR_NOMEM, "client: no memory");
     }
@@ -530,6 +516,7 @@ void client_close(struct group_client *c)
         return;
     for (uint32_t h = 0; h < c->opt.hosts; h++)
         free(c->link[h].requests.ring);
+    client_subs_close(c);
     free(c->way);
     free(c->store);
     free(c->over);

@@ -14,7 +14,8 @@
 enum { CLIENT_WINDOW = 512 }; /* messages and questions under way */
 
 struct client_cell {
-    uint64_t hosts; /* that may send there */
+    uint64_t hosts;   /* that may send there */
+    uint64_t readers; /* that may be members of it */
     bool raw;
     uint32_t message_max;
 };
@@ -27,9 +28,15 @@ struct client_reply_item {
     uint32_t bytes;
 };
 
+#define CLIENT_LOST_SOME UINT64_MAX
+
 struct client_calls {
     /* What became of it: a message was delivered, or a reply has come, or (status) it cannot be. Once for each ticket, in any order. */
     void (*done)(void *ctx, uint64_t ticket, const struct client_reply_item *);
+    /* Samples of a cell that is subscribed to, of the view of that vid, each once; `lost` have not come before these, CLIENT_LOST_SOME: it
+     * is not known how many, if any. The items are good during the call. */
+    void (*samples)(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
+                    uint32_t count, uint64_t lost);
 };
 
 struct client_options {
@@ -67,6 +74,13 @@ int client_call(struct group_client *, uint32_t cell, const void *data, uint32_t
 /* Asks a member, which answers once its state has all up to `version` (0: at once). */
 int client_query(struct group_client *, uint32_t cell, uint64_t version, const void *data,
                  uint32_t bytes, uint32_t reply_max, uint64_t *ticket);
+
+/* What is delivered in the cell from now on comes by `samples`, fed by one of its members; when that is gone, by another one, each sample once. What
+ * is not taken in time is lost, the oldest first. */
+void client_subscribe(struct group_client *, uint32_t cell);
+void client_unsubscribe(struct group_client *, uint32_t cell);
+/* The host that feeds it; its place among HOSTS is `hosts` if there is none. */
+uint32_t client_feeder(const struct group_client *, uint32_t cell);
 
 uint32_t client_outstanding(const struct group_client *);
 /* The longest message or question to the cell, and the longest reply. */

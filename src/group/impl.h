@@ -190,7 +190,10 @@ struct cell {
         *relayed; /* by place: what was delivered of it; NULL: there are no clients */
     struct relay_entry
         *relayed_begin; /* the same when the view began, where that is all of the state */
-    struct snap snap;   /* the state as it is sent: that, and the machine's */
+    uint64_t samples,
+        samples_begin;    /* delivered in it since it was born; and when the view began */
+    uint32_t subscribers; /* clients that are fed what is delivered */
+    struct snap snap;     /* the state as it is sent: that, and the machine's */
 
     /* Of planted bugs. */
     void *early_save;
@@ -485,9 +488,14 @@ void relays_end(struct member *);
 void relays_born(struct cell *);
 /* As asks_returned, of a client's message. */
 bool relays_returned(struct cell *, const struct record *);
+/* Delivers items of no kind. */
+void cell_deliver_plain(struct cell *, uint64_t vid, const struct member_item *, uint32_t count);
 /* Delivers items of any kind; `fed` as in asks_deliver. */
 void cell_deliver(struct cell *, uint64_t vid, const struct member_item *, uint32_t count,
                   bool fed);
+
+/* What was just delivered to the machine is counted, and goes to clients that have subscribed. */
+void feed_items(struct cell *, uint64_t vid, const struct member_item *, uint32_t count);
 
 /* Of a cell's state, for calls of m->state. */
 static inline void *cell_state_ctx(struct member *m, uint32_t cell)

@@ -250,6 +250,7 @@ struct member_counts {
     uint64_t states_sent, states_loaded;
     uint64_t asked, answers; /* calls and queries of this host, and answers that it gave */
     uint64_t relayed;        /* messages of clients that this host has published */
+    uint64_t unfed;          /* samples that clients had no room for */
     uint64_t
         learnt; /* of those loaded: with what was delivered meanwhile, before it was a member */
 };

@@ -53,6 +53,7 @@ static void tell_hello(struct member *m)
     for (uint32_t i = 0; i < y->opens; i++) {
         struct relay_client *k = client_of(m, y->open[i]);
         k->session = 0;
+        feed_session(m, k);
         set_dirty(m, k);
         if (k->out.flow.status == MEM_DONE)
             mem_set1(m->mem, &k->out.flow, k->out.lane, RELAYED_HELLO, y->hello);
@@ -125,10 +126,17 @@ struct plain {
     uint32_t count;
 };
 
+void cell_deliver_plain(struct cell *c, uint64_t vid, const struct member_item *t, uint32_t count)
+{
+    c->of->opt.machine->deliver(c->of->opt.ctx, c->number, vid, t, count);
+    if (c->of->relays)
+        feed_items(c, vid, t, count);
+}
+
 static void flush(struct cell *c, uint64_t vid, struct plain *p)
 {
     if (p->count > 0)
-        c->of->opt.machine->deliver(c->of->opt.ctx, c->number, vid, p->item, p->count);
+        cell_deliver_plain(c, vid, p->item, p->count);
     p->count = 0;
 }
 
@@ -163,6 +171,7 @@ static void deliver_relayed(struct cell *c, uint64_t vid, const struct member_it
     if (fresh && h.call) {
         flush(c, vid, p);
         bytes = call(c, vid, &item, &h);
+        feed_items(c, vid, &item, 1);
     } else if (fresh) {
         p->item[p->count++] = item;
     }
@@ -274,11 +283,33 @@ static bool query(struct member *m, struct relay_client *k, const struct client_
     return true;
 }
 
+/* It is fed by who has all that was delivered. */
+static bool subscribe(struct member *m, struct relay_client *k, const struct client_request *r)
+{
+    struct client_reply a = {.number = r->number,
+                             .cell = r->cell,
+                             .kind = r->kind,
+                             .reply_max = r->reply_max,
+                             .visit = r->visit};
+    struct sample_place next = {0};
+    if (m->phase != MEMBER_OPEN)
+        return false;
+    if (!member_has_state(m, r->cell))
+        a.status = ERR_REFUSED;
+    else if (r->kind == REQUEST_UNSUBSCRIBE)
+        feed_unsubscribe(m, k, r->cell);
+    else if (!feed_subscribe(m, k, r->cell, &next))
+        return false;
+    bool fits = sizeof(next) <= r->reply_max;
+    reply(m, k, &a, &next, fits ? sizeof(next) : 0);
+    return true;
+}
+
 /* Is it one that a client writes? */
 static bool is_request(const struct member *m, const struct client_request *r)
 {
     return r->cell < m->opt.cells && r->reply_max <= reply_max_of(m) && r->visit > 0 &&
-           r->kind >= REQUEST_SEND && r->kind <= REQUEST_QUERY;
+           r->kind >= REQUEST_SEND && r->kind <= REQUEST_UNSUBSCRIBE;
 }
 
 static bool serve(struct member *m, struct relay_client *k, const struct client_request *r,
@@ -290,6 +321,8 @@ static bool serve(struct member *m, struct relay_client *k, const struct client_
         return false;
     if (r->kind == REQUEST_QUERY)
         return query(m, k, r, data, bytes);
+    if (r->kind == REQUEST_SUBSCRIBE || r->kind == REQUEST_UNSUBSCRIBE)
+        return subscribe(m, k, r);
     return publish(m, k, r, data, bytes);
 }
 
@@ -327,6 +360,7 @@ static void begin_session(struct member *m, struct relay_client *k, uint16_t ses
     memset(k->refused, 0, sizeof(k->refused));
     stream_begin(&k->replies, session);
     tell_session(m, k);
+    feed_session(m, k);
 }
 
 /* The session that the client is in with this member; 0: none. */
@@ -360,6 +394,7 @@ static int settle_client(struct member *m, struct relay_client *k)
         k->session = 0;
         stream_begin(&k->replies, 0);
         tell_session(m, k);
+        feed_session(m, k);
     }
     uint16_t session = session_of(m, k);
     if (session == 0)
@@ -386,6 +421,8 @@ static void look_after(struct member *m)
         struct relay_client *k = client_of(m, y->open[i]);
         if (k->out.flow.status != MEM_DONE)
             tell_session(m, k);
+        if (k->feed.in)
+            feed_look(m, k);
     }
 }
 
@@ -395,8 +432,11 @@ int relays_settle(struct member *m)
     int work = 0;
     if (y == NULL)
         return 0;
-    for (uint32_t i = 0; y->hello && i < y->opens; i++)
+    for (uint32_t i = 0; y->hello && i < y->opens; i++) {
         work += settle_client(m, client_of(m, y->open[i]));
+        if (client_of(m, y->open[i])->feed.any)
+            feed_settle(m, client_of(m, y->open[i]));
+    }
     return work;
 }
 
@@ -422,8 +462,10 @@ void relays_begin(struct member *m)
         return;
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
-        if (c->in && c->relayed_begin && c->has_state)
-            memcpy(c->relayed_begin, c->relayed, m->opt.clients * sizeof(*c->relayed));
+        if (!c->in || !c->relayed_begin || !c->has_state)
+            continue;
+        memcpy(c->relayed_begin, c->relayed, m->opt.clients * sizeof(*c->relayed));
+        c->samples_begin = c->samples;
     }
     if (m->relays->hello == 0)
         tell_hello(m);
@@ -442,6 +484,7 @@ void relays_born(struct cell *c)
     if (c->relayed &&
         c->opt.mode != CELL_RAW) /* there each member has its own, which goes with its process */
         memset(c->relayed, 0, c->of->opt.clients * sizeof(*c->relayed));
+    c->samples = 0;
 }
 
 bool relays_returned(struct cell *c, const struct record *r)
@@ -468,7 +511,7 @@ static uint64_t part_save(void *ctx, unsigned char *out)
 {
     const struct cell *c = ctx;
     const struct relay_entry *e = c->relayed_begin ? c->relayed_begin : c->relayed;
-    uint64_t words[PART_WORDS] = {0};
+    uint64_t words[PART_WORDS] = {0, c->relayed_begin ? c->samples_begin : c->samples};
     unsigned char *at = out + sizeof(words);
     for (uint64_t i = 0; i < c->of->opt.clients; i++) {
         if (e[i].life == 0)
@@ -492,6 +535,7 @@ static bool part_load(void *ctx, const unsigned char *in, uint64_t bytes)
     if (words[0] > c->of->opt.clients || bytes != sizeof(words) + words[0] * sizeof(entry))
         return false;
     relays_born(c);
+    c->samples = c->samples_begin = words[1];
     for (uint64_t i = 0; i < words[0]; i++) {
         memcpy(entry, in + sizeof(words) + i * sizeof(entry), sizeof(entry));
         if (entry[0] >= c->of->opt.clients)
@@ -591,7 +635,8 @@ int relays_open(struct member *m, struct err *e)
     y->reply = calloc(1, member_ask_max(m));
     y->rings =
         calloc(m->opt.clients, stream_ring_bytes(&y->replied)); /* touched when somebody comes */
-    int rc = y->client && y->open && y->rings && y->frame && y->reply ? 0 : ERR_NOMEM;
+    int rc = feeds_open(m);
+    rc = rc == 0 && y->client && y->open && y->rings && y->frame && y->reply ? 0 : ERR_NOMEM;
     for (uint32_t i = 0; rc == 0 && i < m->opt.cells; i++)
         rc = cell_relays_open(m, &m->cell[i]);
     m->state = &snap_ops;
@@ -611,6 +656,7 @@ void relays_close(struct member *m)
     free(y->client);
     free(y->open);
     free(y->rings);
+    feeds_close(m);
     free(y->frame);
     free(y->reply);
     free(y);
@@ -620,9 +666,12 @@ int relays_client_open(struct member *m, const struct mem_lane_spec *offer, stru
 {
     struct relays *y = m->relays;
     uint32_t place = offer->writer - m->opt.client_node;
-    if (y == NULL || place >= m->opt.clients || lane_kind(offer) != LANE_REQUEST)
+    if (y == NULL || place >= m->opt.clients ||
+        (lane_kind(offer) != LANE_REQUEST && lane_kind(offer) != LANE_FED))
         return err_set(e, ERR_NOTFOUND, "it offers a lane that no client of a group has");
     struct relay_client *k = client_of(m, place);
+    if (lane_kind(offer) == LANE_FED)
+        return feed_client_open(m, k, offer, e);
     if (k->in)
         return 0;
     uint32_t ring = y->requests.ring_bytes;

@@ -40,22 +40,30 @@ enum relayed_word {
     RELAYED_WORDS,
 };
 
-enum fed_word { FED_TAKEN, FED_SESSION, FED_WORDS };
-enum feed_word { FEED_GUARD, FEED_SESSION, FEED_WORDS };
+enum fed_word {
+    FED_TAKEN, /* of the session beside it */
+    FED_SESSION,
+    FED_WORDS,
+};
+
+enum feed_word {
+    FEED_GUARD,
+    FEED_SESSION,
+    FEED_BEAT, /* rises as long as the member is there */
+    FEED_WORDS,
+};
 
 enum request_kind {
     REQUEST_SEND = 1,
-    REQUEST_CALL,      /* likewise, and the member that publishes it replies */
-    REQUEST_QUERY,     /* of the member; not published */
-    REQUEST_SUBSCRIBE, /* samples of the cell from now on, but for those that are in `from` already */
+    REQUEST_CALL,  /* likewise, and the member that publishes it replies */
+    REQUEST_QUERY, /* of the member; not published */
+    REQUEST_SUBSCRIBE, /* samples of the cell from now on. The reply has the struct sample_place of the next one */
     REQUEST_UNSUBSCRIBE,
 };
 
 struct client_request {
     uint64_t number;
-    uint64_t
-        version; /* of a query: that the state has to have. Of a subscription: the history that it knows (struct sample) */
-    uint64_t from; /* of a subscription: the next sample in that history */
+    uint64_t version; /* of a query: that the state has to have */
     uint32_t cell, kind, reply_max;
     uint32_t
         visit; /* rises whenever the client takes the cell to another member, or anew to the same one; from 1 */
@@ -69,6 +77,20 @@ struct client_reply {
         status; /* as in struct member_answer; ERR_REFUSED: this member does not work for the cell */
     uint32_t reply_max; /* of the request: as much room was kept */
     uint32_t visit, pad;
+};
+
+/* What was delivered in a cell is counted, from the view in which it was born: all members give a message the same number. In raw cells the
+ * history is the life of the sender, and numbers are places in its stream, which rise. */
+struct sample_place {
+    uint64_t history, number;
+};
+
+/* A frame of a FEED lane begins with it. */
+struct sample {
+    struct sample_place place;
+    uint64_t vid, at; /* as in struct member_item: `at` is its number */
+    uint32_t cell, sender, client;
+    uint32_t lost; /* raw: how many before it, since the last one of the cell, were dropped */
 };
 
 /* In a record, before the message. */

@@ -179,7 +179,34 @@ static void on_done(void *ctx, uint64_t ticket, const struct client_reply_item *
         violated(k, wrong_reply(t, r), ticket);
 }
 
-static const struct client_calls client_calls = {.done = on_done};
+/* Samples are of the cell's history, in its order, and as many are missing as is said. */
+static void on_samples(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *m,
+                       uint32_t count, uint64_t lost)
+{
+    struct group_sim_client *k = ctx;
+    const struct group_check *c = &k->run->check;
+    struct group_fed *f = &k->fed[cell];
+    chaos_trace(&k->run->fleet.chaos, "client %u is fed number %llu of h%u, cell %u, view %llu",
+                k->place, (ull)m->number, m->sender, cell, (ull)vid);
+    k->run->check.clients.fed += count;
+    k->run->check.clients.lost += lost == CLIENT_LOST_SOME ? 1 : lost;
+    if (group_check_is_raw(c, cell))
+        return;
+    const struct group_history *y = group_check_history(c, c->view[vid], cell);
+    uint64_t i = f->history == y && f->next ? f->next - 1 : 0;
+    while (y && i < y->count && (y->delivery[i].vid != vid || y->delivery[i].number != m->number))
+        i++;
+    if (y == NULL || i == y->count || y->delivery[i].sender != m->sender)
+        violated(k, "it is fed what nobody has delivered, or again", m->number);
+    else if (f->history == y && lost != CLIENT_LOST_SOME && !c->stateless && i != f->next + lost)
+        violated(k, "it is not told how many samples are lost", m->number);
+    else if (f->history == y && i < f->next)
+        violated(k, "it is fed a sample again", m->number);
+    f->history = y;
+    f->next = i + 1;
+}
+
+static const struct client_calls client_calls = {.done = on_done, .samples = on_samples};
 
 uint32_t group_client_reply(const struct group_node *n, uint32_t cell, void *out, uint32_t room)
 {
@@ -224,6 +251,16 @@ static void ask(struct group_sim_client *k, uint32_t cell)
     if (client_query(k->client, cell, 0, &question, sizeof(question), sizeof(struct client_told),
                      &ticket) == 0)
         k->quota--;
+}
+
+static void subscribe(struct group_sim_client *k, uint32_t cell)
+{
+    bool is = k->subscribed >> cell & 1;
+    (is ? client_unsubscribe : client_subscribe)(k->client, cell);
+    k->subscribed ^= UINT32_C(1) << cell;
+    k->fed[cell] = (struct group_fed){0};
+    chaos_trace(&k->run->fleet.chaos, "client %u %s cell %u", k->place,
+                is ? "is done with" : "subscribes to", cell);
 }
 
 static void do_something(struct group_sim_client *k)
@@ -325,6 +362,7 @@ int group_client_open(struct fleet_node *n, struct err *e)
         uint64_t all = set_of(r->fleet.hosts) - 1;
         uint64_t may = o->layout.hosts & all & (r->member_opt.layout ? all : o->layout.senders);
         r->client_cell[i] = (struct client_cell){.hosts = may ? may : o->layout.hosts & all,
+                                                 .readers = o->layout.hosts & all,
                                                  .raw = o->mode == CELL_RAW,
                                                  .message_max = o->message_max};
     }
@@ -357,8 +395,15 @@ uint64_t group_client_step(struct fleet_node *n, uint64_t now_ns)
             violated(k, e.text, 0);
     if (k->quota > 0 && rng_below(&r->client_rng, 6) == 0)
         do_something(k);
+    if (rng_below(&r->client_rng, 50) == 0 && !r->fleet.chaos.calm)
+        subscribe(k, (uint32_t)rng_below(&r->client_rng, r->check.cells));
+    if (rng_below(&r->client_rng, 200) == 0) /* it is busy elsewhere, and is fed meanwhile */
+        k->away_ns = now_ns + rng_below(&r->client_rng, 100) * RUN_US;
+    if (now_ns < k->away_ns && !r->fleet.chaos.calm)
+        return k->away_ns;
     client_settle(k->client, now_ns);
-    return k->quota > 0 || client_outstanding(k->client) > 0 ? now_ns + RUN_US * 5 : UINT64_MAX;
+    return k->quota > 0 || k->subscribed || client_outstanding(k->client) > 0 ? now_ns + RUN_US * 5
+                                                                              : UINT64_MAX;
 }
 
 void group_client_close(struct fleet_node *n)
@@ -398,6 +443,10 @@ void group_client_crash(struct fleet_node *n)
 bool group_client_done(const struct group_run *r, uint32_t client, const struct view *v)
 {
     const struct group_sim_client *k = &r->client[client];
+    for (uint32_t i = 0; k->client && i < v->cells; i++)
+        if (k->subscribed >> i & 1 && v->cell[i].members &&
+            client_feeder(k->client, i) == r->fleet.hosts)
+            return false;
     for (uint32_t i = 0; k->client && i < v->cells; i++)
         if (client_waits(k->client, i) > 0 && v->cell[i].senders & r->client_cell[i].hosts)
             return false;

@@ -31,7 +31,7 @@ struct group_clients {
         uint64_t told, born;
     } last[GROUP_CLIENTS_MAX][GROUP_CLIENT_CELLS_MAX];
     bool lies[GROUP_CLIENTS_MAX];
-    uint64_t sent, done, again; /* figures */
+    uint64_t sent, done, again, fed, lost; /* figures */
 };
 
 /* A message of a client, which is to have this content. */

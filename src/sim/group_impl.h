@@ -85,13 +85,21 @@ struct group_liar {
     uint64_t at;
 };
 
+/* What a client was fed of a cell. */
+struct group_fed {
+    const struct group_history *history; /* NULL: nothing yet */
+    uint64_t next;                       /* delivery */
+};
+
 /* A client. */
 struct group_sim_client {
     struct group_run *run;
     uint32_t place, life;
     struct mem *mem;
     struct group_client *client; /* NULL while it is down, and of one that lies */
-    uint64_t quota;
+    uint64_t quota, away_ns;
+    uint32_t subscribed; /* cells: a mask */
+    struct group_fed fed[GROUP_CHECK_CELLS_MAX];
     struct group_liar liar[GROUP_CHECK_HOSTS_MAX];
 };
 

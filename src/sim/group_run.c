@@ -632,7 +632,7 @@ static void settled(void *ctx)
         r->node[q].quota = r->node[q].send_ppm = 0;
     r->column_in = r->ask_in = 0;
     for (uint32_t i = 0; i < r->fleet.clients; i++)
-        r->client[i].quota = 0;
+        r->client[i].quota = 0; /* and who subscribes is told that its member lives */
     /* What the memory was made to say of deaths may last, and cost a view when it ends. */
     uint64_t changed = 1;
     for (int i = 0; i < SETTLE_TRIES && changed && r->check.result->property == NULL; i++) {
@@ -706,6 +706,8 @@ void run_group(const struct run_options *opt, struct run_result *result)
     result->messages = delivered_sum(&r->check);
     result->group.client_sent = r->check.clients.sent;
     result->group.client_done = r->check.clients.done;
+    result->group.client_fed = r->check.clients.fed;
+    result->group.client_lost = r->check.clients.lost;
     result->group.client_again = r->check.clients.again;
     group_check_fini(&r->check);
     free(r);

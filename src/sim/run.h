@@ -60,9 +60,10 @@ struct group_figures {
     uint64_t disks_failed;             /* and members that left for theirs */
     uint64_t client_sent,
         client_done; /* messages of clients; and how many of these and of their questions were done */
-    uint64_t client_again; /* requests that were sent again */
-    uint64_t skipped;      /* runs of which liveness cannot be asked */
-    uint64_t shared;       /* runs with common lanes that are one memory */
+    uint64_t client_again;            /* requests that were sent again */
+    uint64_t client_fed, client_lost; /* samples, and how many were lost */
+    uint64_t skipped;                 /* runs of which liveness cannot be asked */
+    uint64_t shared;                  /* runs with common lanes that are one memory */
 };
 
 struct run_result {
