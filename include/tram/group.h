@@ -117,6 +117,10 @@ struct tram_group_machine {
     /* An answer to tram_group_call or tram_group_query of this member. NULL: all answers have come, and the ticket is void. */
     void (*answered)(void *ctx, uint64_t ticket, const struct tram_answer *);
 
+    /* A message above message_max takes longer than a second to come, or to be sent on: how many of its `of` bytes are here (of an own one: which
+     * share of its part this member has sent), once a second, and once more when it is all. Not on shared memory, where nothing is sent. */
+    void (*progress)(void *ctx, uint32_t cell, uint32_t sender, uint64_t bytes, uint64_t of);
+
     /* A new view begins, after all of the last one was delivered. `before` is NULL for who comes in. `now` is NULL if this
      * member was put out or has left: what it has of the state of cells is void. One that was put out is let in again by
      * itself, and gets the state anew. Both are good until the next call. */
@@ -239,7 +243,9 @@ TRAM_API int tram_group_cell(const struct tram_group *, const char *subgroup, ui
  *   TRAM_AGAIN    not now: the own ring is full, or no view allows to send (none yet, it ends, or it is not adequate). Step,
  *                 then try again
  *   TRAM_REFUSED  this host is no sender of the cell in the present view, or no member of it: the view says who is
- *   TRAM_TOOBIG   more than message_max of the subgroup */
+ *   TRAM_TOOBIG   more than message_max of the subgroup, and than large_max if it has that
+ * A message above message_max, which large_max allows, is sent in blocks that members pass on, and delivered as others are: whole, at its place in
+ * the order. A sender has at most large_window of them under way in a cell; then TRAM_AGAIN. */
 TRAM_API int tram_group_send(struct tram_group *, uint32_t cell, const void *data, uint32_t bytes,
                              struct tram_error *);
 
@@ -311,10 +317,10 @@ TRAM_API uint64_t tram_group_version(const struct tram_group *, uint32_t cell);
 /* The longest question, and the longest reply. */
 TRAM_API uint32_t tram_group_ask_max(const struct tram_group *);
 
-/* The largest message of a cell. */
 /* Of a cell that is kept: up to which version a member's disk has all, as far as this one knows; 0: nothing in this view. */
 TRAM_API uint64_t tram_group_persisted(const struct tram_group *, uint32_t cell, uint32_t host);
 
+/* The largest message of a cell: large_max of its subgroup, or message_max if it has no large ones. */
 TRAM_API uint32_t tram_group_message_max(const struct tram_group *, uint32_t cell);
 
 /* ---- clients: programs that are no members ---- */

@@ -25,6 +25,9 @@ _Static_assert((int)CLUSTER_MEMBERS_MAX == (int)GROUP_HOSTS_MAX, "and in the clu
 _Static_assert((int)CLUSTER_CELLS_MAX == (int)GROUP_CELLS_MAX, "likewise");
 _Static_assert((int)TRAM_SENDERS_MAX == (int)GROUP_SENDERS_MAX, "likewise");
 _Static_assert((int)CLUSTER_KEEPERS_MAX == (int)GROUP_KEEPERS_MAX, "likewise");
+_Static_assert((int)CLUSTER_RDMC_AUTO == (int)RDMC_AUTO &&
+                   (int)CLUSTER_RDMC_RACKS == (int)RDMC_RACKS,
+               "one list, in two headers");
 
 /* ---- what the member calls ---- */
 
@@ -69,6 +72,13 @@ static void on_returned(void *ctx, uint32_t cell, const void *data, uint32_t byt
         g->machine.returned(g->ctx, cell, data, bytes);
 }
 
+static void on_progress(void *ctx, const struct large_progress *p)
+{
+    struct tram_group *g = ctx;
+    if (g->machine.progress)
+        g->machine.progress(g->ctx, p->cell, p->sender, p->bytes, p->of);
+}
+
 static void on_born(void *ctx, uint32_t cell)
 {
     struct tram_group *g = ctx;
@@ -93,6 +103,7 @@ static const struct member_machine machine_calls = {.persisted = on_persisted,
                                                     .call = group_on_call,
                                                     .query = group_on_query,
                                                     .answered = group_on_answered,
+                                                    .progress = on_progress,
                                                     .state = &group_state_calls,
                                                     .state_ctx = group_state_ctx};
 static const struct member_machine stateless_calls = {.persisted = on_persisted,
@@ -102,7 +113,8 @@ static const struct member_machine stateless_calls = {.persisted = on_persisted,
                                                       .born = on_born,
                                                       .call = group_on_call,
                                                       .query = group_on_query,
-                                                      .answered = group_on_answered};
+                                                      .answered = group_on_answered,
+                                                      .progress = on_progress};
 
 /* The user's layout; what it leaves open is as the cluster file says. */
 static void on_layout(void *ctx, const struct view *before, struct view *next)
@@ -163,6 +175,9 @@ static int make_cells(struct tram_group *g, struct err *e)
             .ring_bytes = s->ring_bytes,
             .message_max = s->message_max,
             .stateless = stateless && s->history == 0,
+            .large_max = s->large_max,
+            .large_window = s->large_window,
+            .rdmc = (enum rdmc_schedule)s->rdmc,
             .layout = {.hosts = s->hosts,
                        .members_min = s->members_min,
                        .members_max = s->members_max,
@@ -217,6 +232,7 @@ static int open_member(struct tram_group *g, struct err *e)
         .layout_ctx = g,
         .view_majority = f->view_majority,
         .snap_bytes = f->snap_bytes,
+        .block_bytes = f->block_bytes,
         .heartbeat_ns = f->heartbeat_ms * MS,
         .suspect_ns = f->suspect_ms * MS,
         .detach_ns = f->detach_ms * MS,
@@ -233,6 +249,8 @@ static int open_member(struct tram_group *g, struct err *e)
     if (rc != 0)
         return rc;
     o.versions = g->kept.versions;
+    for (uint32_t h = 0; h < f->hosts; h++)
+        o.rack[h] = (uint8_t)f->host[h].rack;
     rc = member_open(&o, &g->member, e);
     if (rc != 0)
         return rc;
@@ -549,8 +567,9 @@ int group_not_sent(const struct tram_group *g, uint32_t cell, int rc, uint32_t b
     const struct cluster_cell_name name = cluster_cell_name(g->cluster->conf, cell);
     const struct view *v = member_view(g->member);
     if (rc == ERR_TOOBIG)
-        return err_set(e, rc, "cell %s: a message of %u bytes; message_max is %u", name.s, bytes,
-                       g->options[cell].message_max);
+        return err_set(e, rc, "cell %s: a message of %u bytes; %s is %u", name.s, bytes,
+                       g->options[cell].large_max ? "large_max" : "message_max",
+                       member_message_max(g->member, cell));
     if (v && !member_wedged(g->member) && !in_set(v->cell[cell].senders, g->index))
         return err_set(e, ERR_REFUSED, "host %s is no %s of cell %s in view %llu",
                        g->host_name[g->index],
@@ -567,7 +586,7 @@ static int traced_send(struct tram_group *g, uint32_t cell, const void *data, ui
                        struct tram_error *error)
 {
     struct err e = {""};
-    bool fits = bytes <= g->options[cell].message_max;
+    bool fits = bytes <= member_message_max(g->member, cell);
     void *room = fits ? member_reserve(g->member, cell, bytes) : NULL;
     if (room == NULL)
         return api_error(error, group_not_sent(g, cell, fits ? ERR_AGAIN : ERR_TOOBIG, bytes, &e),
@@ -618,7 +637,7 @@ uint64_t tram_group_persisted(const struct tram_group *g, uint32_t cell, uint32_
 
 uint32_t tram_group_message_max(const struct tram_group *g, uint32_t cell)
 {
-    return cell < g->cells ? g->options[cell].message_max : 0;
+    return cell < g->cells ? member_message_max(g->member, cell) : 0;
 }
 
 /* ---- looking ---- */

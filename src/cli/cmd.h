@@ -29,6 +29,7 @@ int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_restore(int argc, char **argv);
 int cmd_send(int argc, char **argv);
+int cmd_send_file(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_tail(int argc, char **argv);

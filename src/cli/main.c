@@ -27,6 +27,7 @@ static const struct command commands[] = {
     {"host", cmd_host, "run one host in the foreground"},
     {"memory", cmd_memory, "run a host that is only memory in the foreground"},
     {"send", cmd_send, "multicast a message, or the lines of standard input"},
+    {"send-file", cmd_send_file, "send a file to all members of a cell"},
     {"tail", cmd_tail, "watch what a group delivers"},
     {"status", cmd_status, "show groups, leaders, replicas and rates"},
     {"top", cmd_top, "the same, live"},

@@ -54,6 +54,7 @@ struct cluster_host {
     uint32_t line;                       /* where the file has it; 0 if made without one */
     struct cluster_keys keys;            /* none but under tcp without tls */
     bool memory;                         /* it is only memory of groups: carries no replica */
+    uint32_t rack;                       /* under protocol group */
 };
 
 struct cluster_client {
@@ -83,6 +84,18 @@ enum cluster_mode {
     CLUSTER_MODE_DURABLE
 };
 
+/* Who passes large messages on to whom, over a network. */
+enum cluster_rdmc {
+    CLUSTER_RDMC_AUTO,
+    CLUSTER_RDMC_SEQUENTIAL,
+    CLUSTER_RDMC_CHAIN,
+    CLUSTER_RDMC_TREE,
+    CLUSTER_RDMC_PIPELINE,
+    CLUSTER_RDMC_RACKS,
+};
+
+enum { CLUSTER_RACKS_MAX = 256 };
+
 /* Hosts that form cells, under protocol group: each shard is one. Sets of hosts are masks. */
 struct cluster_subgroup {
     char name[CLUSTER_NAME_BYTES];
@@ -93,8 +106,11 @@ struct cluster_subgroup {
     uint64_t hosts;       /* who may be in it */
     uint64_t senders;     /* which of its members send; CLUSTER_ALL: all of them */
     bool overlap;
-    uint32_t ring_bytes;  /* of a sender, in each of its cells */
-    uint32_t message_max; /* bytes; at most an eighth of it */
+    uint32_t ring_bytes;   /* of a sender, in each of its cells */
+    uint32_t message_max;  /* bytes; at most an eighth of it */
+    uint32_t large_max;    /* bytes of a large message; 0: there are none */
+    uint32_t large_window; /* large messages of a sender under way */
+    enum cluster_rdmc rdmc;
     uint32_t history; /* bytes of the last messages that who comes is given; 0: none. Mode memory */
     uint32_t line;    /* 0 if made without a file */
 };
@@ -158,8 +174,9 @@ struct cluster {
     struct cluster_subgroup subgroup[CLUSTER_CELLS_MAX];
     uint32_t keepers; /* an odd number of them decides on views */
     uint8_t keeper[CLUSTER_KEEPERS_MAX];
-    bool view_majority; /* more than half of a view must go over to the next */
-    uint32_t start_ms;  /* the first view waits until nobody new has come for so long */
+    bool view_majority;   /* more than half of a view must go over to the next */
+    uint32_t start_ms;    /* the first view waits until nobody new has come for so long */
+    uint32_t block_bytes; /* largest block of a large message, over a network */
 
     uint32_t warnings;                                  /* may exceed CLUSTER_WARNINGS_MAX */
     char warning[CLUSTER_WARNINGS_MAX][ERR_TEXT_BYTES]; /* "FILE:LINE: warning: ..." */

@@ -42,14 +42,15 @@ static bool same_subgroup(const struct cluster_subgroup *a, const struct cluster
            a->members_min == b->members_min && a->members_max == b->members_max &&
            a->hosts == b->hosts && a->senders == b->senders && a->overlap == b->overlap &&
            a->ring_bytes == b->ring_bytes && a->message_max == b->message_max &&
-           a->history == b->history;
+           a->history == b->history && a->large_max == b->large_max &&
+           a->large_window == b->large_window && a->rdmc == b->rdmc;
 }
 
 static bool same_views(const struct cluster *a, const struct cluster *b)
 {
     if (a->subgroups != b->subgroups || a->keepers != b->keepers ||
         memcmp(a->keeper, b->keeper, a->keepers) != 0 || a->view_majority != b->view_majority ||
-        a->start_ms != b->start_ms)
+        a->start_ms != b->start_ms || a->block_bytes != b->block_bytes)
         return false;
     for (uint32_t i = 0; i < a->subgroups; i++)
         if (!same_subgroup(&a->subgroup[i], &b->subgroup[i]))

@@ -49,9 +49,10 @@ enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + CLUSTER_MEMORIES_MAX + 4) * CL
 
 static void subgroup_text(const struct cluster_subgroup *s, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u %u", s->name,
-             s->shards, cluster_mode_names[s->mode], s->members_min, s->members_max, s->hosts,
-             s->senders, s->overlap, s->ring_bytes, s->message_max, s->history);
+    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u %u, %u %u %u",
+             s->name, s->shards, cluster_mode_names[s->mode], s->members_min, s->members_max,
+             s->hosts, s->senders, s->overlap, s->ring_bytes, s->message_max, s->history,
+             s->large_max, s->large_window, s->rdmc);
 }
 
 static uint64_t sum_of_all(const struct cluster *c)
@@ -97,6 +98,8 @@ static uint32_t add_subgroups(const struct cluster *c, struct cluster_fact *out,
                          c->host[c->keeper[i]].name);
     n = add(out, n, "keepers", text);
     n = add(out, n, "view_majority", c->view_majority ? "true" : "false");
+    snprintf(text, sizeof text, "%u", c->block_bytes);
+    n = add(out, n, "block_bytes", text);
     for (uint32_t i = 0; i < c->subgroups; i++) {
         subgroup_text(&c->subgroup[i], text, sizeof text);
         snprintf(key, sizeof key, "subgroup %u", i + 1);

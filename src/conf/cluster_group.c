@@ -17,12 +17,16 @@ enum subgroup_key {
     SUB_RING_BYTES,
     SUB_MESSAGE_MAX,
     SUB_HISTORY,
+    SUB_LARGE_MAX,
+    SUB_LARGE_WINDOW,
+    SUB_RDMC,
     SUB_KEYS
 };
 
-static const char *const subgroup_keys[] = {"name",        "shards",      "mode",    "members_min",
-                                            "members_max", "hosts",       "senders", "overlap",
-                                            "ring_bytes",  "message_max", "history", NULL};
+static const char *const subgroup_keys[] = {"name",         "shards",      "mode",    "members_min",
+                                            "members_max",  "hosts",       "senders", "overlap",
+                                            "ring_bytes",   "message_max", "history", "large_max",
+                                            "large_window", "rdmc",        NULL};
 
 _Static_assert(sizeof subgroup_keys / sizeof subgroup_keys[0] == SUB_KEYS + 1,
                "every key of a subgroup has a name");
@@ -149,40 +153,6 @@ static uint32_t count_of(uint64_t set)
 static uint64_t all_hosts(const struct cluster *c)
 {
     return c->hosts == 64 ? UINT64_MAX : (UINT64_C(1) << c->hosts) - 1;
-}
-
-/* ---- numbers ---- */
-
-static int take_count(struct reader *r, const struct node *n, const char *what, uint32_t least,
-                      uint32_t most, uint32_t *out)
-{
-    uint64_t value = 0;
-
-    if (n == NULL)
-        return 0;
-    if (n->kind != NODE_TEXT || !value_number(doc_text(r->d, n), &value) || value < least ||
-        value > most)
-        return doc_bad(r->d, n->line, r->e, "%s must be a whole number from %u to %u, not %s", what,
-                       least, most, doc_what(r->d, n).s);
-    *out = (uint32_t)value;
-    return 0;
-}
-
-static int take_bytes(struct reader *r, const struct node *n, const char *what, uint32_t least,
-                      uint32_t most, uint32_t *out)
-{
-    uint64_t value = 0;
-
-    if (n == NULL)
-        return 0;
-    if (n->kind != NODE_TEXT || !value_size(doc_text(r->d, n), &value) || value < least ||
-        value > most)
-        return doc_bad(r->d, n->line, r->e,
-                       "%s must be a size from %s to %s, like 65536, 64k, 64 KiB or 1 MiB, not %s",
-                       what, value_size_shown(least).s, value_size_shown(most).s,
-                       doc_what(r->d, n).s);
-    *out = (uint32_t)value;
-    return 0;
 }
 
 /* ---- a subgroup ---- */
@@ -352,6 +322,11 @@ static int take_subgroup(struct reader *r, const struct node *n)
     rc = rc < 0 ? rc : take_bool(r, value[SUB_OVERLAP], "overlap", &s->overlap);
     rc = rc < 0 ? rc : take_rings(r, value, s);
     rc = rc < 0 ? rc : take_history(r, value[SUB_HISTORY], s);
+    rc = rc < 0 ? rc
+                : large_read(r,
+                             &(struct large_nodes){value[SUB_LARGE_MAX], value[SUB_LARGE_WINDOW],
+                                                   value[SUB_RDMC]},
+                             s);
     rc = rc < 0 ? rc : check_members(r, value, s);
     if (rc < 0)
         return rc;
@@ -482,7 +457,8 @@ static int refuse_ours(struct reader *r, const struct group_nodes *g)
     } ours[] = {{g->subgroups, "subgroups"},
                 {g->keepers, "keepers"},
                 {g->view_majority, "view_majority"},
-                {g->start_ms, "start_ms"}};
+                {g->start_ms, "start_ms"},
+                {g->block_bytes, "block_bytes"}};
 
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (ours[i].n != NULL)
@@ -510,6 +486,7 @@ int group_read(struct reader *r, const struct node *root, const struct group_nod
     c->start_ms = START_MS_DEFAULT;
     rc = take_bool(r, g->view_majority, "view_majority", &c->view_majority);
     rc = rc < 0 ? rc : take_count(r, g->start_ms, "start_ms", 0, START_MS_MAX, &c->start_ms);
+    rc = rc < 0 ? rc : large_read_blocks(r, g->block_bytes);
     rc = rc < 0 ? rc : take_keepers(r, g->keepers);
     rc = rc < 0 ? rc : take_subgroups(r, root, g->subgroups);
     rc = rc < 0 ? rc : check_kept(r, g);

@@ -123,7 +123,8 @@ const char *cluster_key_owner(const struct cluster *, const unsigned char key[CL
 /* The values that protocol group has in place of groups; NULL where the file has none. */
 struct group_nodes {
     const struct node *id, *data_dir; /* for subgroups that are kept */
-    const struct node *protocol, *durable, *groups, *subgroups, *keepers, *view_majority, *start_ms;
+    const struct node *protocol, *durable, *groups, *subgroups, *keepers, *view_majority, *start_ms,
+        *block_bytes;
     const struct node *const *settings; /* by enum setting */
 };
 
@@ -135,6 +136,23 @@ bool setting_applies(const struct cluster *, enum setting);
 
 /* Who keeps views if the file does not say, by the number of hosts. */
 uint32_t keepers_standard(uint32_t hosts);
+
+/* ---- cluster_large.c ---- */
+
+enum { BLOCK_BYTES_STANDARD = 1 << 20, LARGE_WINDOW_STANDARD = 4 };
+
+extern const char *const cluster_rdmc_names[];
+
+/* What a subgroup says of large messages; NULL where it says nothing. */
+struct large_nodes {
+    const struct node *max, *window, *rdmc;
+};
+
+/* Behind the rings of the subgroup. */
+int large_read(struct reader *, const struct large_nodes *, struct cluster_subgroup *);
+/* Before the subgroups. */
+int large_read_blocks(struct reader *, const struct node *);
+int large_read_rack(struct reader *, const struct node *, struct cluster_host *);
 
 /* The memories of a group and who votes, after its replicas. */
 int memories_read(struct reader *, const struct node *list, const struct node *votes,

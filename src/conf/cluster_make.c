@@ -90,6 +90,7 @@ static void make_subgroups(struct cluster *c, const struct cluster_plan *p)
 {
     c->view_majority = c->transport != CLUSTER_SHM || p->mode == CLUSTER_MODE_DURABLE;
     c->start_ms = START_MS_DEFAULT;
+    c->block_bytes = BLOCK_BYTES_STANDARD;
     c->keepers = keepers_standard(c->hosts);
     for (uint32_t i = 0; i < c->keepers; i++)
         c->keeper[i] = (uint8_t)i;
@@ -103,6 +104,7 @@ static void make_subgroups(struct cluster *c, const struct cluster_plan *p)
             .senders = CLUSTER_ALL,
             .ring_bytes = RING_BYTES_DEFAULT,
             .message_max = RING_BYTES_DEFAULT / RING_MESSAGES,
+            .large_window = LARGE_WINDOW_STANDARD,
         };
         snprintf(s->name, sizeof s->name, "s%u", c->subgroups + 1);
     }

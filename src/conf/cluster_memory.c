@@ -17,6 +17,7 @@ static uint64_t rings_from_groups(const struct cluster *c, uint32_t group)
 
 /* ---- groups with views ---- */
 
+enum { BLOCK_SLOTS = 4 };
 enum { ASK_RINGS = 2, ASK_RING_BYTES = 64 << 10 };
 enum { CLIENT_RINGS = 2, CLIENT_RING_BYTES = 128 << 10 }; /* with each member that it has gone to */
 enum { SEND_RINGS = 2, VIEW_WORDS = 5, VIEW_LOG_BYTES = 64 << 10, VIEW_LOG_VIEWS = 16 };
@@ -42,6 +43,26 @@ static uint64_t view_log(const struct cluster *c)
     return n * n * bytes + n * (n - 1) * VIEW_LOG_BYTES;
 }
 
+/* On shared memory all places are there from the start. Over a network only the rings for blocks are: pages of places come with what is sent. */
+static uint64_t large_of_subgroup(const struct cluster *c, const struct cluster_subgroup *s)
+{
+    uint64_t senders = (uint64_t)__builtin_popcountll(s->hosts & s->senders);
+    uint64_t places = value_power_from((uint64_t)s->large_max * s->large_window);
+
+    return c->transport == CLUSTER_SHM && s->large_max ? s->shards * senders * places : 0;
+}
+
+static uint64_t block_rings(const struct cluster *c)
+{
+    bool large = false;
+
+    for (uint32_t i = 0; i < c->subgroups; i++)
+        large |= c->subgroup[i].large_max > 0;
+    return large && c->transport != CLUSTER_SHM
+               ? BLOCK_SLOTS * (uint64_t)c->block_bytes * c->hosts * (c->hosts - 1)
+               : 0;
+}
+
 static uint64_t memory_of_members(const struct cluster *c)
 {
     const uint64_t copies = c->transport == CLUSTER_SHM ? 1 : c->hosts;
@@ -52,8 +73,8 @@ static uint64_t memory_of_members(const struct cluster *c)
         (uint64_t)c->hosts * (c->hosts - 1) * ASK_RINGS * ASK_RING_BYTES * (copies > 1 ? 2 : 1);
 
     for (uint32_t i = 0; i < c->subgroups; i++)
-        bytes += rings_of_subgroup(c, &c->subgroup[i]);
-    return bytes;
+        bytes += rings_of_subgroup(c, &c->subgroup[i]) + large_of_subgroup(c, &c->subgroup[i]);
+    return bytes + block_rings(c);
 }
 
 uint64_t cluster_memory(const struct cluster *c)

@@ -27,10 +27,11 @@ enum top_key {
     TOP_KEEPERS,
     TOP_VIEW_MAJORITY,
     TOP_START_MS,
+    TOP_BLOCK_BYTES,
     TOP_SETTINGS,
     TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
 };
-enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_ROLE, HOST_KEYS };
+enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_ROLE, HOST_RACK, HOST_KEYS };
 enum group_key {
     GROUP_NAME,
     GROUP_PARENT,
@@ -41,18 +42,30 @@ enum group_key {
 };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",       "transport",
-                                       "protocol",   "wait",
-                                       "durable",    "id",
-                                       "restored",   "data_dir",
-                                       "huge_pages", "runtime_dir",
-                                       "key",        "encrypt",
-                                       "keys_dir",   "tls",
-                                       "hosts",      "client_keys",
-                                       "groups",     "subgroups",
-                                       "keepers",    "view_majority",
-                                       "start_ms",   SETTING_LIST(SETTING_KEY_) NULL};
-static const char *const host_keys[] = {"name", "address", "key", "role", NULL};
+static const char *const top_keys[] = {"name",
+                                       "transport",
+                                       "protocol",
+                                       "wait",
+                                       "durable",
+                                       "id",
+                                       "restored",
+                                       "data_dir",
+                                       "huge_pages",
+                                       "runtime_dir",
+                                       "key",
+                                       "encrypt",
+                                       "keys_dir",
+                                       "tls",
+                                       "hosts",
+                                       "client_keys",
+                                       "groups",
+                                       "subgroups",
+                                       "keepers",
+                                       "view_majority",
+                                       "start_ms",
+                                       "block_bytes",
+                                       SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const host_keys[] = {"name", "address", "key", "role", "rack", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", "memories", "votes", NULL};
 static const char *const role_names[] = {"host", "memory", NULL};
 
@@ -359,6 +372,8 @@ static int take_host(struct reader *r, const struct node *n)
     if (rc == 0)
         rc = identity_read_host(r, value[HOST_KEY], h);
     if (rc == 0)
+        rc = large_read_rack(r, value[HOST_RACK], h);
+    if (rc == 0)
         c->hosts++;
     return rc;
 }
@@ -561,6 +576,7 @@ static int take_content(struct reader *r, const struct node *root, const struct 
         .keepers = value[TOP_KEEPERS],
         .view_majority = value[TOP_VIEW_MAJORITY],
         .start_ms = value[TOP_START_MS],
+        .block_bytes = value[TOP_BLOCK_BYTES],
         .settings = &value[TOP_SETTINGS],
     };
 

@@ -169,6 +169,8 @@ static void write_hosts(FILE *f, const struct cluster *c)
             fputs(", key: ", f);
             write_keys(f, &h->keys);
         }
+        if (h->rack != 0)
+            fprintf(f, ", rack: %u", h->rack);
         fputs("}\n", f);
     }
 }
@@ -220,6 +222,9 @@ static void write_views(FILE *f, const struct cluster *c)
                c->view_majority == (c->transport != CLUSTER_SHM),
                "more than half of a view must go over to the next");
     snprintf(ms, sizeof ms, "%u", c->start_ms);
+    if (c->block_bytes != BLOCK_BYTES_STANDARD)
+        write_line(f, "block_bytes", value_size_shown(c->block_bytes).s, false,
+                   "largest block of a large message");
     write_line(f, "start_ms", ms, c->start_ms == START_MS_DEFAULT,
                "the first view waits until nobody new has come for so long");
 }
@@ -266,6 +271,10 @@ static void write_subgroup(FILE *f, const struct cluster *c, const struct cluste
         fprintf(f, ", message_max: %s", value_size_shown(s->message_max).s);
     if (s->history != 0)
         fprintf(f, ", history: %s", value_size_shown(s->history).s);
+    if (s->large_max != 0) {
+        fprintf(f, ", large_max: %s", value_size_shown(s->large_max).s);
+        fprintf(f, ", large_window: %u, rdmc: %s", s->large_window, cluster_rdmc_names[s->rdmc]);
+    }
     fputs("}\n", f);
 }
 
@@ -277,6 +286,7 @@ static void write_subgroups(FILE *f, const struct cluster *c)
         "# Further keys: members_max, hosts, senders (all), overlap, ring_bytes (1 MiB),"
         " message_max,\n"
         "# history (of mode memory).\n"
+        "# large_max, large_window, rdmc.\n"
         "subgroups:\n",
         f);
     for (uint32_t i = 0; i < c->subgroups; i++)

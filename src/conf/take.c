@@ -118,3 +118,35 @@ int take_path(struct reader *r, const struct node *n, const char *what, const ch
     int rc = take_text(r, n, what, right, &text);
     return rc < 0 ? rc : take_path_text(r, n, what, text, out);
 }
+
+int take_count(struct reader *r, const struct node *n, const char *what, uint32_t least,
+               uint32_t most, uint32_t *out)
+{
+    uint64_t value = 0;
+
+    if (n == NULL)
+        return 0;
+    if (n->kind != NODE_TEXT || !value_number(doc_text(r->d, n), &value) || value < least ||
+        value > most)
+        return doc_bad(r->d, n->line, r->e, "%s must be a whole number from %u to %u, not %s", what,
+                       least, most, doc_what(r->d, n).s);
+    *out = (uint32_t)value;
+    return 0;
+}
+
+int take_bytes(struct reader *r, const struct node *n, const char *what, uint32_t least,
+               uint32_t most, uint32_t *out)
+{
+    uint64_t value = 0;
+
+    if (n == NULL)
+        return 0;
+    if (n->kind != NODE_TEXT || !value_size(doc_text(r->d, n), &value) || value < least ||
+        value > most)
+        return doc_bad(r->d, n->line, r->e,
+                       "%s must be a size from %s to %s, like 65536, 64k, 64 KiB or 1 MiB, not %s",
+                       what, value_size_shown(least).s, value_size_shown(most).s,
+                       doc_what(r->d, n).s);
+    *out = (uint32_t)value;
+    return 0;
+}

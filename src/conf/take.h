@@ -37,4 +37,10 @@ int take_path(struct reader *, const struct node *, const char *what, const char
 int take_path_text(struct reader *, const struct node *, const char *what, const char *text,
                    char *out);
 
+/* A whole number, or a size in bytes; left as it is where the file does not have it. */
+int take_count(struct reader *, const struct node *, const char *what, uint32_t least,
+               uint32_t most, uint32_t *out);
+int take_bytes(struct reader *, const struct node *, const char *what, uint32_t least,
+               uint32_t most, uint32_t *out);
+
 #endif

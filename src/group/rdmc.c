@@ -7,8 +7,8 @@
  *
  * Each member sends its part of a schedule in the schedule's order: a block when it is here and there is a slot for it in the other's
  * ring. Nobody waits for anybody's step. Blocks are put one after the other, in chunks, and no more is put than keeps what is behind it,
- * such as signs of life, from being late: the window grows while marks are done within half a heartbeat, and shrinks when they take longer
- * than one. */
+ * such as signs of life, from being late: the window grows while marks are done within an eighth of `suspect_ns`, and shrinks when they take
+ * longer than a quarter. */
 
 enum block_word {
     BLOCK_GUARD, /* stamp: so many blocks are there */
@@ -268,9 +268,9 @@ static void adapt_window(struct member *m, uint64_t now_ns, bool full)
     if (f->status == MEM_DONE && f->done < r->probe_tag)
         return;
     uint64_t took = now_ns - r->probe_ns;
-    if (took > m->opt.heartbeat_ns || f->status != MEM_DONE)
+    if (took > m->opt.suspect_ns / 4 || f->status != MEM_DONE)
         r->window_bytes = max_u64(r->window_bytes / 2, WINDOW_LEAST);
-    else if (took < m->opt.heartbeat_ns / 2 && full)
+    else if (took < m->opt.suspect_ns / 8 && full)
         r->window_bytes = min_u64(r->window_bytes + r->window_bytes / 4, WINDOW_MOST);
     r->probe = 0;
 }

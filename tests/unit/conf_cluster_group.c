@@ -76,7 +76,7 @@ static void group__example_shows_the_defaults(void **state)
     snprintf(path, sizeof path, "%s/docs/group.example.yaml", source);
     if (cluster_load(path, &c, &e) < 0)
         fail_msg("%s", e.text);
-    assert_true(c->hosts == 5 && c->subgroups == 4 && c->warnings == 0);
+    assert_true(c->hosts == 5 && c->subgroups == 5 && c->warnings == 0);
     assert_true(c->start_ms == plain->start_ms && c->view_majority == plain->view_majority);
     assert_true(c->heartbeat_ms == plain->heartbeat_ms && c->suspect_ms == plain->suspect_ms);
     assert_true(c->detach_ms == plain->detach_ms && c->snap_bytes == plain->snap_bytes);
@@ -248,6 +248,8 @@ static void group__refuses_what_belongs_to_other_protocols(void **state)
     refused("keepers: [h1]\n" HOSTS GROUPS, 1, "keepers", "protocol: group", NULL);
     refused("view_majority: true\n" HOSTS GROUPS, 1, "view_majority", NULL);
     refused("start_ms: 1\n" HOSTS GROUPS, 1, "start_ms", NULL);
+    refused("block_bytes: 64k\n" HOSTS GROUPS, 1, "block_bytes", NULL);
+    refused("hosts:\n  - {name: h1, rack: 1}\n" GROUPS, 2, "rack", "protocol: group", NULL);
 }
 
 static void group__refuses_wrong_subgroups(void **state)
@@ -302,6 +304,41 @@ static void group__refuses_wrong_rings(void **state)
             "32 KiB", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, history: 1m, mode: raw}]", 6, "mode: memory", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, history: 128m}]", 6, "history", "64 MiB", NULL);
+}
+
+static void group__takes_large_messages(void **state)
+{
+    (void)state;
+    struct cluster *c =
+        accepted(GROUP "block_bytes: 64k\n"
+                       "hosts:\n  - {name: h1}\n"
+                       "  - {name: h2, rack: 7}\n"
+                       "subgroups:\n  - {name: a}\n"
+                       "  - {name: b, large_max: 64 MiB, large_window: 2, rdmc: racks}\n");
+    const struct cluster_subgroup *a = &c->subgroup[0], *b = &c->subgroup[1];
+
+    assert_true(c->block_bytes == 65536 && c->host[0].rack == 0 && c->host[1].rack == 7);
+    assert_true(a->large_max == 0 && a->rdmc == CLUSTER_RDMC_AUTO);
+    assert_true(b->large_max == 64 << 20 && b->large_window == 2 && b->rdmc == CLUSTER_RDMC_RACKS);
+    writes_back_equal(c);
+    cluster_free(c);
+}
+
+static void group__refuses_wrong_large_messages(void **state)
+{
+    (void)state;
+    refused(GROUP HOSTS "subgroups: [{name: a, large_max: 128k}]", 6, "message_max", "larger",
+            NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, large_max: 1024 MiB}]", 6, "2 GiB", "512 MiB", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, large_max: 1m, message_max: 16}]", 6, "24", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, large_window: 2}]", 6, "add large_max", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, rdmc: tree}]", 6, "add large_max", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, large_max: 1m, large_window: 17}]", 6, "16", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, large_max: 1m, rdmc: star}]", 6, "pipeline", NULL);
+    refused(GROUP "block_bytes: 4k\n" HOSTS "subgroups: [{name: a, large_max: 64m}]", 7,
+            "4096 blocks", NULL);
+    refused(GROUP "block_bytes: 100k\n" HOSTS SUBS, 2, "power of two", "64 KiB", NULL);
+    refused(GROUP "hosts: [{name: h1, rack: 256}]\n" SUBS, 2, "rack", "255", NULL);
 }
 
 static void group__refuses_wrong_keepers(void **state)
@@ -359,6 +396,8 @@ int main(void)
         cmocka_unit_test(group__refuses_wrong_subgroups),
         cmocka_unit_test(group__refuses_members_that_cannot_be),
         cmocka_unit_test(group__refuses_wrong_rings),
+        cmocka_unit_test(group__takes_large_messages),
+        cmocka_unit_test(group__refuses_wrong_large_messages),
         cmocka_unit_test(group__refuses_wrong_keepers),
         cmocka_unit_test(group__refuses_too_many),
         cmocka_unit_test(group__warns_of_an_idle_host),
