@@ -25,7 +25,7 @@
 #include <stddef.h>
 
 enum {
-    OFI_VERSION = 5,
+    OFI_VERSION = 6,
     OFI_MAC_BYTES = 32,
     OFI_SHORT_MAC_BYTES = 16,
 };

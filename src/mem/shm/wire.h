@@ -12,7 +12,7 @@
 
 #define SHM_WIRE_MAGIC 0x574d5254u /* "TRMW" */
 
-enum { SHM_WIRE_VERSION = 3 };
+enum { SHM_WIRE_VERSION = 4 };
 
 enum shm_message_type {
     SHM_HELLO = 1, /* node, life, role, cluster, name */

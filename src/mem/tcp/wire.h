@@ -16,7 +16,7 @@
 #include "mem/far/wire.h"
 
 enum {
-    TCP_VERSION = 1,
+    TCP_VERSION = 2,
     TCP_FRAME_WORDS = 2032, /* most of one frame: with its head it is less than a record of TLS */
     TCP_FLOWS_MAX = 65536,  /* of one connection */
 };
