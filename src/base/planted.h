@@ -177,6 +177,7 @@
       "V26: what a client sends again through another member is delivered again")                  \
     X(group_raw_again, group,                                                                      \
       "raw cells deliver again what a trim cut off and they had delivered")                        \
+    X(group_joiner_unwritten, group, "V38: a joiner counts before its copy is on its disk")        \
     X(group_restart_commit, stepped,                                                               \
       "V22: cells go on from where the last view began, not from what disks have")                 \
     X(group_restart_older, stepped, "V23: an older view than the last one is gone on from")        \

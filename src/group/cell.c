@@ -422,6 +422,8 @@ int cell_settle(struct cell *c)
         return 0;
     if (c->unready)
         ready_rows(c);
+    if (restore_reads(c))
+        return restore_read(c);
     if (!c->open && stable_by_presence(c))
         stable_open(c);
     int work = receive(c);
@@ -586,8 +588,10 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
         born(c);
     if (c->in || c->learns)
         begin_row(c, now->vid);
-    if (c->keep)
+    if (c->keep) {
         kept_begin(c, now->vid, had);
+        restore_begin(c, now, had);
+    }
     if (c->in && c->taken)
         raw_begin(c, now->vid, ahead);
 }
@@ -597,6 +601,7 @@ void cell_reset(struct cell *c)
     if (!c->mine)
         return;
     own_reset(c);
+    restore_reset(c);
     c->in = c->learns = c->has_state = false;
     c->members = c->learners = c->unready = 0;
     c->senders = c->index = 0;
@@ -695,6 +700,8 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     if (!c->mine)
         return 0;
     int rc = kept_open(c, e);
+    if (rc == 0 && c->keep)
+        rc = restore_cell_open(c, e);
     if (rc == 0)
         rc = rings_open(c, e);
     if (rc || c->alone)
@@ -727,6 +734,7 @@ void cell_close(struct cell *c)
     free(c->flow);
     free(c->fed);
     kept_close(c);
+    restore_close(c);
     if (c->alone) {
         free(c->own.ring[0]);
         free(c->own.ring[1]);

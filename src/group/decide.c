@@ -108,12 +108,13 @@ static uint64_t learners_of(const struct decide_input *in, uint64_t stateful, ui
 
 /* Nobody who goes on has its state. */
 static void cell_lost(const struct decide_input *in, uint64_t enders, uint32_t cell,
-                      struct view_cell *next)
+                      struct view *next_view)
 {
+    struct view_cell *next = &next_view->cell[cell];
     uint64_t had = 0;
     for (uint64_t rest = enders; rest; rest = set_rest(rest))
         had |= told(in, set_first(rest), cell)->has_state ? set_of(set_first(rest)) : 0;
-    if (had == 0 && restart_cell(in, enders, cell, next))
+    if (had == 0 && restart_cell(in, enders, next_view->members, cell, next))
         return;
     if (in->stateless && !restart_keeps(in, cell) && next->trims == 0) {
         *next = (struct view_cell){.state = CELL_UNBORN};
@@ -126,8 +127,9 @@ static void cell_lost(const struct decide_input *in, uint64_t enders, uint32_t c
 
 /* `enders` end the view in order, `stay` of them go on. */
 static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t stay, uint32_t cell,
-                      struct view_cell *next)
+                      struct view *next_view)
 {
+    struct view_cell *next = &next_view->cell[cell];
     const struct view_cell *now = &in->now->cell[cell];
     const uint64_t enders_all = enders;
     enders &= now->members;
@@ -147,22 +149,24 @@ static void cell_next(const struct decide_input *in, uint64_t enders, uint64_t s
     }
     next->learners = learners_of(in, next->stateful, cell);
     next->cut = restart_cut(in, cell, next);
+    next->last = restart_keeps(in, cell) ? now->last : 0;
     if (!decide_ends(in, enders_all))
         restart_mixed(in, enders, cell, next);
     if (next->stateful == 0)
-        cell_lost(in, enders, cell, next);
+        cell_lost(in, enders, cell, next_view);
 }
 
 /* Until one is back whose disk has it. */
-static void cell_waits(const struct decide_input *in, uint32_t cell, struct view_cell *next)
+static void cell_waits(const struct decide_input *in, uint32_t cell, struct view *next_view)
 {
+    struct view_cell *next = &next_view->cell[cell];
     const struct view_cell *now = &in->now->cell[cell];
     *next = (struct view_cell){.state = CELL_VACANT,
                                .born = now->born,
                                .members_last = now->members_last,
                                .cut = now->cut,
                                .last = now->last};
-    restart_cell(in, 0, cell, next);
+    restart_cell(in, 0, next_view->members, cell, next);
 }
 
 static bool is_reset(const struct decide_input *in, uint32_t cell)
@@ -176,9 +180,9 @@ static void cells_next(const struct decide_input *in, uint64_t enders, uint64_t 
     for (uint32_t c = 0; c < next->cells; c++) {
         const struct view_cell *now = &in->now->cell[c];
         if (now->state == CELL_LIVES)
-            cell_next(in, enders, stay, c, &next->cell[c]);
+            cell_next(in, enders, stay, c, next);
         else if (now->state == CELL_VACANT && !is_reset(in, c))
-            cell_waits(in, c, &next->cell[c]);
+            cell_waits(in, c, next);
         else
             next->cell[c] = (struct view_cell){.state = CELL_UNBORN};
     }
@@ -230,7 +234,7 @@ const char *decide(const struct decide_input *in, struct view *next)
     for (uint32_t c = 0; c < next->cells; c++)
         if (next->cell[c].state == CELL_LIVES && next->cell[c].born == next->vid &&
             restart_keeps(in, c))
-            next->cell[c].cut = stamp(next->vid, 0);
+            next->cell[c].cut = stamp(next->vid, 0), next->cell[c].last = 0;
     if (now->vid == 0 && !next->adequate)
         return "a cell of the first view lacks members";
     CHECK(view_check(next) == NULL);

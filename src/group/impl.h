@@ -163,7 +163,8 @@ struct cell {
         open; /* by presence: the lanes of the view are found here; and by all its members */
     struct source_stream source[GROUP_HOSTS_MAX]; /* by index */
     struct own_stream own;
-    struct keeping *keep; /* what goes to the disk; NULL: nothing does */
+    struct keeping *keep;        /* what goes to the disk; NULL: nothing does */
+    struct restoring *restoring; /* likewise: what comes from there */
     uint32_t ahead;       /* bytes before each message in the rings, of which nobody is told */
     struct large *bodies; /* NULL: it has no large messages */
     bool push;            /* the row has something new that others wait for */
@@ -244,7 +245,9 @@ struct member {
     const char *broken;
 
     enum member_phase phase;
-    uint64_t life;     /* TOP_LIFE */
+    uint64_t life;      /* TOP_LIFE */
+    uint64_t disk_made; /* the life in which the disk was new */
+    uint64_t found_reach[GROUP_CELLS_MAX];
     struct view *view; /* the one that was begun; vid 0 if none */
     struct view *next; /* while that one is finished: what follows */
     bool leaving;
@@ -420,10 +423,32 @@ void kept_report(const struct cell *, struct cell_report *);
 /* False: not yet. */
 bool kept_finish(struct cell *, uint64_t limit);
 void kept_begin(struct cell *, uint64_t vid, bool had);
+/* The log was read, and is cut. */
+void kept_restored(struct cell *, uint64_t time);
+
+/* ---- restore.c: what comes from the disk ---- */
+
+int restore_open(struct member *, struct err *);
+int restore_cell_open(struct cell *, struct err *);
+void restore_close(struct cell *);
+/* Tells the keepers what this host's disk has: in no view, whenever its life begins. */
+void restore_tell(struct member *);
+/* A state was sent to this host; and it is in its log, as far as it has to be. */
+void restore_came(struct cell *);
+bool restore_written(struct cell *);
+bool restore_saves(const struct cell *); /* the machine is being saved for that */
+/* The cell goes on from this host's disk, and it has not been read yet; a step of that. */
+bool restore_reads(const struct cell *);
+int restore_read(struct cell *);
+void restore_begin(struct cell *, const struct view *now, bool had);
+void restore_reset(struct cell *);
 
 /* ---- member.c ---- */
 
 void member_relayout_again(struct member *);
+/* What the machine is about to do may take long: that is told in one round, and done in a later one. False: not yet. */
+bool member_has_told_busy(struct member *);
+void member_set_busy(struct member *, bool);
 /* It has done nothing that can be seen since `last_ns`, for longer than it may: what it does while it is busy cannot be. */
 bool member_is_late(const struct member *, uint32_t host, uint64_t last_ns, uint64_t now_ns);
 
@@ -487,6 +512,9 @@ void relays_end(struct member *);
 /* The cell is new: nothing was delivered there. */
 void relays_born(struct cell *);
 /* As asks_returned, of a client's message. */
+/* A version comes from the own disk; false: it is of a retry, which nobody is told of. And all that count have. */
+bool relays_restore(struct cell *, const struct version *);
+void relays_restored(struct cell *);
 bool relays_returned(struct cell *, const struct record *);
 /* Delivers items of no kind. */
 void cell_deliver_plain(struct cell *, uint64_t vid, const struct member_item *, uint32_t count);

@@ -189,7 +189,8 @@ int keeper_post(struct keeper *k, uint64_t now_ns)
     int work = notice_post(&k->report_out, now_ns, k->opt.heartbeat_ns);
     if (k->log == NULL)
         return work;
-    return work + notice_post(&k->view_out, now_ns, k->opt.heartbeat_ns) + log_post(k->log, now_ns);
+    work += notice_post(&k->view_out, now_ns, k->opt.heartbeat_ns) + log_post(k->log, now_ns);
+    return work + view_learn(k, k->machine.applied); /* one that is restored applies there, too */
 }
 
 int keeper_settle(struct keeper *k, uint64_t now_ns)

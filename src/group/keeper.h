@@ -97,7 +97,7 @@ uint64_t keeper_next_ns(const struct keeper *);
 void keeper_look(struct keeper *);
 
 /* The newest view that any keeper has told of, or that the own log has decided; its vid is 0 if there is none. It stays as it is until the next
- * settle. */
+ * post or settle. */
 const struct view *keeper_view(const struct keeper *);
 
 /* Tells all keepers, and tells those again who were out of reach, until the next report. */

@@ -193,7 +193,10 @@ static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
         .ctx = &k->machine,
     };
     int rc = log_open(&o, &k->log, e);
-    return rc == 0 && o.disk ? log_restore(k->log, e) : rc;
+    if (rc == 0 && o.disk)
+        rc = log_restore(k->log, e);
+    view_copy(k->view, k->machine.applied);
+    return rc;
 }
 
 int keeper_open(const struct keeper_options *o, struct keeper **out, struct err *e)

@@ -30,6 +30,7 @@ struct keeping {
     uint64_t time, delivered_time;                /* of the last message appended, and delivered */
     uint64_t persisted;                           /* as told */
     uint64_t wedged; /* numbers below were received when the view ended */
+    bool marked;     /* the log says how far it has that view */
     bool cut;        /* what was not delivered in this view is cut already */
 };
 
@@ -177,7 +178,7 @@ static bool cut_rest(struct cell *c)
 static bool begin_appending(struct cell *c)
 {
     struct keeping *k = c->keep;
-    k->begun = k->begun || cut_rest(c);
+    k->begun = k->begun || ((restore_saves(c) || cut_rest(c)) && restore_written(c));
     return k->begun;
 }
 
@@ -222,7 +223,7 @@ bool kept_takes(struct cell *c)
     const struct keeping *k = c->keep;
     if (!c->has_state || versions_failure(k->versions))
         return true; /* what is passed over; and who leaves hears the view out */
-    return begin_appending(c) &&
+    return !restore_reads(c) && begin_appending(c) &&
            (k->durable || versions_has_bytes(k->versions, k->log, kept_bytes(&c->opt)));
 }
 
@@ -241,6 +242,8 @@ void kept_delivered_to(struct cell *c)
 {
     struct keeping *k = c->keep;
     uint64_t version = stamp(c->of->view->vid, c->number_at);
+    if (!k->begun)
+        return;
     versions_set_sure(k->versions, k->log, version);
     if (k->durable)
         return;
@@ -268,18 +271,32 @@ void kept_wedge(struct cell *c)
     c->keep->wedged = all;
 }
 
+/* Numbers without a message need nothing on the disk, but what is reported counts from there: a cut behind all that there is says it. */
+static bool is_marked(struct cell *c)
+{
+    struct keeping *k = c->keep;
+    if (!k->marked)
+        k->marked = versions_cut(k->versions, k->log, stamp(c->of->view->vid, k->wedged), k->time);
+    return k->marked || versions_failure(k->versions);
+}
+
 bool kept_flushed(struct cell *c)
 {
     struct keeping *k = c->keep;
     if (!k->durable || !c->in || !k->begun || versions_failure(k->versions))
         return true;
     append_received(c, k->wedged);
-    return k->number >= k->wedged && reached(c) >= k->wedged;
+    return k->number >= k->wedged && is_marked(c) && reached(c) >= k->wedged;
 }
 
 void kept_report(const struct cell *c, struct cell_report *r)
 {
     const struct keeping *k = c->keep;
+    if (restore_reads(c)) { /* nobody has delivered anything in this view */
+        r->has_state = true;
+        memset(r->held, 0, c->senders * sizeof(r->held[0]));
+        return;
+    }
     if (!k->durable || !c->in || PLANTED(group_held_unflushed))
         return;
     uint64_t below = k->begun ? min_u64(reached(c), k->number) : 0;
@@ -304,13 +321,20 @@ bool kept_finish(struct cell *c, uint64_t limit)
     return true;
 }
 
+void kept_restored(struct cell *c, uint64_t time)
+{
+    struct keeping *k = c->keep;
+    k->time = k->delivered_time = time;
+    k->begun = true;
+}
+
 void kept_begin(struct cell *c, uint64_t vid, bool had)
 {
     struct keeping *k = c->keep;
     k->number = k->index = k->persisted = k->wedged = 0;
     k->turn = 0;
     k->begun = k->begun && had;
-    k->cut = false;
+    k->cut = k->marked = false;
     memset(k->source, 0, sizeof(k->source));
     cell_set(c, CELL_PERSISTED, stamp(vid, 0));
 }

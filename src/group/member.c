@@ -1,3 +1,4 @@
+#include "group/decide.h"
 #include "group/impl.h"
 
 #include <stdlib.h>
@@ -403,7 +404,7 @@ bool member_has_state(const struct member *m, uint32_t cell)
 
 bool member_is_behind(const struct member *m, uint32_t cell)
 {
-    return m->cell[cell].loaded;
+    return m->cell[cell].loaded || restore_reads(&m->cell[cell]);
 }
 
 uint64_t member_place(const struct member *m, uint32_t cell, uint32_t sender, const void *data)
@@ -597,6 +598,11 @@ static int own_keeper_open(struct member *m, struct err *e)
         layout[i].members_min = layout[i].members_min ? layout[i].members_min : 1;
         layout[i].senders = layout[i].senders ? layout[i].senders : UINT64_MAX;
     }
+    unsigned char kept[GROUP_CELLS_MAX];
+    for (uint32_t i = 0; i < o->cells; i++)
+        kept[i] = o->cell[i].mode == CELL_DURABLE  ? KEPT_ALL
+                  : o->cell[i].mode == CELL_LOGGED ? KEPT_SOME
+                                                   : KEPT_NOT;
     return keeper_open(
         &(struct keeper_options){
             .mem = m->mem,
@@ -614,7 +620,10 @@ static int own_keeper_open(struct member *m, struct err *e)
             .detach_ns = o->detach_ns,
             .start_ns = o->start_ns,
             .seed = o->seed,
-            .budget = m->budget},
+            .budget = m->budget,
+            .disk = o->disk,
+            .kept = o->versions ? kept : NULL,
+            .stateless = m->state == NULL},
         &m->keeper, e);
 }
 
@@ -660,10 +669,13 @@ int member_open(const struct member_options *o, struct member **out, struct err 
     m->opt.block_bytes = o->block_bytes ? o->block_bytes : BLOCK_BYTES_DEFAULT;
     m->budget = o->budget ? o->budget : &m->own_budget;
     rc = open_parts(m, e);
+    if (rc == 0)
+        rc = restore_open(m, e);
     if (rc) {
         member_close(m);
         return rc;
     }
+    restore_tell(m);
     *out = m;
     return 0;
 }

@@ -141,6 +141,8 @@ struct member_options {
     /* What logged and durable cells keep: opened with member_log_options for each cell. Stays the caller's, who closes it after the member;
      * the member steps it. NULL: there are no such cells. */
     struct versions *versions;
+    /* Then what the keepers decide is kept, too: group number 0 of this disk. Of hosts that are keepers; NULL: the last view is lost when all of them are. */
+    struct disk *disk;
 
     const struct member_machine *machine;
     void *ctx;
@@ -152,6 +154,8 @@ struct member;
 
 /* What the log of such a cell has to take: for versions_open. */
 struct versions_log_options member_log_options(const struct cell_options *);
+/* And that of the views. */
+struct versions_log_options member_views_log_options(void);
 
 /* ERR_INVALID says which option is wrong and what would be right. */
 int member_open(const struct member_options *, struct member **, struct err *);
@@ -220,7 +224,7 @@ const struct view *member_view(const struct member *);
 bool member_wedged(const struct member *); /* the view is ending */
 /* Does this host have the cell's state in its view? */
 bool member_has_state(const struct member *, uint32_t cell);
-/* Has it got a copy of the state, and is behind: what was delivered since is under way? */
+/* Has it got a copy of the state, and is behind: what was delivered since is under way, from others or from its disk? */
 bool member_is_behind(const struct member *, uint32_t cell);
 
 /* For traces: where in the sender's stream a message of it stands that is being delivered, or an own one that is being written. It is
@@ -244,6 +248,7 @@ struct member_counts {
     uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
     uint64_t restamped; /* own messages that went on to the next view */
     uint64_t returned;
+    uint64_t restored; /* versions that were delivered again, from the own disk */
     uint64_t
         torn; /* streams of members that had what no member writes, so that they were claimed */
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */

@@ -487,6 +487,25 @@ void relays_born(struct cell *c)
     c->samples = 0;
 }
 
+/* A retry is in the log as often as it was published. */
+bool relays_restore(struct cell *c, const struct version *v)
+{
+    if (v->client == 0 || c->relayed == NULL || v->client > c->of->opt.clients)
+        return true;
+    struct relay_entry *e = &c->relayed[v->client - 1];
+    const struct relay_head h = {.number = v->seq, .life = (uint32_t)v->life};
+    if (!is_new(e, &h))
+        return false;
+    *e = (struct relay_entry){.number = h.number, .life = (uint64_t)h.life + 1};
+    return true;
+}
+
+void relays_restored(struct cell *c)
+{
+    if (c->relayed && c->relayed_begin)
+        memcpy(c->relayed_begin, c->relayed, c->of->opt.clients * sizeof(*c->relayed));
+}
+
 bool relays_returned(struct cell *c, const struct record *r)
 {
     if (!(r->flags & RECORD_RELAY))

@@ -16,6 +16,7 @@ static uint64_t trim_end(const struct view_cell *c)
 /* What is known of a cell: logs that reach the cut have what was delivered before the view `vid`; and in that by the members. */
 struct base {
     uint64_t vid, cut, members;
+    bool vacant;
 };
 
 static enum cell_kept kept(const struct decide_input *in, uint32_t cell)
@@ -45,9 +46,9 @@ uint64_t restart_back(const struct decide_input *in)
 static struct base base_of(const struct decide_input *in, uint32_t cell)
 {
     const struct view_cell *c = &in->now->cell[cell];
-    struct base b = {in->now->vid, c->cut, c->members};
+    struct base b = {in->now->vid, c->cut, c->members, false};
     if (c->state == CELL_VACANT)
-        b = (struct base){c->last, c->cut, c->members_last};
+        b = (struct base){c->last, c->cut, c->members_last, true};
     if (PLANTED(group_restart_older)) { /* the last view that is known to those who are there */
         b.vid = 0;
         for (uint32_t h = 0; h < in->now->hosts; h++)
@@ -58,6 +59,14 @@ static struct base base_of(const struct decide_input *in, uint32_t cell)
     if (PLANTED(group_restart_old_log))
         b.cut = 1;
     return b;
+}
+
+/* Of a cell that is vacant what members of the view have on disk counts, too. */
+static bool is_there(const struct decide_input *in, const struct base *b, uint32_t host)
+{
+    uint64_t life = in->life[host];
+    return comes(in, host) ||
+           (b->vacant && life && life == in->now->life[host] && in->reach[host] != NULL);
 }
 
 /* Of a member that reported: all before the first number that it lacks. */
@@ -71,10 +80,10 @@ static uint64_t held_reach(const struct decide_input *in, uint32_t host, uint32_
 }
 
 /* How far the host has the cell; 0: it is not there, or has no log of it. */
-static uint64_t reach_of(const struct decide_input *in, uint64_t enders, uint32_t host,
-                         uint32_t cell)
+static uint64_t reach_of(const struct decide_input *in, const struct base *b, uint64_t enders,
+                         uint32_t host, uint32_t cell)
 {
-    if (comes(in, host))
+    if (is_there(in, b, host))
         return in->reach[host][cell];
     bool in_cell = in_set(in->now->cell[cell].members, host);
     return in_set(enders, host) && in_cell ? held_reach(in, host, cell) : 0;
@@ -90,7 +99,7 @@ static bool is_of(const struct base *b, uint64_t reach)
 static bool never_had(const struct decide_input *in, const struct base *b, uint32_t host,
                       uint64_t reach)
 {
-    return comes(in, host) && !is_of(b, reach) &&
+    return is_there(in, b, host) && !is_of(b, reach) &&
            (in->made[host] <= in->now->life[host] || b->vid < in->now->vid);
 }
 
@@ -101,7 +110,7 @@ static bool is_unused(const struct decide_input *in, const struct base *b, uint6
     uint32_t without = 0;
     for (uint64_t rest = b->members; rest; rest = set_rest(rest)) {
         uint32_t h = set_first(rest);
-        uint64_t reach = reach_of(in, enders, h, cell);
+        uint64_t reach = reach_of(in, b, enders, h, cell);
         without += never_had(in, b, h, reach) || (in_set(enders, h) && !is_of(b, reach));
     }
     return b->vid == 0 ||
@@ -115,26 +124,54 @@ static bool counts(const struct base *b, uint32_t host, uint64_t reach, bool old
     return reach > 0 && reach >= b->cut && (older || is_of(b, reach));
 }
 
+/* How far a log that is written behind has what was delivered: it is a part of that from the first message on; but for what the cell went on without, the
+ * last time that it went on from disks. */
+static uint64_t behind_end(const struct view_cell *c, uint64_t reach)
+{
+    if (stamp_vid(reach) < c->born)
+        return 0;
+    return stamp_vid(reach) >= c->last ? reach : min_u64(reach, c->cut);
+}
+
+/* The longest of them. */
+static struct restart_from from_behind(const struct decide_input *in, uint32_t cell)
+{
+    const struct base b = base_of(in, cell);
+    struct restart_from from = {0, 0};
+    for (uint32_t h = 0; h < in->now->hosts; h++) {
+        uint64_t reach = reach_of(in, &b, 0, h, cell);
+        uint64_t end = behind_end(&in->now->cell[cell], reach);
+        if (end > from.cut)
+            from = (struct restart_from){0, end};
+        if (end > 0 && end == from.cut)
+            from.hosts |= set_of(h);
+    }
+    return from;
+}
+
 struct restart_from restart_from(const struct decide_input *in, uint64_t enders, uint32_t cell)
 {
     const struct base b = base_of(in, cell);
-    const bool all = kept(in, cell) == KEPT_ALL, unused = is_unused(in, &b, enders, cell);
+    const bool unused = is_unused(in, &b, enders, cell);
     struct restart_from from = {0, 0};
-    uint64_t least = UINT64_MAX, most = b.cut;
+    uint64_t least = UINT64_MAX;
+    if (kept(in, cell) == KEPT_SOME)
+        return from_behind(in, cell);
     for (uint32_t h = 0; h < in->now->hosts; h++) {
-        uint64_t reach = reach_of(in, enders, h, cell);
-        if (!counts(&b, h, reach, unused || !all))
+        uint64_t reach = reach_of(in, &b, enders, h, cell);
+        if (!counts(&b, h, reach, unused))
             continue;
         uint64_t end = is_of(&b, reach) ? reach : b.cut;
         from.hosts |= set_of(h);
         least = min_u64(least, end);
-        most = max_u64(most, end);
     }
-    from.cut = !all ? most : unused ? b.cut : least;
+    from.cut = unused ? b.cut : least;
+    if (stamp_vid(from.cut) == b.vid && stamp_count(from.cut) == 0) /* likewise */
+        from.cut = b.cut;
     if (PLANTED(group_restart_commit)) /* what is known to all: where the last view begins */
         from.cut = b.cut;
     for (uint64_t rest = from.hosts; rest; rest = set_rest(rest))
-        if (reach_of(in, enders, set_first(rest), cell) < from.cut)
+        if (reach_of(in, &b, enders, set_first(rest), cell) < from.cut)
             from.hosts &= ~set_of(set_first(rest));
     return from;
 }
@@ -153,36 +190,39 @@ void restart_mixed(const struct decide_input *in, uint64_t enders, uint32_t cell
 }
 
 /* Enough are there of those who were in a cell that is written behind to have what most of them had. */
-static bool has_most(const struct decide_input *in, uint32_t cell)
+static bool has_most(const struct decide_input *in, uint64_t enders, uint32_t cell)
 {
     const struct base b = base_of(in, cell);
     uint32_t there = 0;
     for (uint64_t rest = b.members; rest; rest = set_rest(rest))
-        there += comes(in, set_first(rest));
-    return kept(in, cell) == KEPT_ALL || in->now->cell[cell].state == CELL_VACANT ||
-           2 * there > set_count(b.members);
+        there += is_there(in, &b, set_first(rest)) || in_set(enders, set_first(rest));
+    return kept(in, cell) == KEPT_ALL || 2 * there > set_count(b.members);
 }
 
-/* Its first view came to an end before anything was delivered in it, and most of those are back who were to begin it. */
+/* Nothing was delivered since it was born. */
 static bool never_began(const struct decide_input *in, uint64_t enders, uint32_t cell)
 {
     const struct base b = base_of(in, cell);
     const struct view_cell *c = &in->now->cell[cell];
-    return c->state == CELL_LIVES && c->born == in->now->vid && is_unused(in, &b, enders, cell);
+    if (kept(in, cell) == KEPT_SOME) /* or no disk has any of it */
+        return has_most(in, enders, cell);
+    return b.cut == stamp(c->born, 0) && is_unused(in, &b, enders, cell);
 }
 
-bool restart_cell(const struct decide_input *in, uint64_t enders, uint32_t cell,
+bool restart_cell(const struct decide_input *in, uint64_t enders, uint64_t members, uint32_t cell,
                   struct view_cell *next)
 {
     if (kept(in, cell) == KEPT_NOT)
         return false;
     const struct restart_from from = restart_from(in, enders, cell);
-    if ((from.hosts & ~enders) && has_most(in, cell)) {
+    const uint64_t sources = from.hosts & members & ~enders;
+    if (sources && (in->now->cell[cell].state == CELL_VACANT || has_most(in, enders, cell))) {
         next->state = CELL_LIVES;
         next->born = in->now->cell[cell].born;
-        next->stateful = from.hosts & ~enders;
+        next->stateful = sources;
         next->cut = from.cut;
-        next->members_last = next->last = 0;
+        next->members_last = 0;
+        next->last = kept(in, cell) == KEPT_SOME ? in->now->vid + 1 : 0;
         return true;
     }
     if (next->trims == 0 && never_began(in, enders, cell)) {
@@ -197,16 +237,18 @@ uint64_t restart_cut(const struct decide_input *in, uint32_t cell, const struct 
     uint64_t end = trim_end(next);
     if (kept(in, cell) == KEPT_NOT)
         return 0;
-    return end ? stamp(in->now->vid, end) : in->now->cell[cell].cut;
+    bool moves = end && kept(in, cell) == KEPT_ALL;
+    return moves ? stamp(in->now->vid, end) : in->now->cell[cell].cut;
 }
 
 void restart_vacate(const struct decide_input *in, uint32_t cell, struct view_cell *next)
 {
     if (kept(in, cell) == KEPT_NOT)
         return;
-    next->last = next->trims
-                     ? 0
-                     : in->now->vid; /* if it was ended in order, nothing counts beyond its trim */
+    if (kept(in, cell) == KEPT_SOME)
+        return;
+    /* If it was ended in order, nothing counts beyond its trim. */
+    next->last = next->trims ? 0 : in->now->vid;
 }
 
 /* ---- what is missing ---- */
@@ -220,7 +262,8 @@ static struct restart_lacks cell_lacks(const struct decide_input *in, uint64_t e
     for (uint32_t h = 0; h < in->now->hosts; h++)
         if (comes(in, h) && stamp_vid(in->reach[h][cell]) > in->now->vid)
             return (struct restart_lacks){LACKS_PAST, set_of(h), 0, cell};
-    if (in->now->cell[cell].state != CELL_LIVES || restart_cell(in, enders, cell, &next))
+    if (in->now->cell[cell].state != CELL_LIVES ||
+        restart_cell(in, enders, UINT64_MAX, cell, &next))
         return l;
     for (uint64_t rest = base.members; rest; rest = set_rest(rest))
         if (!comes(in, set_first(rest)))

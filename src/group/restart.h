@@ -45,9 +45,9 @@ void restart_mixed(const struct decide_input *, uint64_t enders, uint32_t cell,
 /* Members of the applied view who are back: in a later life, and have said what their disks have. */
 uint64_t restart_back(const struct decide_input *);
 
-/* A cell of which nobody reported the state: what it is in the next view if disks have it (LIVES, or UNBORN if it is certain that nothing was delivered).
+/* A cell of which nobody reported the state: what it is in the next view if disks of its `members` have it (LIVES, or UNBORN if it is certain that nothing was delivered).
  * False: it stays vacant. */
-bool restart_cell(const struct decide_input *, uint64_t enders, uint32_t cell,
+bool restart_cell(const struct decide_input *, uint64_t enders, uint64_t members, uint32_t cell,
                   struct view_cell *next);
 
 /* The cut of a cell whose view ends with the trims of `next`. */

@@ -214,7 +214,7 @@ static bool find_joiner(struct member *m)
         const struct cell *c = &m->cell[i];
         uint64_t donors = m->view->cell[i].stateful;
         if (!c->in || !c->has_state || c->number_at < c->skip_to || donors == 0 ||
-            set_first(donors) != m->opt.me)
+            restore_saves(c) || set_first(donors) != m->opt.me)
             continue;
         for (uint64_t rest = (c->members | c->learners) & ~donors; rest; rest = set_rest(rest))
             if (cell_count(c, set_first(rest), CELL_STATE) == WANTS_STATE)
@@ -412,8 +412,10 @@ static int load_first(struct member *m, struct cell *c)
 /* It delivers by itself from that number on. */
 static void has_now(struct member *m, struct cell *c, uint64_t number, uint64_t time)
 {
-    if (c->keep)
+    if (c->keep) {
         kept_learnt(c, time);
+        restore_came(c);
+    }
     c->has_state = true;
     c->skip_to = number;
     c->load_id = 0;
@@ -425,7 +427,7 @@ static void has_now(struct member *m, struct cell *c, uint64_t number, uint64_t 
 /* The others hear of it before the machine is called: it is told in one round, and done in a later one. */
 enum { TELL_ROUNDS = 3 };
 
-static void set_busy(struct member *m, bool is)
+void member_set_busy(struct member *m, bool is)
 {
     uint64_t word = table_get(m->top, m->opt.me, TOP_BUSY);
     m->busy_rounds = is;
@@ -435,16 +437,16 @@ static void set_busy(struct member *m, bool is)
     }
 }
 
-static bool has_told(struct member *m)
+bool member_has_told_busy(struct member *m)
 {
     if (m->busy_rounds == 0)
-        set_busy(m, true);
+        member_set_busy(m, true);
     return m->busy_rounds++ >= TELL_ROUNDS;
 }
 
 static int load_last(struct member *m, struct cell *c)
 {
-    if (!has_told(m))
+    if (!member_has_told_busy(m))
         return ERR_AGAIN;
     c->loading = false;
     if (c->in && stamp_vid(c->load_id) == m->view->vid)
@@ -452,7 +454,7 @@ static int load_last(struct member *m, struct cell *c)
     else
         c->loaded = true;
     int rc = m->state->load_close(cell_state_ctx(m, c->number), true);
-    set_busy(m, false);
+    member_set_busy(m, false);
     return rc;
 }
 
@@ -612,7 +614,7 @@ static void mark(struct member *m, uint64_t vid)
 void transfer_begin(struct member *m, const struct view *before, const struct view *now)
 {
     struct sending *s = &m->sending;
-    set_busy(m, false);
+    member_set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
         memset(c->attempt, 0, sizeof(c->attempt));
@@ -633,7 +635,7 @@ void transfer_begin(struct member *m, const struct view *before, const struct vi
 void transfer_end(struct member *m)
 {
     stop_sending(m);
-    set_busy(m, false);
+    member_set_busy(m, false);
     for (uint32_t i = 0; i < m->opt.cells; i++)
         void_load(m, &m->cell[i]);
 }

@@ -66,7 +66,7 @@ bool versions_append(struct versions *v, uint32_t log, const struct version *r, 
         l->checkpoint = r->version;
     if (r->type == VERSION_MSG)
         l->time = r->time;
-    if (r->type != VERSION_CUT && r->type != VERSION_CHECKPOINT)
+    if (r->type != VERSION_CUT && r->type != VERSION_CHECKPOINT && r->type != VERSION_STATE)
         l->reach = max_u64(l->reach, r->version + 1);
     return true;
 }

@@ -44,6 +44,7 @@ enum version_type {
     /* Of the log of views; the versions are what its owner wants to be told by versions_found. */
     VERSION_VIEW,
     VERSION_GENERATION,
+    VERSION_STATE, /* a piece of a state that is behind the versions up to this one: `seq` is its number, `life` the size of all, and with a `client` it is the last */
 };
 
 /* A record, as it stands in the file, little-endian. Versions of a log never fall, but by a cut. */

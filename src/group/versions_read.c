@@ -279,6 +279,11 @@ static bool later_files(struct versions_cursor *c, int *rc, struct err *e)
 static const struct versions_batch *nothing_here(struct versions_cursor *c, int *rc, struct err *e)
 {
     char name[BLOCK_NAME_BYTES];
+    /* The first batch of a file is written in one order with its head: where that was cut short neither counts. */
+    if (c->at == 0 && c->file[c->at_file].bytes > BLOCK_BYTES && batch_at(c, BLOCK_BYTES, rc, e))
+        c->number = ((const struct versions_batch *)(void *)c->memory)->number;
+    if (*rc)
+        return NULL;
     if (!later_here(c, rc, e) && !later_files(c, rc, e))
         return NULL;
     if (*rc == 0 && c->at > 0 && batch_at(c, c->at, rc, e))

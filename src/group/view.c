@@ -8,9 +8,9 @@
  *      | vid | hosts 32, cells 31, adequate 1 | members | leavers | who was ever let in |
  *      | life of each member | seen of each who was ever let in | cells ... |
  *
- *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners, cut (lives) or
+ *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners, cut, last (lives) or
  *              born, members_last, cut, last (vacant) | trims ... | */
-enum { HEAD_WORDS = 5, CELL_WORDS = 7, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
+enum { HEAD_WORDS = 5, CELL_WORDS = 8, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
 #define ADEQUATE (UINT64_C(1) << 63)
 
 int view_open(uint32_t hosts, uint32_t cells, struct view **out, struct err *e)
@@ -90,6 +90,7 @@ static unsigned char *cell_put(unsigned char *at, const struct view_cell *c)
         at = word_put(at, c->stateful);
         at = word_put(at, c->learners);
         at = word_put(at, c->cut);
+        at = word_put(at, c->last);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         at = word_put(at, c->trim[i]);
@@ -169,6 +170,7 @@ static bool cell_get(struct words *w, uint32_t hosts, struct view_cell *c)
         c->stateful = word_get(w);
         c->learners = word_get(w);
         c->cut = word_get(w);
+        c->last = word_get(w);
     }
     for (uint32_t i = 0; i < c->trims; i++)
         c->trim[i] = word_get(w);
@@ -240,9 +242,9 @@ static const char *living_check(const struct view *v, const struct view_cell *c)
         return "a cell has a learner that the view does not have";
     if (c->stateful == 0)
         return "nobody has the state of a cell that lives";
-    if (c->members_last | c->last)
+    if (c->members_last)
         return "a cell that lives has last members";
-    if (stamp_vid(c->cut) > v->vid)
+    if (stamp_vid(c->cut) > v->vid || c->last > v->vid)
         return "a cell goes on from versions that there cannot be";
     if (c->born == v->vid && (c->stateful != c->members || c->learners || c->trims))
         return "a cell that begins has a past";

@@ -100,7 +100,8 @@ struct view_cell {
     uint64_t learners;
     uint64_t members_last; /* vacant: who was in it last; else 0 */
     /* Of a cell that is kept on disks (group/restart.h): logs that reach this version have all that was delivered before this view. Vacant: what was
-     * delivered in `last`, the last view in which it lived, is in logs of that; 0: nothing was that is not below the cut. */
+     * delivered in `last`, the last view in which it lived, is in logs of that; 0: nothing was that is not below the cut. Of a cell whose logs are written
+     * behind: in view `last` it went on from disks, from this version on; 0: it never did. */
     uint64_t cut, last;
     /* Where the view before ended, by the senders that it had there: of each, messages and nulls below this count are
      * delivered in it, and none beyond. None if nobody who was in the cell has ended it in order. */

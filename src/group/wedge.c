@@ -143,6 +143,7 @@ static void next_life(struct member *m)
     table_set(m->top, TOP_LIFE, m->life);
     table_push(m->top);
     m->ring = true;
+    restore_tell(m);
 }
 
 static void put_out(struct member *m)

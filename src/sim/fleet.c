@@ -573,6 +573,8 @@ static bool may_lose_disk(void *ctx, uint32_t host)
     const struct fleet_node *n = &f->node[host];
     if (f->returns)
         return false;
+    if (f->calls->may_lose_disk)
+        return f->calls->may_lose_disk(n);
     for (uint32_t i = 0; i < n->members; i++) {
         const struct mcast_group *g = &f->group[n->member[i].group];
         uint32_t lost = 1;
@@ -614,6 +616,8 @@ static void lose_disk(void *ctx, uint32_t host)
 {
     struct fleet *f = ctx;
     fleet_disk_lose(&f->node[host]);
+    if (f->calls->disk_lost)
+        f->calls->disk_lost(&f->node[host]);
 }
 
 static void power_cut(void *ctx, uint32_t host)

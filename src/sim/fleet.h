@@ -89,6 +89,9 @@ struct fleet_calls {
      * are built to lose. */
     bool (*may_crash)(const struct fleet_node *, bool keep_memory);
     bool (*spare)(const struct fleet_node *);
+    /* May its disk be lost or damaged now? It was lost. Both may be NULL: as much as replicated logs are built to lose. */
+    bool (*may_lose_disk)(const struct fleet_node *);
+    void (*disk_lost)(struct fleet_node *);
 
     /* A client begins a life, makes a step, ends. A step returns when there has to be another one
      * though nothing happens; UINT64_MAX: never. */

@@ -238,8 +238,10 @@ static void check_new_view(struct group_check *c, const struct view *now)
     if (before == NULL)
         return;
     count_view(&c->result->group, before, now);
-    if (c->view_majority && before->vid > 0 &&
-        survivors(before, now) <= set_count(before->members) / 2)
+    /* Who comes back with its disk counts, too. */
+    uint32_t stay = c->kept ? set_count(before->members & (now->members | now->leavers))
+                            : survivors(before, now);
+    if (c->view_majority && before->vid > 0 && stay <= set_count(before->members) / 2)
         group_check_violated(c, "primary chain", now->vid,
                              "view %llu has %u of the %u members of the one before", (ull)now->vid,
                              survivors(before, now), set_count(before->members));
@@ -304,6 +306,20 @@ static void check_ended(struct group_check *c, uint32_t host, uint32_t cell)
 }
 
 /* What it has to begin with in the cell. */
+/* A cell that is written behind goes on from disks: what none of them has is lost. */
+static void lose_tail(struct group_check *c, uint32_t cell, const struct view *now)
+{
+    struct group_history *y = history_at(c, now, cell);
+    uint64_t count = y->count;
+    while (count > 0 &&
+           stamp(y->delivery[count - 1].vid, y->delivery[count - 1].number) >= now->cell[cell].cut)
+        count--;
+    c->result->group.lost_behind += y->count - count;
+    y->count = count;
+    for (uint64_t i = 0; i < y->end_max; i++)
+        y->end[i] = y->end[i] > count + 1 ? count + 1 : y->end[i];
+}
+
 static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, const struct view *now)
 {
     CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
@@ -320,7 +336,14 @@ static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, cons
     if (c->stateless)
         *h->cell[cell].state = (struct counter_machine_state){0};
     h->cell[cell].behind &= in_set(v->members | v->learners, host);
-    if (h->cell[cell].has && v->born < now->vid && !had && !none)
+    bool restores = h->cell[cell].has && v->born < now->vid && !had && !none;
+    h->cell[cell].restoring = restores && c->kept >> cell & 1;
+    h->cell[cell].has &= !h->cell[cell].restoring;
+    if (h->cell[cell].restoring && !(c->durable >> cell & 1) && c->lost_vid[cell] < now->vid) {
+        c->lost_vid[cell] = now->vid;
+        lose_tail(c, cell, now);
+    }
+    if (restores && !h->cell[cell].restoring)
         group_check_violated(c, "joiner's state", now->vid,
                              "view %llu says that h%u has the state of cell %u, and it has not",
                              (ull)now->vid, host, cell);
@@ -375,7 +398,8 @@ void group_check_view(struct group_check *c, uint32_t host, const struct view *b
         for (uint32_t k = 0; k < c->cells; k++)
             h->cell[k].stream = NULL;
     for (uint32_t k = 0; k < c->cells; k++) {
-        if (now->cell[k].state == CELL_VACANT)
+        bool behind = c->kept >> k & 1 && !(c->durable >> k & 1);
+        if (now->cell[k].state == CELL_VACANT || (behind && now->cell[k].last == now->vid))
             lose_sent(h->cell[k].stream);
         begin_cell(c, host, k, now);
     }
@@ -488,7 +512,8 @@ static void check_place(struct group_check *c, uint32_t host, uint32_t cell, uin
 static void check_new(struct group_check *c, uint32_t host, struct group_history *y,
                       const struct group_delivery *d, const struct member_item *m)
 {
-    const struct view *v = c->host[host].view;
+    const struct view *v =
+        c->host[host].cell[y->cell].restoring ? c->view[d->vid] : c->host[host].view;
     if (end_of(y, d->vid) != 0)
         group_check_violated(c, "uniform", y->count,
                              "h%u delivers in cell %u beyond the end of view %llu", host, y->cell,
@@ -515,7 +540,7 @@ static void check_behind(struct group_check *c, uint32_t host, uint32_t cell, ui
     if (vid > h->view->vid)
         group_check_violated(c, "same view", vid, "h%u delivers in view %llu and is in %llu", host,
                              (ull)vid, (ull)h->view->vid);
-    if (h->cell[cell].state->count >= y->count)
+    if (h->cell[cell].state->count >= y->count && !h->cell[cell].restoring)
         group_check_violated(c, "joiner's state", vid,
                              "h%u is behind in cell %u, and delivers what nobody has", host, cell);
 }
@@ -585,6 +610,7 @@ void group_check_returned(struct group_check *c, uint32_t host, uint32_t cell, c
 void group_check_born(struct group_check *c, uint32_t host, uint32_t cell)
 {
     *c->host[host].cell[cell].state = (struct counter_machine_state){0};
+    c->host[host].cell[cell].behind = c->host[host].cell[cell].restoring;
 }
 
 /* It has no less than all of the views before its own. */
@@ -606,7 +632,7 @@ void group_check_has(struct group_check *c, uint32_t host, uint32_t cell)
     h->cell[cell].has |= c->tables;
     if (!h->cell[cell].behind)
         return;
-    h->cell[cell].behind = false;
+    h->cell[cell].behind = h->cell[cell].restoring = false;
     h->cell[cell].has = true;
     h->cell[cell].number = 0;
     check_whole(c, host, cell);

@@ -80,6 +80,7 @@ struct group_host {
         struct group_stream *stream; /* of this life; NULL: nothing sent */
         bool has;                    /* the state counts */
         bool behind;     /* there is one, and what was delivered since is under way to it */
+        bool restoring;  /* it comes from the own disk, with what may be in no history yet */
         uint64_t number; /* of the last delivery in this view, plus 1 */
         /* By column: what this process set; and what it saw of others in this view. */
         uint64_t column[MEMBER_COLUMNS];
@@ -93,11 +94,14 @@ struct group_check {
     uint64_t seed;
     uint32_t hosts, cells;
     bool view_majority;
-    uint32_t raw;       /* cells without a common order: a mask */
-    uint32_t durable;   /* cells of which nothing is delivered that is not on all members' disks */
-    bool stateless;     /* the machine has no state, */
-    bool tables;        /* but members keep something of clients, which is one */
-    struct view **view; /* by vid */
+    uint32_t raw;     /* cells without a common order: a mask */
+    uint32_t durable; /* cells of which nothing is delivered that is not on all members' disks */
+    uint32_t kept;    /* cells that members have on disks */
+    uint64_t lost_vid
+        [GROUP_CHECK_CELLS_MAX]; /* of those written behind: the last view that went on from disks */
+    bool stateless;              /* the machine has no state, */
+    bool tables;                 /* but members keep something of clients, which is one */
+    struct view **view;          /* by vid */
     uint64_t views_max, vid_last;
     struct group_stream **stream;
     uint64_t streams, streams_max;

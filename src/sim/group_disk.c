@@ -4,6 +4,7 @@
 #include "sim/group_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef unsigned long long ull;
 
@@ -20,22 +21,35 @@ enum {
 static void draw_modes(struct group_run *r, struct rng *g)
 {
     for (uint32_t k = 0; k < r->check.cells; k++) {
-        uint64_t mode = rng_below(g, 4);
-        if (r->cell[k].mode == CELL_RAW || mode == 0)
+        uint64_t mode =
+            rng_below(g, group_is_durable(r) && k == 0 ? 3 : 4) + (group_is_durable(r) && k == 0);
+        if (mode == 0 || (r->cell[k].mode == CELL_RAW && !(group_is_durable(r) && k == 0)))
             continue;
+        r->check.raw &= ~(UINT32_C(1) << k);
         r->cell[k].mode = mode == 1 ? CELL_LOGGED : CELL_DURABLE;
+        r->cell[k].large_max = 0;
         r->disks = true;
+        r->check.kept |= UINT32_C(1) << k;
         r->check.durable |= mode == 1 ? 0 : UINT32_C(1) << k;
     }
+}
+
+/* A disk may be lost if what was delivered is on another one at least. */
+static void draw_losable(struct group_run *r)
+{
+    r->disk_losable = group_is_durable(r) && r->member_opt.keepers_count > 2;
+    for (uint32_t k = 0; k < r->check.cells; k++)
+        r->disk_losable &= !(r->check.kept >> k & 1) || r->cell[k].layout.members_min > 1;
 }
 
 void group_disk_draw(struct group_run *r)
 {
     struct rng own, *g = &own;
     rng_init(g, hash_mix(r->opt->seed, DISK_STREAM));
-    if (rng_below(g, DISKS_ONE_IN))
+    if (rng_below(g, DISKS_ONE_IN) && !group_is_durable(r))
         return;
     draw_modes(r, g);
+    draw_losable(r);
     if (!r->disks)
         return;
     r->check.result->group.disks = 1;
@@ -71,7 +85,7 @@ static void make_platters(struct group_node *n)
 static int open_versions(struct group_node *n, struct err *e)
 {
     const struct group_run *r = n->run;
-    struct versions_log_options log[GROUP_CHECK_CELLS_MAX + 1] = {{0}};
+    struct versions_log_options log[GROUP_CHECK_CELLS_MAX + 1] = {member_views_log_options()};
     for (uint32_t k = 0; k < r->check.cells; k++)
         log[versions_of_cell(k)] = member_log_options(&r->cell[k]);
     if (r->fleet.sim) /* else the run is over */
@@ -117,7 +131,7 @@ void group_disk_died(struct group_node *n)
     disk_sim_die(n->disk.platters);
     versions_close(n->disk.versions);
     n->disk.versions = NULL;
-    if (rng_below(&r->disk_rng, 4)) {
+    if (group_is_durable(r) || rng_below(&r->disk_rng, 4)) {
         disk_sim_power_cut(n->disk.platters);
         r->check.result->group.power_cuts++;
     }
@@ -232,6 +246,8 @@ static int see(void *ctx, const struct version *v, const void *payload)
 {
     struct seen *s = ctx;
     (void)payload;
+    if (v->type != VERSION_MSG)
+        return 0;
     if (s->count == s->room) {
         s->room = s->room ? 2 * s->room : 256;
         s->version = grow("versions that are seen", s->version, sizeof(*s->version), s->room);
@@ -321,6 +337,25 @@ void group_disk_look(struct group_node *n)
         grow_free(s.version);
     }
     group_disk_out(n, UINT32_MAX);
+}
+
+bool group_disk_may_be_lost(const struct fleet_node *n)
+{
+    const struct group_run *r = n->fleet->ctx;
+    for (uint32_t q = 0; q < r->fleet.hosts; q++)
+        if (!fleet_disk_well(&r->fleet.node[q]))
+            return false;
+    return r->disk_losable;
+}
+
+void group_disk_lost(struct fleet_node *f)
+{
+    struct group_run *r = f->fleet->ctx;
+    struct group_node *n = &r->node[f->node];
+    r->disk_losable = false;
+    disk_sim_wipe(n->disk.platters);
+    group_disk_out(n, UINT32_MAX);
+    memset(n->disk.highest, 0, sizeof(n->disk.highest));
 }
 
 void group_disk_fini(struct group_run *r)

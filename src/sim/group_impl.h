@@ -125,9 +125,16 @@ struct group_run {
     bool disks; /* hosts have some */
     struct disk_sim_options disk_options;
     bool disk_cramped;
+    bool disk_losable; /* one of them, once */
     uint64_t disk_slow_in, disk_fail_in;
     struct rng disk_rng;
 };
+
+/* Every host may lose its power: keepers have their log on disk, too. */
+static inline bool group_is_durable(const struct group_run *r)
+{
+    return r->fleet.durable;
+}
 
 static inline bool group_is_up(const struct group_run *r, uint32_t host)
 {
@@ -162,6 +169,9 @@ void group_disk_out(struct group_node *, uint32_t cells);
 void group_disk_deliver(struct group_node *, uint32_t cell, uint64_t vid, uint64_t number);
 /* Compares what is there with what was told. */
 void group_disk_look(struct group_node *);
+/* As in struct fleet_calls. */
+bool group_disk_may_be_lost(const struct fleet_node *);
+void group_disk_lost(struct fleet_node *);
 /* All are down. */
 void group_disk_fini(struct group_run *);
 

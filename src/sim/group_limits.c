@@ -129,6 +129,8 @@ bool group_may_crash(const struct fleet_node *n, bool keep_memory)
 {
     struct group_run *r = n->fleet->ctx;
     const struct view *v = group_newest(r);
+    if (group_is_durable(r))
+        return true; /* disks have all that counts */
     if (!keeper_may_crash(r, n->node, keep_memory))
         return false;
     if (v == NULL)
@@ -155,7 +157,7 @@ static bool is_enough(const struct group_run *r)
 bool group_spare(const struct fleet_node *n)
 {
     const struct group_run *r = n->fleet->ctx;
-    if (!is_enough(r))
+    if (!is_enough(r) || group_is_durable(r))
         return false;
     uint32_t down = 0;
     for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
@@ -173,6 +175,8 @@ bool group_may_leave(const struct group_node *n)
 bool group_is_hopeless(const struct group_run *r)
 {
     const struct view *v = group_newest(r);
+    if (group_is_durable(r))
+        return false;
     for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
         if (log_of(r, r->keepers[k]).lost)
             return true;

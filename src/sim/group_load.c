@@ -187,14 +187,26 @@ static void come_and_go(struct group_node *n)
     }
 }
 
+/* One that is on disks is not, unless somebody who was in it last has left. */
+static bool may_give_up(const struct group_node *n, const struct view *v, uint32_t cell)
+{
+    const struct group_run *r = n->run;
+    if (!(r->check.kept >> cell & 1))
+        return true;
+    for (uint64_t rest = v->cell[cell].members_last; rest; rest = set_rest(rest))
+        if (r->node[set_first(rest)].member && member_left(r->node[set_first(rest)].member))
+            return true;
+    return false;
+}
+
 /* A cell that nobody has the state of is given up by a person, sooner or later. */
 static void reset_vacant(struct group_node *n)
 {
     struct keeper *k = member_keeper(n->member);
     const struct view *v = keeper_view(k);
     for (uint32_t cell = 0; v && v->vid > 0 && cell < v->cells; cell++)
-        if (v->cell[cell].state == CELL_VACANT && is_drawn(n, RESET_IN) &&
-            keeper_reset_cell(k, cell))
+        if (v->cell[cell].state == CELL_VACANT && may_give_up(n, v, cell) &&
+            is_drawn(n, RESET_IN) && keeper_reset_cell(k, cell))
             chaos_trace(&n->run->fleet.chaos, "cell %u is given up", cell);
 }
 

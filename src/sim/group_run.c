@@ -242,6 +242,7 @@ static int open_member(struct fleet_member *m, uint64_t seed, struct err *e)
     if (rc)
         return rc;
     o.versions = n->disk.versions;
+    o.disk = group_keeps(r, n->host) ? m->host->disk : NULL;
     rc = member_open(&o, &n->member, e);
     if (rc)
         return rc;
@@ -312,6 +313,8 @@ static const struct fleet_calls fleet_calls = {
     .spent_ns = spent_ns,
     .may_crash = group_may_crash,
     .spare = group_spare,
+    .may_lose_disk = group_disk_may_be_lost,
+    .disk_lost = group_disk_lost,
     .violated = violated,
     .client_open = group_client_open,
     .client_step = group_client_step,
@@ -465,6 +468,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
     struct rng *g = &f->rng;
     f->hosts = r->opt->replicas ? r->opt->replicas : sizes[rng_below(g, 16)];
     run_draw_memory(r->opt, f, so);
+    run_draw_disks(r->opt, f);
     run_draw_state(r->opt, &r->state);
     draw_shared(r, so);
     f->step_ns_max = rng_range(g, 400, 2500);
@@ -485,6 +489,7 @@ static void draw_options(struct group_run *r, struct sim_options *so)
     draw_load(r);
     group_disk_draw(r);
     group_client_draw(r);
+    f->log_bytes_max = keeper_log_bytes(f->hosts, r->check.cells);
 }
 
 /* ---- the end ---- */

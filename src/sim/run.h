@@ -55,6 +55,7 @@ struct group_figures {
     uint64_t nulls, deliveries;
     uint64_t large, blocks;   /* deliveries of large messages; blocks of them that were sent */
     uint64_t asked, answered; /* calls and queries, and how many of them were complete */
+    uint64_t lost_behind;     /* deliveries of logged cells that no disk had when they went on */
     uint64_t disks;           /* runs in which hosts have disks; */
     uint64_t disk_batches, power_cuts; /* of these hosts, */
     uint64_t disks_failed;             /* and members that left for theirs */

@@ -294,7 +294,7 @@ static void view__each_rule_is_checked(void **state)
     BREAKS(vacant->born = 0);
     BREAKS(vacant->born = 5);
     BREAKS(lives->cut = stamp(6, 0));
-    BREAKS(lives->last = 1);
+    BREAKS(lives->last = 6);
     BREAKS(vacant->cut = stamp(5, 0));
     BREAKS(vacant->last = 5);
     BREAKS(unborn->cut = 1);
