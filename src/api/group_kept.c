@@ -39,6 +39,7 @@ static int open_versions(const struct tram_cluster *c, uint32_t host,
                                  .logs = cells + 1,
                                  .say = on_line,
                                  .ctx = k};
+    log[VERSIONS_VIEWS] = member_views_log_options();
     for (uint32_t i = 0; i < cells; i++)
         log[versions_of_cell(i)] = member_log_options(&cell[i]);
     memcpy(o.owner.cluster, c->conf->id, sizeof(o.owner.cluster));

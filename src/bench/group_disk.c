@@ -55,6 +55,7 @@ int bench_disk_open(struct bench_disk *d, const char *dir, uint32_t member,
     snprintf(path, sizeof(path), "%s/h%u", dir, member);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return err_sys(e, "make %s", path);
+    log[VERSIONS_VIEWS] = member_views_log_options();
     for (uint32_t i = 0; i < cells; i++)
         log[versions_of_cell(i)] = member_log_options(&cell[i]);
     int rc = block_file_open(&(struct block_file_options){.dir = path}, &d->block, e);
