@@ -31,6 +31,28 @@ static const char *const subgroup_keys[] = {"name",         "shards",      "mode
 _Static_assert(sizeof subgroup_keys / sizeof subgroup_keys[0] == SUB_KEYS + 1,
                "every key of a subgroup has a name");
 
+/* A topic is a subgroup of one shard, with a word for what is promised. */
+enum topic_key {
+    TOPIC_NAME,
+    TOPIC_QOS,
+    TOPIC_HOSTS,
+    TOPIC_SENDERS,
+    TOPIC_MEMBERS_MIN,
+    TOPIC_RING_BYTES,
+    TOPIC_MESSAGE_MAX,
+    TOPIC_HISTORY,
+    TOPIC_KEYS
+};
+
+static const char *const topic_keys[] = {
+    "name", "qos", "hosts", "senders", "members_min", "ring_bytes", "message_max", "history", NULL};
+
+enum topic_qos { QOS_UNORDERED, QOS_ATOMIC, QOS_VOLATILE, QOS_LOGGED };
+
+static const char *const qos_names[] = {"unordered", "atomic", "volatile", "logged", NULL};
+
+static const char topic_like[] = "{name: t1, qos: atomic}";
+
 static const char subgroup_like[] = "{name: s1, members_min: 2}";
 
 /* ---- questions ---- */
@@ -285,22 +307,15 @@ static int take_subgroup_name(struct reader *r, const struct node *n, const stru
     return rc;
 }
 
-static int take_subgroup(struct reader *r, const struct node *n)
+/* What is said of a subgroup, by its keys; without `mode` it has the one that is given. */
+static int take_values(struct reader *r, const struct node *n,
+                       const struct node *const value[SUB_KEYS], unsigned mode)
 {
-    const struct node *value[SUB_KEYS] = {NULL};
     struct cluster *c = r->c;
     struct cluster_subgroup *s = &c->subgroup[c->subgroups];
     char what[CLUSTER_NAME_BYTES + 32];
-    unsigned mode = CLUSTER_MODE_MEMORY;
 
-    if (c->subgroups == CLUSTER_CELLS_MAX)
-        return doc_bad(r->d, n->line, r->e, "too many subgroups; a cluster has at most %d",
-                       CLUSTER_CELLS_MAX);
-    if (n->kind != NODE_MAP)
-        return doc_bad(r->d, n->line, r->e, "a subgroup must be written like %s, not as %s",
-                       subgroup_like, doc_what(r->d, n).s);
-    int rc = take_keys(r, n, "a subgroup", subgroup_keys, value);
-    rc = rc < 0 ? rc : take_subgroup_name(r, n, value[SUB_NAME], s);
+    int rc = take_subgroup_name(r, n, value[SUB_NAME], s);
     if (rc < 0)
         return rc;
     s->line = n->line;
@@ -334,15 +349,85 @@ static int take_subgroup(struct reader *r, const struct node *n)
     return check_cells(r, n);
 }
 
-static int take_subgroups(struct reader *r, const struct node *root, const struct node *list)
+static int check_subgroup(struct reader *r, const struct node *n, const char *like)
 {
-    int rc = take_list(r, root, list, "subgroups", subgroup_like);
-    uint32_t at = rc == 0 ? list->first : 0;
+    if (r->c->subgroups == CLUSTER_CELLS_MAX)
+        return doc_bad(r->d, n->line, r->e, "too many subgroups; a cluster has at most %d",
+                       CLUSTER_CELLS_MAX);
+    if (n->kind != NODE_MAP)
+        return doc_bad(r->d, n->line, r->e, "%s must be written like %s, not as %s",
+                       like == topic_like ? "a topic" : "a subgroup", like, doc_what(r->d, n).s);
+    return 0;
+}
+
+static int take_subgroup(struct reader *r, const struct node *n)
+{
+    const struct node *value[SUB_KEYS] = {NULL};
+
+    int rc = check_subgroup(r, n, subgroup_like);
+    rc = rc < 0 ? rc : take_keys(r, n, "a subgroup", subgroup_keys, value);
+    return rc < 0 ? rc : take_values(r, n, value, CLUSTER_MODE_MEMORY);
+}
+
+static int take_topic(struct reader *r, const struct node *n)
+{
+    static const enum cluster_mode modes[] = {[QOS_UNORDERED] = CLUSTER_MODE_RAW,
+                                              [QOS_ATOMIC] = CLUSTER_MODE_MEMORY,
+                                              [QOS_VOLATILE] = CLUSTER_MODE_MEMORY,
+                                              [QOS_LOGGED] = CLUSTER_MODE_LOGGED};
+    const struct node *t[TOPIC_KEYS] = {NULL};
+    unsigned qos = QOS_ATOMIC;
+
+    int rc = check_subgroup(r, n, topic_like);
+    rc = rc < 0 ? rc : take_keys(r, n, "a topic", topic_keys, t);
+    rc = rc < 0 ? rc : take_word(r, t[TOPIC_QOS], "qos", qos_names, &qos);
+    if (rc < 0)
+        return rc;
+    if (qos == QOS_VOLATILE && t[TOPIC_HISTORY] == NULL)
+        return doc_bad(r->d, t[TOPIC_QOS]->line, r->e,
+                       "qos: volatile keeps the last samples, and nothing says how many; add"
+                       " history, like `history: 1 MiB`");
+    if (qos != QOS_VOLATILE && t[TOPIC_HISTORY] != NULL)
+        return doc_bad(r->d, t[TOPIC_HISTORY]->line, r->e,
+                       "history is for qos: volatile, and this is qos: %s; leave it out, or change"
+                       " the qos",
+                       qos_names[qos]);
+    const struct node *const value[SUB_KEYS] = {[SUB_NAME] = t[TOPIC_NAME],
+                                                [SUB_HOSTS] = t[TOPIC_HOSTS],
+                                                [SUB_SENDERS] = t[TOPIC_SENDERS],
+                                                [SUB_MEMBERS_MIN] = t[TOPIC_MEMBERS_MIN],
+                                                [SUB_RING_BYTES] = t[TOPIC_RING_BYTES],
+                                                [SUB_MESSAGE_MAX] = t[TOPIC_MESSAGE_MAX],
+                                                [SUB_HISTORY] = t[TOPIC_HISTORY]};
+    return take_values(r, n, value, modes[qos]);
+}
+
+static int take_each(struct reader *r, const struct node *list,
+                     int (*take)(struct reader *, const struct node *))
+{
+    int rc = 0;
+    uint32_t at = list->first;
 
     for (uint32_t i = 0; rc == 0 && i < list->count; i++) {
         const struct node *n = doc_node(r->d, at);
-        rc = take_subgroup(r, n);
+        rc = take(r, n);
         at = n->next;
+    }
+    return rc;
+}
+
+/* Either may be missing, but not both. */
+static int take_subgroups(struct reader *r, const struct node *root, const struct group_nodes *g)
+{
+    int rc = 0;
+
+    if (g->subgroups != NULL || g->topics == NULL) {
+        rc = take_list(r, root, g->subgroups, "subgroups", subgroup_like);
+        rc = rc < 0 ? rc : take_each(r, g->subgroups, take_subgroup);
+    }
+    if (rc == 0 && g->topics != NULL) {
+        rc = take_list(r, root, g->topics, "topics", topic_like);
+        rc = rc < 0 ? rc : take_each(r, g->topics, take_topic);
     }
     return rc;
 }
@@ -454,11 +539,9 @@ static int refuse_ours(struct reader *r, const struct group_nodes *g)
     const struct {
         const struct node *n;
         const char *what;
-    } ours[] = {{g->subgroups, "subgroups"},
-                {g->keepers, "keepers"},
-                {g->view_majority, "view_majority"},
-                {g->start_ms, "start_ms"},
-                {g->block_bytes, "block_bytes"}};
+    } ours[] = {{g->subgroups, "subgroups"}, {g->topics, "topics"},
+                {g->keepers, "keepers"},     {g->view_majority, "view_majority"},
+                {g->start_ms, "start_ms"},   {g->block_bytes, "block_bytes"}};
 
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         if (ours[i].n != NULL)
@@ -488,7 +571,7 @@ int group_read(struct reader *r, const struct node *root, const struct group_nod
     rc = rc < 0 ? rc : take_count(r, g->start_ms, "start_ms", 0, START_MS_MAX, &c->start_ms);
     rc = rc < 0 ? rc : large_read_blocks(r, g->block_bytes);
     rc = rc < 0 ? rc : take_keepers(r, g->keepers);
-    rc = rc < 0 ? rc : take_subgroups(r, root, g->subgroups);
+    rc = rc < 0 ? rc : take_subgroups(r, root, g);
     rc = rc < 0 ? rc : check_kept(r, g);
     if (rc == 0)
         warn_of_idle_hosts(r);

@@ -123,8 +123,8 @@ const char *cluster_key_owner(const struct cluster *, const unsigned char key[CL
 /* The values that protocol group has in place of groups; NULL where the file has none. */
 struct group_nodes {
     const struct node *id, *data_dir; /* for subgroups that are kept */
-    const struct node *protocol, *durable, *groups, *subgroups, *keepers, *view_majority, *start_ms,
-        *block_bytes;
+    const struct node *protocol, *durable, *groups, *subgroups, *topics, *keepers, *view_majority,
+        *start_ms, *block_bytes;
     const struct node *const *settings; /* by enum setting */
 };
 

@@ -24,6 +24,7 @@ enum top_key {
     TOP_CLIENT_KEYS,
     TOP_GROUPS,
     TOP_SUBGROUPS,
+    TOP_TOPICS,
     TOP_KEEPERS,
     TOP_VIEW_MAJORITY,
     TOP_START_MS,
@@ -42,29 +43,13 @@ enum group_key {
 };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {"name",
-                                       "transport",
-                                       "protocol",
-                                       "wait",
-                                       "durable",
-                                       "id",
-                                       "restored",
-                                       "data_dir",
-                                       "huge_pages",
-                                       "runtime_dir",
-                                       "key",
-                                       "encrypt",
-                                       "keys_dir",
-                                       "tls",
-                                       "hosts",
-                                       "client_keys",
-                                       "groups",
-                                       "subgroups",
-                                       "keepers",
-                                       "view_majority",
-                                       "start_ms",
-                                       "block_bytes",
-                                       SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {
+    "name",          "transport",   "protocol",    "wait",
+    "durable",       "id",          "restored",    "data_dir",
+    "huge_pages",    "runtime_dir", "key",         "encrypt",
+    "keys_dir",      "tls",         "hosts",       "client_keys",
+    "groups",        "subgroups",   "topics",      "keepers",
+    "view_majority", "start_ms",    "block_bytes", SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", "key", "role", "rack", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", "memories", "votes", NULL};
 static const char *const role_names[] = {"host", "memory", NULL};
@@ -573,6 +558,7 @@ static int take_content(struct reader *r, const struct node *root, const struct 
         .data_dir = value[TOP_DATA_DIR],
         .groups = value[TOP_GROUPS],
         .subgroups = value[TOP_SUBGROUPS],
+        .topics = value[TOP_TOPICS],
         .keepers = value[TOP_KEEPERS],
         .view_majority = value[TOP_VIEW_MAJORITY],
         .start_ms = value[TOP_START_MS],

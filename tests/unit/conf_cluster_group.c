@@ -88,6 +88,33 @@ static void group__example_shows_the_defaults(void **state)
     cluster_free(plain);
 }
 
+/* A topic is a subgroup of one shard by another name. */
+static void group__topics_are_subgroups(void **state)
+{
+    (void)state;
+    struct cluster *c = accepted(GROUP HOSTS "topics:\n"
+                                             "  - {name: a, qos: unordered, senders: [h1]}\n"
+                                             "  - {name: b}\n"
+                                             "  - {name: c, qos: volatile, history: 1m}\n"
+                                             "subgroups: [{name: s}]\n");
+
+    assert_int_equal(c->subgroups, 4);
+    assert_string_equal(c->subgroup[0].name, "s");
+    assert_true(c->subgroup[1].mode == CLUSTER_MODE_RAW && c->subgroup[1].senders == 1);
+    assert_true(c->subgroup[2].mode == CLUSTER_MODE_MEMORY && c->subgroup[2].shards == 1);
+    assert_true(c->subgroup[3].mode == CLUSTER_MODE_MEMORY && c->subgroup[3].history == 1 << 20);
+    writes_back_equal(c);
+    cluster_free(c);
+    cluster_free(accepted(GROUP HOSTS "topics: [{name: a}]\n"));
+    refused(GROUP HOSTS "topics: [{name: a, qos: volatile}]", 6, "history: 1 MiB", NULL);
+    refused(GROUP HOSTS "topics: [{name: a, history: 1m}]", 6, "qos: volatile", "qos: atomic",
+            NULL);
+    refused(GROUP HOSTS "topics: [{name: a, qos: best}]", 6, "unordered", "volatile", NULL);
+    refused(GROUP HOSTS "topics: [{name: a, shards: 2}]", 6, "shards", NULL);
+    refused(GROUP HOSTS "topics: [a]", 6, "a topic must be written like", NULL);
+    refused(GROUP HOSTS "topics: [{name: a}, {name: a}]", 6, "a second time", NULL);
+}
+
 static void group__cells_are_numbered_through(void **state)
 {
     (void)state;
@@ -386,6 +413,7 @@ int main(void)
         cmocka_unit_test(group__has_defaults),
         cmocka_unit_test(group__takes_every_key),
         cmocka_unit_test(group__example_shows_the_defaults),
+        cmocka_unit_test(group__topics_are_subgroups),
         cmocka_unit_test(group__cells_are_numbered_through),
         cmocka_unit_test(group__networks_want_a_majority),
         cmocka_unit_test(group__keepers_follow_the_number_of_hosts),
