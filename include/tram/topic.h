@@ -77,6 +77,39 @@ TRAM_API void *tram_publish_reserve(struct tram_topic *, uint32_t bytes);
 TRAM_API void tram_publish_commit(struct tram_topic *, void *room, uint32_t bytes);
 TRAM_API void tram_publish_release(struct tram_topic *, void *room);
 
+/* ---- for programs that are no members ---- */
+
+#define TRAM_LOST_SOME UINT64_MAX
+
+/* A topic that a client of the group has open (tram_group_client_open). A client holds up nobody: it is fed by a member, goes on at another one when that is
+ * gone, and what it does not take in time is lost to it, the oldest first. */
+struct tram_client_topic;
+
+struct tram_client_topic_options {
+    unsigned role; /* of enum tram_topic_role */
+    enum tram_qos qos;
+    /* Samples in order, each once, good during the call; from tram_group_client_poll and _wait. */
+    void (*on_samples)(void *ctx, uint64_t view, const struct tram_item *, uint32_t count);
+    /* So many samples are missing before the next one. TRAM_LOST_SOME: it is not known how many, if any: the topic is unordered and another
+     * member feeds this client now, or the topic began anew. May be NULL. */
+    void (*on_lost)(void *ctx, uint64_t count);
+    void *ctx;
+};
+
+/* As tram_topic_open; one handle for each topic. Samples come from when a member has taken note of it: tram_client_topic_fed. */
+TRAM_API int tram_client_topic_open(struct tram_group_client *, const char *name,
+                                    const struct tram_client_topic_options *,
+                                    struct tram_client_topic **, struct tram_error *);
+/* tram_group_client_close closes all that are open. NULL is allowed. */
+TRAM_API void tram_client_topic_close(struct tram_client_topic *);
+
+/* As tram_group_client_send; TRAM_REFUSED: it was not opened to publish. */
+TRAM_API int tram_client_publish(struct tram_client_topic *, const void *data, uint32_t bytes,
+                                 uint64_t *ticket, struct tram_error *);
+
+/* Does a member feed it? */
+TRAM_API bool tram_client_topic_fed(const struct tram_client_topic *);
+
 #ifdef __cplusplus
 }
 #endif

@@ -36,7 +36,7 @@ static void on_done(void *ctx, uint64_t ticket, const struct client_reply_item *
                                           .bytes = r->bytes});
 }
 
-static const struct client_calls calls = {.done = on_done};
+static const struct client_calls calls = {.done = on_done, .samples = client_topic_samples};
 
 /* ---- rounds ---- */
 
@@ -283,6 +283,7 @@ static void make_cells(struct tram_group_client *c)
         const struct cluster_subgroup *s = &f->subgroup[cluster_cell_subgroup(f, i, &shard)];
         uint64_t may = s->hosts & s->senders;
         c->cell[i] = (struct client_cell){.hosts = may ? may : s->hosts,
+                                          .readers = s->hosts,
                                           .raw = s->mode == CLUSTER_MODE_RAW,
                                           .message_max = s->message_max};
     }
@@ -294,7 +295,8 @@ static int open_all(struct tram_group_client *c, struct err *e)
     c->cells = cluster_cells(f);
     c->cell = calloc(c->cells, sizeof(*c->cell));
     c->said = calloc(c->cells, sizeof(*c->said));
-    if (c->cell == NULL || c->said == NULL)
+    c->topic = calloc(c->cells, sizeof(struct tram_client_topic *));
+    if (c->cell == NULL || c->said == NULL || c->topic == NULL)
         return err_set(e, ERR_NOMEM, "client: no memory");
     make_cells(c);
     int rc = api_join_client(c->cluster, &c->say, &c->mem, e);
@@ -316,12 +318,16 @@ void tram_group_client_close(struct tram_group_client *c)
 {
     if (c == NULL)
         return;
-    client_close(c->client);
+    if (c->client)
+        client_close(c->client);
+    c->client = NULL;
     if (c->mem)
         mem_close(c->mem);
     event_close(&c->event);
     free(c->cell);
     free(c->said);
+    client_topics_close(c);
+    free(c->topic);
     free(c);
 }
 

@@ -5,7 +5,7 @@
 #include "api/api.h"
 #include "group/client.h"
 #include "host/event.h"
-#include "tram/group.h"
+#include "tram/topic.h"
 
 struct tram_group_client {
     const struct tram_cluster *cluster;
@@ -18,9 +18,17 @@ struct tram_group_client {
     uint32_t cells;
     bool *said; /* by cell: that nobody is there */
     uint64_t look_ns;
+    struct tram_client_topic **topic; /* by cell; NULL: it is not open */
     char waits[512];
     struct event event;
     _Atomic bool woken; /* since the last wait */
 };
+
+/* ---- client_topic.c ---- */
+
+/* As in struct client_calls. */
+void client_topic_samples(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *,
+                          uint32_t count, uint64_t lost);
+void client_topics_close(struct tram_group_client *);
 
 #endif

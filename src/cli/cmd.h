@@ -27,13 +27,16 @@ int cmd_memory(int argc, char **argv);
 int cmd_init(int argc, char **argv);
 int cmd_key(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_pub(int argc, char **argv);
 int cmd_restore(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_send_file(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_sub(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_topics(int argc, char **argv);
 int cmd_up(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 
