@@ -6,37 +6,40 @@
 
 #include <stdio.h>
 
+enum { HOSTS_WIDTH = 24 };
+
 static const char *service_of(const struct cluster_subgroup *s)
 {
     static const char *const names[] = {[CLUSTER_MODE_MEMORY] = "atomic",
                                         [CLUSTER_MODE_RAW] = "unordered",
                                         [CLUSTER_MODE_LOGGED] = "logged",
                                         [CLUSTER_MODE_DURABLE] = "durable"};
-    return names[s->mode];
+    return s->history > 0 ? "volatile" : names[s->mode];
 }
 
-static void print_hosts(const struct cluster *c, uint64_t hosts, const char *end)
+static void print_hosts(const struct cluster *c, uint64_t hosts, int width)
 {
-    const char *between = "";
-    for (uint32_t h = 0; h < c->hosts; h++) {
-        if (!(hosts >> h & 1))
-            continue;
-        printf("%s%s", between, c->host[h].name);
-        between = ",";
-    }
-    printf("%s%s", between[0] ? "" : "-", end);
+    int wide = 0;
+    for (uint32_t h = 0; h < c->hosts; h++)
+        if (hosts >> h & 1)
+            wide += printf("%s%s", wide ? "," : "", c->host[h].name);
+    if (wide == 0)
+        wide = printf("-");
+    printf("%*s", width > wide ? width - wide : 0, "");
 }
 
 static int print(const struct cluster *c)
 {
-    printf("%-20s %-10s %-24s %s\n", "TOPIC", "SERVICE", "SUBSCRIBERS", "PUBLISHERS");
+    printf("%-20s %-10s %-*s %s\n", "TOPIC", "SERVICE", HOSTS_WIDTH, "SUBSCRIBERS", "PUBLISHERS");
     for (uint32_t i = 0; i < c->subgroups; i++) {
         const struct cluster_subgroup *s = &c->subgroup[i];
         if (s->shards > 1) /* no topic */
             continue;
         printf("%-20s %-10s ", s->name, service_of(s));
-        print_hosts(c, s->hosts, " ");
-        print_hosts(c, s->hosts & s->senders, "\n");
+        print_hosts(c, s->hosts, HOSTS_WIDTH);
+        printf(" ");
+        print_hosts(c, s->hosts & s->senders, 0);
+        printf("\n");
     }
     return fflush(stdout) == 0 ? CMD_DONE : CMD_FAILED;
 }
