@@ -1,5 +1,6 @@
 /* Topics of programs that are no members (include/tram/topic.h). */
 #include "api/group_client.h"
+#include "api/topic.h"
 
 #include <stdlib.h>
 
@@ -26,23 +27,6 @@ void client_topic_samples(void *ctx, uint32_t cell, uint64_t vid, const struct m
     }
 }
 
-static const char *mistake_of(const struct tram_client_topic_options *o,
-                              const struct cluster_subgroup *s)
-{
-    bool raw = s->mode == CLUSTER_MODE_RAW;
-    if (o->role == 0 || o->role > (TRAM_PUBLISH | TRAM_SUBSCRIBE))
-        return "its role is TRAM_PUBLISH, TRAM_SUBSCRIBE or both";
-    if (o->role & TRAM_SUBSCRIBE && o->on_samples == NULL)
-        return "who subscribes has on_samples";
-    if (s->shards > 1)
-        return "it has several shards, and a topic has one";
-    if (o->qos == TRAM_QOS_UNORDERED && !raw)
-        return "it is ordered, not mode: raw";
-    if (o->qos != TRAM_QOS_FILE && o->qos != TRAM_QOS_UNORDERED && raw)
-        return "it has mode: raw, and is unordered";
-    return NULL;
-}
-
 int tram_client_topic_open(struct tram_group_client *c, const char *name,
                            const struct tram_client_topic_options *o,
                            struct tram_client_topic **out, struct tram_error *error)
@@ -56,7 +40,7 @@ int tram_client_topic_open(struct tram_group_client *c, const char *name,
                                  "there is no topic '%s' among the subgroups of cluster %s; %s",
                                  name, f->name, cluster_subgroups_near(f, name).s),
                          &e);
-    const char *mistake = mistake_of(o, &f->subgroup[at]);
+    const char *mistake = topic_mistake(o->role, o->qos, o->on_samples != NULL, &f->subgroup[at]);
     int cell = mistake ? 0 : cluster_cell(f, name);
     if (mistake == NULL && c->topic[cell])
         mistake = "it is open already";

@@ -1,5 +1,6 @@
 /* Topics: subgroups by name, whose deliveries go to those who have subscribed (include/tram/topic.h). */
-#include "tram/topic.h"
+#include "api/topic.h"
+
 #include "api/group_impl.h"
 
 #include <stdlib.h>
@@ -38,20 +39,26 @@ static const char *qos_mistake(enum tram_qos qos, const struct cluster_subgroup 
                                                        : NULL;
 }
 
-static const char *options_mistake(const struct tram_topic_options *o,
-                                   const struct cluster_subgroup *s)
+const char *topic_mistake(unsigned role, enum tram_qos qos, bool listens,
+                          const struct cluster_subgroup *s)
 {
-    if (o->role == 0 || o->role > (TRAM_PUBLISH | TRAM_SUBSCRIBE))
+    if (role == 0 || role > (TRAM_PUBLISH | TRAM_SUBSCRIBE))
         return "its role is TRAM_PUBLISH, TRAM_SUBSCRIBE or both";
-    if (o->role & TRAM_SUBSCRIBE && o->on_samples == NULL)
+    if (role & TRAM_SUBSCRIBE && !listens)
         return "who subscribes has on_samples";
     if (s->shards > 1)
         return "it has several shards, and a topic has one";
+    return qos_mistake(qos, s);
+}
+
+static const char *options_mistake(const struct tram_topic_options *o,
+                                   const struct cluster_subgroup *s)
+{
     if ((unsigned)o->from > TRAM_FROM_START)
         return "its from is none of enum tram_from";
     if (o->from == TRAM_FROM_START && s->history == 0)
         return "it has no history in the cluster file to begin with";
-    return qos_mistake(o->qos, s);
+    return topic_mistake(o->role, o->qos, o->on_samples != NULL, s);
 }
 
 /* The cell of the topic; negative: it cannot be opened like that. */
