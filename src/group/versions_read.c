@@ -350,17 +350,18 @@ struct cut {
     uint64_t version, place; /* of records before it those from there on do not count */
 };
 
+/* Cuts by place; their versions rise, since of two the earlier says nothing if the later cuts as much. */
 struct reading {
     struct versions_cursor now, ahead; /* `ahead` looks for cuts */
-    uint32_t log;
     struct cut *cut;
     uint32_t cuts, room;
-    uint64_t seen; /* the reach of what is seen ahead */
-    bool all_seen;
+    uint32_t next; /* the first one that is not behind */
 };
 
 static void add_cut(struct reading *r, const struct cut *c)
 {
+    while (r->cuts > 0 && r->cut[r->cuts - 1].version >= c->version)
+        r->cuts--;
     if (r->cuts == r->room) {
         r->room = r->room ? 2 * r->room : 16;
         r->cut = grow("cuts of a log", r->cut, sizeof(*r->cut), r->room);
@@ -376,40 +377,23 @@ static void note_cuts(struct reading *r, const struct versions_batch *b)
     for (; (v = versions_next_record(b, &at)) != NULL; place++)
         if (v->type == VERSION_CUT)
             add_cut(r, &(struct cut){.version = v->version, .place = place});
-    r->seen = b->reach;
 }
 
-/* Cuts of what a batch has stand in the same view, before anything of a later one. */
-static int look_ahead(struct reading *r, uint64_t reach, struct err *e)
+/* All that there are: a cell that goes on from disks is cut where it does, views behind that. */
+static int look_ahead(struct reading *r, struct err *e)
 {
+    const struct versions_batch *b;
     int rc = 0;
-    while (!r->all_seen && rc == 0 &&
-           (r->log == VERSIONS_VIEWS || stamp_vid(r->seen) <= stamp_vid(reach))) {
-        const struct versions_batch *b = versions_cursor_next(&r->ahead, &rc, e);
-        if (b)
-            note_cuts(r, b);
-        else
-            r->all_seen = rc == 0;
-    }
+    while ((b = versions_cursor_next(&r->ahead, &rc, e)) != NULL)
+        note_cuts(r, b);
     return rc;
 }
 
-static bool is_cut(const struct reading *r, uint64_t version, uint64_t place)
+static bool is_cut(struct reading *r, uint64_t version, uint64_t place)
 {
-    for (uint32_t i = 0; i < r->cuts; i++)
-        if (r->cut[i].place > place && r->cut[i].version <= version)
-            return true;
-    return false;
-}
-
-/* Cuts that are behind say nothing of what is to come. */
-static void forget_cuts(struct reading *r, uint64_t place)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < r->cuts; i++)
-        if (r->cut[i].place > place)
-            r->cut[kept++] = r->cut[i];
-    r->cuts = kept;
+    while (r->next < r->cuts && r->cut[r->next].place <= place)
+        r->next++;
+    return r->next < r->cuts && r->cut[r->next].version <= version;
 }
 
 static int read_batch(struct reading *r, const struct versions_batch *b, uint64_t version,
@@ -423,7 +407,6 @@ static int read_batch(struct reading *r, const struct versions_batch *b, uint64_
         if (v->type != VERSION_CUT && v->version >= version && v->time >= time &&
             !is_cut(r, v->version, place))
             rc = fn(ctx, v, v + 1);
-    forget_cuts(r, place);
     return rc;
 }
 
@@ -442,7 +425,7 @@ int versions_read(struct block *block, const struct versions_owner *owner, uint3
                   uint64_t version, uint64_t time, versions_fn *fn, void *ctx, struct err *e)
 {
     struct versions_files files;
-    struct reading r = {.log = log};
+    struct reading r = {.cuts = 0};
     int rc = versions_list(block, log, &files, e);
     r.now = (struct versions_cursor){
         .block = block, .owner = owner, .file = files.file, .files = files.count};
@@ -451,16 +434,13 @@ int versions_read(struct block *block, const struct versions_owner *owner, uint3
     r.ahead = r.now;
     r.ahead.memory = NULL;
     r.ahead.memory_bytes = 0;
+    if (rc == 0)
+        rc = look_ahead(&r, e);
     for (const struct versions_batch *b; rc == 0;) {
         b = versions_cursor_next(&r.now, &rc, e);
-        if (b == NULL)
+        if (b == NULL || b->number >= r.ahead.number) /* written since: its cuts are not known */
             break;
-        rc = look_ahead(&r, b->reach, e);
-        if (r.all_seen &&
-            b->number >= r.ahead.number) /* written since: what cuts it is not known */
-            break;
-        if (rc == 0)
-            rc = read_batch(&r, b, version, time, fn, ctx);
+        rc = read_batch(&r, b, version, time, fn, ctx);
     }
     versions_cursor_end(&r.now);
     versions_cursor_end(&r.ahead);

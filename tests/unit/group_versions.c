@@ -310,6 +310,38 @@ static void versions__are_read_from_any_of_them_on(void **state)
     fini(&f);
 }
 
+static int count_it(void *ctx, const struct version *v, const void *payload)
+{
+    (void)payload;
+    ++((uint32_t *)ctx)[stamp_vid(v->version)];
+    return 0;
+}
+
+/* As of a cell that goes on from disks: each in a batch of its own. */
+static void versions__a_cut_takes_back_what_is_several_views_before(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    uint32_t seen[16] = {0};
+    init(&f, 5, 0);
+    open_all(&f);
+    for (uint64_t vid = 1; vid <= 9; vid++) {
+        const struct version v = {.type = VERSION_MSG, .version = stamp(vid, 0), .time = vid};
+        assert_true(versions_append(f.v, 1, &v, NULL));
+        until_done(&f, 1);
+    }
+    assert_true(versions_cut(f.v, 1, stamp(3, 0), 2));
+    until_done(&f, 1);
+    const struct version after = {.type = VERSION_MSG, .version = stamp(12, 0), .time = 12};
+    assert_true(versions_append(f.v, 1, &after, NULL));
+    until_done(&f, 1);
+    assert_int_equal(versions_read(f.block, &f.o.owner, 1, 0, 0, count_it, seen, &e), 0);
+    for (uint32_t vid = 0; vid < 16; vid++)
+        assert_int_equal(seen[vid], vid == 1 || vid == 2 || vid == 12);
+    fini(&f);
+}
+
 /* ---- damage ---- */
 
 static void fill(struct fix *f, uint32_t batches)
@@ -502,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions__that_are_durable_are_there_after_the_loss_of_power),
         cmocka_unit_test(versions__are_read_from_any_of_them_on),
+        cmocka_unit_test(versions__a_cut_takes_back_what_is_several_views_before),
         cmocka_unit_test(versions__damage_before_good_ones_is_told_with_file_and_offset),
         cmocka_unit_test(versions__a_bad_tail_is_cut_and_told),
         cmocka_unit_test(versions__of_another_cluster_or_host_are_refused),
