@@ -20,7 +20,8 @@ struct decide_input {
     uint64_t claims[GROUP_HOSTS_MAX];             /* of a member: whom it does not hear */
     uint64_t life[GROUP_HOSTS_MAX];   /* who is there, member or not: the life it is in; others 0 */
     uint64_t leaves[GROUP_HOSTS_MAX]; /* the life that wants to leave */
-    /* Of who is there in the life above: how far its disk has each cell (versions_found.reach). NULL: it has not said so in this life. */
+    /* Of who is there in the life above: how far its disk has each cell (versions_found.reach). NULL: it has not said so in this life, or being a member in
+     * the applied view, since its disk may have changed in the views before. */
     const uint64_t *reach[GROUP_HOSTS_MAX];
     uint64_t made[GROUP_HOSTS_MAX]; /* and in which life of its that disk was a new one */
 

@@ -132,7 +132,7 @@ static bool report_take(struct keeper *k, uint32_t host, const unsigned char *in
     struct found_report *found = &k->host[host].found;
     if (!report_decode(in, bytes, k->opt.hosts, k->opt.cells, r, cell))
         r->vid = 0;
-    /* What was found stays true in the life that found it. */
+    /* What was found is kept beside it. */
     found_decode(in, bytes, k->opt.cells, found, &k->reach[(size_t)host * k->opt.cells]);
     k->look_ns = 0; /* somebody waits for it */
     return true;

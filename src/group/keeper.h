@@ -52,10 +52,11 @@ struct report {
     const struct cell_report *cell; /* by cell; one that it is not in has no senders */
 };
 
-/* What a host's disk has, said when it is in no view: of each cell the version that it reaches (group/restart.h), and in which life of its the disk was
- * a new one. */
+/* What a host's disk has: of each cell the version that it reaches (group/restart.h), and in which life of its the disk was a new one. It is said by
+ * who is in no view, and again at the begin of each view in which a cell is vacant. */
 struct found_report {
-    uint64_t life, made;
+    uint64_t life, vid; /* vid: of the view that it is in; 0: none */
+    uint64_t made;
     const uint64_t *reach; /* by cell; 0: nothing */
 };
 

@@ -101,6 +101,16 @@ static uint64_t wants_in(const struct keeper *k, uint32_t host)
     return is_there(k, host) && !leaves && !waits ? life : 0;
 }
 
+/* Is what it has said of its disk so still? */
+static bool has_told_found(const struct keeper *k, uint32_t host)
+{
+    const struct view *now = k->machine.applied;
+    const struct found_report *f = &k->host[host].found;
+    if (f->life == 0 || f->life != k->in.life[host])
+        return false;
+    return f->life != now->life[host] || f->vid == now->vid;
+}
+
 static void host_look(struct keeper *k, uint32_t host)
 {
     const struct view *now = k->machine.applied;
@@ -109,8 +119,7 @@ static void host_look(struct keeper *k, uint32_t host)
     beat_look(k, host);
     k->in.report[host] = h->report.vid ? &h->report : NULL;
     k->in.life[host] = wants_in(k, host);
-    bool told = h->found.life && h->found.life == k->in.life[host];
-    k->in.reach[host] = told ? h->found.reach : NULL;
+    k->in.reach[host] = has_told_found(k, host) ? h->found.reach : NULL;
     k->in.made[host] = h->found.made;
     k->in.claims[host] = member ? claims_of(k, host) : 0;
     k->in.leaves[host] = member ? row_of(k, host, TOP_LEAVES, now->life[host]) : 0;
@@ -163,9 +172,26 @@ static bool has_resets(const struct keeper *k)
     return any != 0;
 }
 
+/* A cell is vacant that disks of the members have, and all have said what is on theirs. */
+static bool can_restart(const struct keeper *k)
+{
+    const struct view *now = k->machine.applied;
+    bool can = false;
+    if (k->opt.kept == NULL)
+        return false;
+    for (uint64_t rest = now->members; rest; rest = set_rest(rest))
+        if (k->in.reach[set_first(rest)] == NULL)
+            return false;
+    for (uint32_t c = 0; c < now->cells && !can; c++) {
+        struct view_cell next = {.state = CELL_VACANT};
+        can = now->cell[c].state == CELL_VACANT && restart_cell(&k->in, 0, now->members, c, &next);
+    }
+    return can;
+}
+
 static bool must_close(const struct keeper *k)
 {
-    if (decide_reported(&k->in) || joins_are_due(k) || has_resets(k))
+    if (decide_reported(&k->in) || joins_are_due(k) || has_resets(k) || can_restart(k))
         return true;
     for (uint64_t rest = k->machine.applied->members; rest; rest = set_rest(rest))
         if (ends_view(k, set_first(rest)))

@@ -4,14 +4,14 @@
  *
  * and what a disk has:
  *
- *      | 0 | life | made | reach of each cell ... | */
+ *      | 0 | life | vid | made | reach of each cell ... | */
 #include "group/keeper_impl.h"
 
 #include <string.h>
 
 enum {
     HEAD_WORDS = 2,
-    FOUND_WORDS = 3,
+    FOUND_WORDS = 4,
     HAS_STATE = 1,
     LARGE = 2,
     LEARNT_SHIFT = 8,
@@ -75,7 +75,8 @@ bool report_decode(const unsigned char *in, uint32_t bytes, uint32_t hosts, uint
 
 uint32_t found_encode(const struct found_report *f, uint32_t cells, unsigned char *out)
 {
-    unsigned char *at = word_put(word_put(word_put(out, 0), f->life), f->made);
+    unsigned char *at = word_put(word_put(out, 0), f->life);
+    at = word_put(word_put(at, f->vid), f->made);
     for (uint32_t c = 0; c < cells; c++)
         at = word_put(at, f->reach[c]);
     return (uint32_t)(at - out);
@@ -91,6 +92,6 @@ bool found_decode(const unsigned char *in, uint32_t bytes, uint32_t cells, struc
     if (head[0] != 0 || head[1] == 0)
         return false;
     memcpy(reach, in + sizeof(head), 8 * (size_t)cells);
-    *out = (struct found_report){.life = head[1], .made = head[2], .reach = reach};
+    *out = (struct found_report){.life = head[1], .vid = head[2], .made = head[3], .reach = reach};
     return true;
 }

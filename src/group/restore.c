@@ -298,8 +298,10 @@ void restore_tell(struct member *m)
     for (uint32_t i = 0; i < m->opt.cells; i++)
         m->found_reach[i] =
             m->cell[i].keep ? versions_reached(m->opt.versions, versions_of_cell(i)) : 0;
-    keeper_found(m->keeper, &(struct found_report){
-                                .life = m->life, .made = m->disk_made, .reach = m->found_reach});
+    keeper_found(m->keeper, &(struct found_report){.life = m->life,
+                                                   .vid = m->view->vid,
+                                                   .made = m->disk_made,
+                                                   .reach = m->found_reach});
 }
 
 /* The log of views has in which life the disk was new. */

@@ -90,6 +90,15 @@ static void greet(struct member *m, const struct view *before, const struct view
     }
 }
 
+/* One that is kept may be on the disk of who has left it long ago. */
+static bool has_vacant(const struct member *m)
+{
+    for (uint32_t c = 0; c < m->opt.cells; c++)
+        if (m->view->cell[c].state == CELL_VACANT)
+            return true;
+    return false;
+}
+
 static void begin(struct member *m)
 {
     struct view *before = m->view, *now = m->next;
@@ -110,6 +119,8 @@ static void begin(struct member *m)
     for (uint32_t c = 0; c < m->opt.cells; c++)
         if (m->cell[c].in)
             own_tell_begin(&m->cell[c]);
+    if (has_vacant(m)) /* the report on the view before is of no use any more */
+        restore_tell(m);
     m->opt.machine->view(m->opt.ctx, before->vid ? before : NULL, now);
 }
 

@@ -116,14 +116,15 @@ static void report__what_a_disk_has_comes_back(void **state)
     rng_init(&r, 8);
     for (int i = 0; i < 1000; i++) {
         struct report other;
-        struct found_report a = {.life = rng_u64(&r) | 1, .made = rng_u64(&r), .reach = reach};
+        struct found_report a = {
+            .life = rng_u64(&r) | 1, .vid = rng_u64(&r), .made = rng_u64(&r), .reach = reach};
         struct found_report b = {0};
         for (uint32_t c = 0; c < CELLS; c++)
             reach[c] = rng_u64(&r);
         uint32_t n = found_encode(&a, CELLS, bytes);
         assert_true(n <= report_bytes_max(HOSTS, CELLS));
         assert_true(found_decode(bytes, n, CELLS, &b, there));
-        assert_true(b.life == a.life && b.made == a.made);
+        assert_true(b.life == a.life && b.vid == a.vid && b.made == a.made);
         assert_memory_equal(reach, there, sizeof(reach));
         assert_true(!report_decode(bytes, n, HOSTS, CELLS, &other, back) || other.vid == 0);
         assert_false(found_decode(bytes, n - 8, CELLS, &b, there));
