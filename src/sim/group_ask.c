@@ -114,29 +114,23 @@ static bool ask_call(struct group_node *n, struct group_asked *a, uint32_t cell)
     return true;
 }
 
-/* What has been delivered here has to be in the answer. */
-static uint64_t own_version(const struct group_node *n, uint32_t cell)
-{
-    const struct group_host *h = &n->run->check.host[n->host];
-    return stamp(h->view->vid, h->cell[cell].number);
-}
-
 static bool ask_query(struct group_node *n, struct group_asked *a, uint32_t cell)
 {
     unsigned char data[QUESTION_MAX];
     struct rng *g = &n->run->fleet.rng;
     const struct group_check *c = &n->run->check;
     const struct group_host *h = &c->host[n->host];
-    uint32_t bytes = (uint32_t)rng_below(g, QUESTION_MAX), version = 0;
+    uint32_t bytes = (uint32_t)rng_below(g, QUESTION_MAX);
     uint32_t to = rng_below(g, 3) ? (uint32_t)rng_below(g, c->hosts) : MEMBER_ANY;
     for (uint32_t i = 0; i < bytes; i++)
         data[i] = (unsigned char)rng_u64(g);
     if (bytes >= sizeof(h->vid)) /* so that who is asked can be seen not to be in an earlier view */
         memcpy(data, &h->vid, sizeof(h->vid));
-    version = h->cell[cell].has && !h->cell[cell].behind && !group_check_is_raw(c, cell) &&
-              rng_below(g, 2);
-    int rc = member_query(n->member, cell, to, version ? own_version(n, cell) : 0, data, bytes,
-                          a->reply_max, &a->ticket);
+    bool own = h->cell[cell].has && !h->cell[cell].behind && !group_check_is_raw(c, cell) &&
+               rng_below(g, 2);
+    /* The member's word for what is in the own state: that may have come whole, with no delivery behind it. */
+    uint64_t version = own ? member_version(n->member, cell) : 0;
+    int rc = member_query(n->member, cell, to, version, data, bytes, a->reply_max, &a->ticket);
     if (rc != 0 && rc != ERR_AGAIN && rc != ERR_REFUSED)
         violated(n, "a query is refused", 0, n->host);
     a->count = version ? h->cell[cell].state->count : 0;
