@@ -390,6 +390,42 @@ static void versions__a_bad_tail_is_cut_and_told(void **state)
     fini(&f);
 }
 
+/* A file's head and its first batch are one order: the power may be lost with the batch on the platters, and not the head. */
+static void versions__of_a_file_whose_head_was_cut_short_are_written_anew(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 3, 0);
+    fill(&f, 1);
+    die(&f);
+    assert_true(disk_sim_flip(f.sim, "cell.0.00001", 16));
+    f.want[1]->durable = 0; /* nobody was told of what an order that was cut short has */
+    open_all(&f);
+    compare(&f, 1);
+    assert_int_equal(f.want[1]->count, 0);
+    assert_true(append(&f, 1, 10));
+    until_done(&f, 1);
+    die(&f);
+    open_all(&f);
+    compare(&f, 1);
+    assert_int_equal(f.want[1]->count, 1);
+    fini(&f);
+}
+
+static void versions__a_bad_head_before_two_good_ones_is_damage(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    init(&f, 3, 0);
+    fill(&f, 2);
+    die(&f);
+    assert_true(disk_sim_flip(f.sim, "cell.0.00001", 16));
+    assert_int_equal(try_open(&f, &e), ERR_CORRUPT);
+    assert_string_equal(e.text, "cell.0.00001 is damaged at offset 0, and good versions follow");
+    fini(&f);
+}
+
 static void versions__of_another_cluster_or_host_are_refused(void **state)
 {
     (void)state;
@@ -537,6 +573,8 @@ int main(void)
         cmocka_unit_test(versions__a_cut_takes_back_what_is_several_views_before),
         cmocka_unit_test(versions__damage_before_good_ones_is_told_with_file_and_offset),
         cmocka_unit_test(versions__a_bad_tail_is_cut_and_told),
+        cmocka_unit_test(versions__of_a_file_whose_head_was_cut_short_are_written_anew),
+        cmocka_unit_test(versions__a_bad_head_before_two_good_ones_is_damage),
         cmocka_unit_test(versions__of_another_cluster_or_host_are_refused),
         cmocka_unit_test(versions__a_missing_segment_is_damage),
         cmocka_unit_test(versions__a_full_disk_ends_it_when_the_last_segment_is),
