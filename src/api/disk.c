@@ -2,6 +2,7 @@
 
 #include "agree/entry.h"
 #include "api/api.h"
+#include "group/keeper.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,10 +33,16 @@ int api_disk_path(const struct tram_cluster *c, uint32_t host, char *out, size_t
                         e);
 }
 
+/* Of a group with views the keepers' log is all that is kept there. */
+static uint32_t groups_of(const struct tram_cluster *c)
+{
+    return c->conf->protocol == CLUSTER_GROUP ? 1 : c->conf->groups;
+}
+
 struct disk_shape api_disk_shape(const struct tram_cluster *c, uint32_t host)
 {
     struct disk_shape s = {.sizes = cluster_shape(c->conf),
-                           .groups = c->conf->groups,
+                           .groups = groups_of(c),
                            .hosts = c->conf->hosts,
                            .clients = c->sizes.clients};
     memcpy(s.cluster, c->conf->id, sizeof(s.cluster));
@@ -83,7 +90,7 @@ static bool note_place(void *ctx, uint32_t place, uint32_t lives)
 static uint32_t groups_beyond(const struct tram_cluster *c, const struct disk *d)
 {
     uint32_t beyond = 0;
-    for (uint32_t g = 0; g < c->conf->groups; g++)
+    for (uint32_t g = 0; g < groups_of(c); g++)
         beyond += disk_found(d, g)->state == DISK_BEYOND;
     return beyond;
 }
@@ -294,7 +301,7 @@ int tram_host_format(const struct tram_cluster *c, const char *name, struct tram
     if (host < 0)
         rc = err_set(&e, ERR_NOTFOUND, "there is no host '%s' in cluster %s; %s", name ? name : "",
                      c->conf->name, cluster_hosts_near(c->conf, name ? name : "").s);
-    else if (!c->conf->durable)
+    else if (!cluster_has_disks(c->conf))
         rc = err_set(&e, ERR_INVALID, "cluster %s is not durable: host %s keeps nothing",
                      c->conf->name, name);
     else
@@ -340,6 +347,17 @@ static void fit_log(struct disk_options *o, uint64_t log_bytes)
         o->segment_bytes = 2 * o->batch_bytes;
 }
 
+/* Views are few and small, and there is a new state of them often. */
+static void fit_views(struct disk_options *o, const struct cluster *f)
+{
+    const uint64_t segment = UINT64_C(16) << 20, segments = 8;
+    fit_log(o, keeper_log_bytes(f->hosts, cluster_cells(f)));
+    if (o->segment_bytes == 0)
+        o->segment_bytes = segment;
+    if (o->bytes == 0)
+        o->bytes = segments * o->segment_bytes;
+}
+
 int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx), void *ctx,
                   struct api_disk *d, struct err *e)
 {
@@ -359,9 +377,12 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
     struct disk_options o = with_sizes;
     o.block = d->block;
     o.shape = api_disk_shape(c, host);
-    if (o.bytes == 0)
+    if (c->conf->protocol == CLUSTER_GROUP)
+        fit_views(&o, c->conf);
+    else if (o.bytes == 0)
         o.bytes = c->conf->disk_bytes;
-    fit_log(&o, c->sizes.log_bytes);
+    if (c->conf->protocol != CLUSTER_GROUP)
+        fit_log(&o, c->sizes.log_bytes);
     rc = disk_open(&o, &d->disk, e);
     if (rc == ERR_NOTFOUND)
         return no_directory(c, host, dir, e);
@@ -373,7 +394,7 @@ int api_disk_open(const struct tram_cluster *c, uint32_t host, void (*over)(void
     uint32_t beyond = groups_beyond(c, d->disk);
     d->lives = (struct mem_lives){.ctx = d,
                                   .life = disk_life(d->disk),
-                                  .rejoined = beyond == c->conf->groups,
+                                  .rejoined = beyond == groups_of(c),
                                   .forgets = beyond > 0,
                                   .host = host_lives,
                                   .place = place_lives,

@@ -249,6 +249,7 @@ static int open_member(struct tram_group *g, struct err *e)
     if (rc != 0)
         return rc;
     o.versions = g->kept.versions;
+    o.disk = g->disk.disk;
     for (uint32_t h = 0; h < f->hosts; h++)
         o.rack[h] = (uint8_t)f->host[h].rack;
     rc = member_open(&o, &g->member, e);
@@ -271,11 +272,11 @@ static enum cluster_wait wait_of(const struct tram_group_options *o, const struc
 static int open_all(struct tram_group *g, const struct tram_group_options *o, struct err *e)
 {
     const struct tram_cluster *c = g->cluster;
-    const struct api_loop_options loop = {.cluster = c,
-                                          .index = g->index,
-                                          .wait = wait_of(o, c->conf),
-                                          .traces = o->trace_dir != NULL,
-                                          .say = &g->say};
+    struct api_loop_options loop = {.cluster = c,
+                                    .index = g->index,
+                                    .wait = wait_of(o, c->conf),
+                                    .traces = o->trace_dir != NULL,
+                                    .say = &g->say};
     g->cells = cluster_cells(c->conf);
     g->options = calloc(g->cells, sizeof(*g->options));
     g->cell = calloc(g->cells, sizeof(*g->cell));
@@ -287,6 +288,10 @@ static int open_all(struct tram_group *g, const struct tram_group_options *o, st
     if (rc == 0)
         rc = api_loop_check(&loop, e);
     if (rc == 0)
+        rc = group_kept_disk(c, g->index, on_disk_over, g, &g->say, &g->disk, e);
+    loop.disk = g->disk.disk;
+    loop.lives = g->disk.disk ? &g->disk.lives : NULL;
+    if (rc == 0)
         rc = api_loop_open(&g->run, &loop, e);
     if (rc != 0)
         return rc;
@@ -296,6 +301,10 @@ static int open_all(struct tram_group *g, const struct tram_group_options *o, st
     rc = o->trace_dir ? group_trace_open(g, o->trace_dir, e) : 0;
     if (rc == 0)
         rc = open_member(g, e);
+    if (rc == 0 && g->disk.disk) {
+        disk_forget(g->disk.disk);
+        rc = api_disk_opened(&g->disk, c->sizes.clients, e);
+    }
     if (rc == 0)
         rc = api_mem_limits(c, g->run.mem, e);
     if (rc == 0)
@@ -385,11 +394,13 @@ void tram_group_close(struct tram_group *g)
     if (g->run.mem)
         api_mem_show(g->cluster, g->run.mem, NULL, 0);
     group_kept_flush(&g->kept, g->leave_ms * MS);
+    api_disk_stop(&g->disk);
     if (g->member)
         member_close(g->member);
     group_kept_close(&g->kept);
     group_page_close(g->page, g->run.home.dir, g->host_name[g->index]);
     api_loop_close(&g->run);
+    api_disk_close(&g->disk);
     for (uint32_t i = 0; g->cell && i < g->cells; i++) {
         api_machine_fini(&g->cell[i].machine);
         history_close(g->cell[i].history);
@@ -462,6 +473,9 @@ static int check_round(struct tram_group *g, int work, struct err *e)
             return err_set(e, ERR_CORRUPT, "cell %s at host %s: %s",
                            cluster_cell_name(g->cluster->conf, i).s, me,
                            g->cell[i].machine.failure);
+    if (g->disk.disk && disk_failure(g->disk.disk))
+        return err_set(e, ERR_SYSTEM, "host %s: %s; the others go on", me,
+                       disk_failure(g->disk.disk));
     const char *disk = member_leaves_why(g->member);
     if (disk && !g->left_said)
         say_warn(&g->say, "%s: leaves, for its disk: %s", me, disk);

@@ -2,6 +2,7 @@
 #ifndef API_GROUP_IMPL_H
 #define API_GROUP_IMPL_H
 
+#include "api/disk.h"
 #include "api/group_kept.h"
 #include "api/group_page.h"
 #include "api/history.h"
@@ -55,6 +56,7 @@ struct tram_group {
 
     struct api_loop run;
     struct trace_writer *trace; /* NULL: none */
+    struct api_disk disk;       /* what keepers decide, and lives; of a group that keeps anything */
     struct group_kept kept;     /* what is on the disk */
     bool left_said;             /* why it leaves */
     struct member *member;

@@ -1,6 +1,5 @@
 #include "api/group_kept.h"
 
-#include "api/disk.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -62,6 +61,33 @@ int group_kept_open(const struct tram_cluster *c, uint32_t host, const struct ce
         rc = open_versions(c, host, cell, cells, k, e);
     if (rc != 0)
         group_kept_close(k);
+    return rc;
+}
+
+/* A torn tail was never told to anybody, and is no loss. */
+static void say_found(const struct say *say, const char *me, const struct api_disk *d)
+{
+    const enum disk_state state = disk_found(d->disk, 0)->state;
+    const uint64_t torn = disk_torn(d->disk);
+    if (torn)
+        say_warn(say, "%s: the last write before it ended, batch %llu, was torn, and is cut", me,
+                 (unsigned long long)torn);
+    if (d->lives.rejoined)
+        say_warn(say, "%s: its disk was lost, and the views that it had come from other keepers",
+                 me);
+    else if (state == DISK_BELOW || state == DISK_BEYOND)
+        say_warn(say, "%s: what its disk has of the views is damaged: it comes from other keepers",
+                 me);
+}
+
+int group_kept_disk(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx), void *ctx,
+                    const struct say *say, struct api_disk *d, struct err *e)
+{
+    if (!cluster_has_disks(c->conf))
+        return 0;
+    int rc = api_disk_open(c, host, over, ctx, d, e);
+    if (rc == 0)
+        say_found(say, c->conf->host[host].name, d);
     return rc;
 }
 

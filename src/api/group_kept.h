@@ -3,6 +3,7 @@
 #define API_GROUP_KEPT_H
 
 #include "api/api.h"
+#include "api/disk.h"
 #include "group/member.h"
 
 struct group_kept {
@@ -20,6 +21,10 @@ int group_kept_path(const struct tram_cluster *, uint32_t host, char *out, size_
 int group_kept_open(const struct tram_cluster *, uint32_t host, const struct cell_options *,
                     uint32_t cells, void (*over)(void *ctx), void *ctx, struct say,
                     struct group_kept *, struct err *);
+
+/* The other directory of such a group, DATA/HOST: what the keepers decide, and lives. It is not made here. */
+int group_kept_disk(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,
+                    const struct say *, struct api_disk *, struct err *);
 
 /* For who only looks: the files of a host that runs, or does not. */
 int group_kept_look(const struct tram_cluster *, uint32_t host, struct block **, struct err *);

@@ -30,10 +30,16 @@ int api_directory(const struct tram_cluster *c, char *out, size_t bytes, struct 
 
 /* ---- shared memory ---- */
 
-/* What a client has had decided is on the disks of a majority of a group's hosts: of any majority one knows of it. */
+/* What a client has had decided is on the disks of a majority of a group's hosts: of any majority one knows of it. Members all meet it. */
 static bool majorities_run(void *ctx, const bool running[SHM_HOSTS_MAX])
 {
     const struct tram_cluster *c = ctx;
+    if (c->conf->protocol == CLUSTER_GROUP) {
+        uint32_t up = 0;
+        for (uint32_t h = 0; h < c->conf->hosts; h++)
+            up += running[h];
+        return up > c->conf->hosts / 2;
+    }
     for (uint32_t g = 0; g < c->conf->groups; g++) {
         uint32_t up = 0;
         for (uint32_t q = 0; q < c->group[g].replicas; q++)
@@ -62,7 +68,7 @@ static int shm_join(const struct tram_cluster *c, struct shm_node self,
         .clients = c->sizes.clients,
         .lives_max = CASTER_LIVES_MAX,
         .forget = lives && lives->forgets,
-        .enough = c->conf->durable && self.role == SHM_CLIENT ? majorities_run : NULL,
+        .enough = cluster_has_disks(c->conf) && self.role == SHM_CLIENT ? majorities_run : NULL,
         .enough_ctx = (void *)(uintptr_t)c,
         .say = *say,
     };
@@ -135,11 +141,11 @@ static int shm_join_client(const struct tram_cluster *c, const struct say *say, 
     const struct timespec turn = {.tv_nsec = HOST_TURN_NS};
     uint64_t until_ns = clock_now_ns() + HOST_WAIT_NS;
     int rc = shm_join_any(c, say, out, e);
-    while (rc == ERR_AGAIN && c->conf->durable && clock_now_ns() < until_ns) {
+    while (rc == ERR_AGAIN && cluster_has_disks(c->conf) && clock_now_ns() < until_ns) {
         nanosleep(&turn, NULL);
         rc = shm_join_any(c, say, out, e);
     }
-    return rc == ERR_AGAIN && c->conf->durable ? ERR_TIMEOUT : rc;
+    return rc == ERR_AGAIN && cluster_has_disks(c->conf) ? ERR_TIMEOUT : rc;
 }
 
 /* ---- a network ---- */

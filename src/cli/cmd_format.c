@@ -37,7 +37,7 @@ static void warn_of_room(const struct tram_cluster *c, const char *dir)
     struct statvfs fs;
     uint64_t room;
 
-    if (statvfs(dir, &fs) != 0)
+    if (!c->conf->durable || statvfs(dir, &fs) != 0)
         return;
     room = (uint64_t)fs.f_bavail * fs.f_frsize;
     if (room < c->conf->disk_bytes)
@@ -222,11 +222,13 @@ static int format(const struct format_args *a)
     int code = running_load(&a->running, "format", &c);
     if (code != CMD_DONE)
         return code;
-    if (!c->conf->durable) {
+    if (!cluster_has_disks(c->conf)) {
         fprintf(stderr,
-                "tram format: %s is not durable: its hosts keep nothing. `tram init --durable` "
-                "writes a file for one that is\n",
-                running_file(&a->running));
+                "tram format: %s is not durable: its hosts keep nothing. `tram init %s` writes a "
+                "file for one that is\n",
+                running_file(&a->running),
+                c->conf->protocol == CLUSTER_GROUP ? "--protocol group --mode durable"
+                                                   : "--durable");
         tram_cluster_free(c);
         return CMD_FAILED;
     }

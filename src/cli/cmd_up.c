@@ -142,7 +142,9 @@ static void child_ended(struct up *u, uint32_t h, int status)
     c->pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == CMD_LOST) {
         fprintf(stderr, "tram up: all are stopped%s\n",
-                u->cluster->conf->durable ? "" : "; the next start begins with an empty cluster");
+                cluster_has_disks(u->cluster->conf)
+                    ? ""
+                    : "; the next start begins with an empty cluster");
         u->failed = true;
         return;
     }
@@ -281,6 +283,8 @@ static void print_group_up(const struct up *u)
     printf("cluster '%s' is up: view %llu of %u hosts\n", u->cluster->conf->name,
            at < 0 ? 0ULL : (unsigned long long)running_member(&u->now, (uint32_t)at)->vid,
            u->hosts);
+    if (cluster_has_disks(u->cluster->conf))
+        print_data(u);
     printf("in another terminal:  %s view%s%.200s%s%s\n^C stops it\n", cmd_program,
            r->file ? " -c " : "", r->file ? r->file : "", r->cluster ? " --cluster " : "",
            r->cluster ? r->cluster : "");
@@ -436,7 +440,7 @@ static int run(struct up *u)
     if (code != CMD_DONE)
         return code;
     if (is_running(u) || !memory_suffices(u) ||
-        (u->cluster->conf->durable && !directories_there(u)))
+        (cluster_has_disks(u->cluster->conf) && !directories_there(u)))
         return CMD_FAILED;
     u->child = calloc(u->hosts, sizeof(*u->child));
     if (u->child == NULL) {

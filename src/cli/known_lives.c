@@ -43,7 +43,7 @@ static bool share_a_group(const struct cluster *c, uint32_t a, uint32_t b)
     for (uint32_t g = 0; g < c->groups; g++)
         if (rank_of(c, g, a) >= 0 && rank_of(c, g, b) >= 0)
             return true;
-    return false;
+    return c->protocol == CLUSTER_GROUP;
 }
 
 /* It runs, and shows it. */
@@ -51,6 +51,10 @@ static void ask(const struct running *r, uint32_t other, uint32_t host, struct w
 {
     const struct cluster *c = r->cluster->conf;
 
+    if (c->protocol == CLUSTER_GROUP) { /* its page has the lives of views alone */
+        snprintf(w->why, sizeof w->why, "runs, and does not tell");
+        return;
+    }
     w->heard = true;
     w->lives = r->host[other].lives[host];
     for (uint32_t g = 0; g < c->groups; g++) {

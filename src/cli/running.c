@@ -45,7 +45,6 @@ static int not_for_group(const struct tram_cluster *c, const char *command)
         {"top", "`tram view --watch` shows it live"},
         {"backup", "it is not durable; a member that comes gets the state from the others"},
         {"restore", "it is not durable; a member that comes gets the state from the others"},
-        {"format", "it is not durable, and needs no directories; `tram up` starts it"},
     };
 
     for (size_t i = 0; c->conf->protocol == CLUSTER_GROUP && i < sizeof not_for / sizeof not_for[0];

@@ -229,6 +229,8 @@ int cluster_cell(const struct cluster *, const char *name);
 
 /* Under protocol group: are messages kept on disks, of any subgroup; of this one? */
 bool cluster_keeps(const struct cluster *);
+/* Does each host have a directory for what it keeps: is the cluster durable, or a group of which something is kept? */
+bool cluster_has_disks(const struct cluster *);
 static inline bool cluster_subgroup_keeps(const struct cluster_subgroup *s)
 {
     return s->mode == CLUSTER_MODE_LOGGED || s->mode == CLUSTER_MODE_DURABLE;

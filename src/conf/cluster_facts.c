@@ -146,6 +146,8 @@ uint64_t cluster_shape(const struct cluster *c)
     for (enum setting s = 0; s < SETTING_COUNT; s++)
         if (shapes_files(s))
             sum = hash_mix(sum, setting_get(c, s));
+    for (uint32_t i = 0; c->protocol == CLUSTER_GROUP && i < c->keepers; i++)
+        sum = hash_mix(sum, c->keeper[i]);
     if (!cluster_id_is_none(c->restored))
         sum = hash_bytes(sum, c->restored, sizeof c->restored);
     return sum;

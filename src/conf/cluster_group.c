@@ -481,6 +481,11 @@ bool cluster_keeps(const struct cluster *c)
     return false;
 }
 
+bool cluster_has_disks(const struct cluster *c)
+{
+    return c->durable || cluster_keeps(c);
+}
+
 /* Subgroups whose messages are kept, and what is needed for that. */
 static int check_kept(struct reader *r, const struct group_nodes *g)
 {

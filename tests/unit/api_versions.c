@@ -84,7 +84,8 @@ static int open_rig(void **state)
             .machine = {.deliver = on_deliver, .view = on_view, .persisted = on_persisted},
             .wait = TRAM_WAIT_SPIN,
             .ctx = &rig.peer[i]};
-        if (tram_group_open(rig.cluster, &o, &rig.peer[i].group, &e) != TRAM_OK)
+        if (tram_host_format(rig.cluster, o.host, &e) != TRAM_OK ||
+            tram_group_open(rig.cluster, &o, &rig.peer[i].group, &e) != TRAM_OK)
             fail_msg("%s", e.text);
     }
     return 0;
