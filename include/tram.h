@@ -171,7 +171,7 @@ struct tram_host_options {
 
 struct tram_host;
 
-/* Makes the directory in which a host of a durable cluster keeps what it has, as `tram format HOST` does: for programs that make
+/* Makes the directory in which a host of a durable cluster, or of a group that keeps anything, has it, as `tram format HOST` does: for programs that make
  * it themselves, when the host is set up. Once in the life of a cluster, never because tram_host_open says that there is none: a
  * disk that was lost is no new one (`tram format --rejoin`), and a host that begins anew would be refused by the others.
  * Touches nothing that is there: TRAM_EXISTS: it is this host's already. TRAM_INVALID, TRAM_REFUSED, TRAM_BROKEN: there is

@@ -193,7 +193,8 @@ struct tram_group_options {
 struct tram_group;
 
 /* Becomes the host, and a member as soon as the others let it in, which the view callback tells. TRAM_EXISTS: another
- * process is this host. TRAM_INVALID: the cluster's protocol is not group. */
+ * process is this host. TRAM_INVALID: the cluster's protocol is not group. TRAM_NOTFOUND: something of the group is kept on disks, and the
+ * host has no directory yet (tram format, or tram_host_format). */
 TRAM_API int tram_group_open(const struct tram_cluster *, const struct tram_group_options *,
                              struct tram_group **, struct tram_error *);
 
