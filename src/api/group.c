@@ -138,8 +138,7 @@ static void on_layout(void *ctx, const struct view *before, struct view *next)
 
 /* ---- opening ---- */
 
-/* The calls that save and load, as those of a replica's machine: cells for groups. */
-static struct tram_machine state_machine(const struct tram_group_machine *m)
+struct tram_machine api_group_states(const struct tram_group_machine *m)
 {
     return (struct tram_machine){
         .save = m->save,
@@ -185,12 +184,13 @@ static int make_cells(struct tram_group *g, struct err *e)
                        .subgroup = at,
                        .overlap = s->overlap},
         };
-        g->cell[i].machine = (struct api_machine){.calls = state_machine(&g->machine),
-                                                  .ctx = g->ctx,
-                                                  .group = i,
-                                                  .group_name = s->name,
-                                                  .heartbeat_ns = f->heartbeat_ms * MS,
-                                                  .say = g->say};
+        g->cell[i].machine =
+            (struct api_machine){.calls = api_group_states(&g->machine),
+                                 .ctx = g->ctx,
+                                 .group = i,
+                                 .group_name = s->name,
+                                 .heartbeat_ns = g->simulated ? 0 : f->heartbeat_ms * MS,
+                                 .say = g->say};
         g->cell[i].of = g;
         if (s->history == 0 || !in_set(s->hosts, g->index))
             continue;
@@ -215,7 +215,8 @@ static void tell_wall(struct tram_group *g)
     member_set_wall(g->member, clock_wall_ms() * MS - clock_now_ns());
 }
 
-static int open_member(struct tram_group *g, struct err *e)
+/* But for seed, budget and disks. */
+static struct member_options member_options(struct tram_group *g)
 {
     const struct cluster *f = g->cluster->conf;
     for (uint32_t i = 0; i < f->keepers; i++)
@@ -237,21 +238,27 @@ static int open_member(struct tram_group *g, struct err *e)
         .suspect_ns = f->suspect_ms * MS,
         .detach_ns = f->detach_ms * MS,
         .start_ns = f->start_ms ? f->start_ms * MS : 1, /* 0 would be the default */
-        .seed = clock_now_ns() + g->index,
         .clients = g->cluster->sizes.clients,
         .client_node = g->cluster->sizes.client_node,
-        .budget = &g->run.host.budget,
         .machine = has_state(g) || g->histories ? &machine_calls : &stateless_calls,
         .ctx = g,
     };
+    for (uint32_t h = 0; h < f->hosts; h++)
+        o.rack[h] = (uint8_t)f->host[h].rack;
+    return o;
+}
+
+static int open_member(struct tram_group *g, struct err *e)
+{
+    struct member_options o = member_options(g);
     int rc = group_kept_open(g->cluster, g->index, g->options, g->cells, on_disk_over, g, g->say,
                              &g->kept, e);
     if (rc != 0)
         return rc;
+    o.seed = clock_now_ns() + g->index;
+    o.budget = &g->run.host.budget;
     o.versions = g->kept.versions;
     o.disk = g->disk.disk;
-    for (uint32_t h = 0; h < f->hosts; h++)
-        o.rack[h] = (uint8_t)f->host[h].rack;
     rc = member_open(&o, &g->member, e);
     if (rc != 0)
         return rc;
@@ -269,6 +276,19 @@ static enum cluster_wait wait_of(const struct tram_group_options *o, const struc
     return o->wait == TRAM_WAIT_FILE ? f->wait : waits[o->wait];
 }
 
+static int open_cells(struct tram_group *g, struct err *e)
+{
+    const struct cluster *f = g->cluster->conf;
+    g->cells = cluster_cells(f);
+    g->options = calloc(g->cells, sizeof(*g->options));
+    g->cell = calloc(g->cells, sizeof(*g->cell));
+    if (g->options == NULL || g->cell == NULL || !group_views_open(g))
+        return err_set(e, ERR_NOMEM, "host %s: no memory", f->host[g->index].name);
+    for (uint32_t h = 0; h < f->hosts; h++)
+        g->host_name[h] = f->host[h].name;
+    return make_cells(g, e);
+}
+
 static int open_all(struct tram_group *g, const struct tram_group_options *o, struct err *e)
 {
     const struct tram_cluster *c = g->cluster;
@@ -277,14 +297,7 @@ static int open_all(struct tram_group *g, const struct tram_group_options *o, st
                                     .wait = wait_of(o, c->conf),
                                     .traces = o->trace_dir != NULL,
                                     .say = &g->say};
-    g->cells = cluster_cells(c->conf);
-    g->options = calloc(g->cells, sizeof(*g->options));
-    g->cell = calloc(g->cells, sizeof(*g->cell));
-    if (g->options == NULL || g->cell == NULL || !group_views_open(g))
-        return err_set(e, ERR_NOMEM, "host %s: no memory", o->host);
-    for (uint32_t h = 0; h < c->conf->hosts; h++)
-        g->host_name[h] = c->conf->host[h].name;
-    int rc = make_cells(g, e);
+    int rc = open_cells(g, e);
     if (rc == 0)
         rc = api_loop_check(&loop, e);
     if (rc == 0)
@@ -316,7 +329,7 @@ static int check_options(const struct tram_cluster *c, const struct tram_group_o
                          struct err *e)
 {
     const char *name = o->host ? o->host : "";
-    const struct tram_machine state = state_machine(&o->machine);
+    const struct tram_machine state = api_group_states(&o->machine);
     const char *mistake = api_machine_mistake(&state);
     if (c->conf->protocol != CLUSTER_GROUP)
         return err_set(e, ERR_INVALID,
@@ -336,16 +349,16 @@ static int check_options(const struct tram_cluster *c, const struct tram_group_o
     return 0;
 }
 
-int tram_group_open(const struct tram_cluster *c, const struct tram_group_options *o,
-                    struct tram_group **out, struct tram_error *error)
+/* Not open yet. */
+static int group_new(const struct tram_cluster *c, const struct tram_group_options *o,
+                     struct tram_group **out, struct err *e)
 {
-    struct err e = {""};
-    int rc = check_options(c, o, &e);
+    int rc = check_options(c, o, e);
     if (rc != 0)
-        return api_error(error, rc, &e);
+        return rc;
     struct tram_group *g = lines_alloc(sizeof(*g));
     if (g == NULL)
-        return api_error(error, ERR_NOMEM, NULL);
+        return err_set(e, ERR_NOMEM, "host %s: no memory", o->host);
     g->cluster = c;
     g->index = (uint32_t)cluster_host(c->conf, o->host);
     g->machine = o->machine;
@@ -357,6 +370,18 @@ int tram_group_open(const struct tram_cluster *c, const struct tram_group_option
     g->say = api_say(c, &g->log);
     g->reset_cell = CLUSTER_NONE;
     api_loop_init(&g->run);
+    *out = g;
+    return 0;
+}
+
+int tram_group_open(const struct tram_cluster *c, const struct tram_group_options *o,
+                    struct tram_group **out, struct tram_error *error)
+{
+    struct err e = {""};
+    struct tram_group *g = NULL;
+    int rc = group_new(c, o, &g, &e);
+    if (rc != 0)
+        return api_error(error, rc, &e);
     rc = open_all(g, o, &e);
     if (rc != 0) {
         tram_group_close(g);
@@ -382,11 +407,26 @@ static void leave(struct tram_group *g)
                  g->host_name[g->index], g->leave_ms);
 }
 
+static void group_free(struct tram_group *g)
+{
+    for (uint32_t i = 0; g->cell && i < g->cells; i++) {
+        api_machine_fini(&g->cell[i].machine);
+        history_close(g->cell[i].history);
+    }
+    group_topics_close(g);
+    group_trace_close(g);
+    group_views_close(g);
+    free(g->options);
+    free(g->cell);
+    free(g);
+}
+
 void tram_group_close(struct tram_group *g)
 {
     if (g == NULL)
         return;
-    CHECK(!g->inside); /* not from within a callback */
+    CHECK(!g->inside);    /* not from within a callback */
+    CHECK(!g->simulated); /* tram_group_leave, or tram_sim_kill */
     g->inside = true;
     leave(g);
     group_senders_close(g);
@@ -401,16 +441,7 @@ void tram_group_close(struct tram_group *g)
     group_page_close(g->page, g->run.home.dir, g->host_name[g->index]);
     api_loop_close(&g->run);
     api_disk_close(&g->disk);
-    for (uint32_t i = 0; g->cell && i < g->cells; i++) {
-        api_machine_fini(&g->cell[i].machine);
-        history_close(g->cell[i].history);
-    }
-    group_topics_close(g);
-    group_trace_close(g);
-    group_views_close(g);
-    free(g->options);
-    free(g->cell);
-    free(g);
+    group_free(g);
 }
 
 /* ---- running ---- */
@@ -462,12 +493,10 @@ static void look_for_reset(struct tram_group *g, uint64_t now_ns)
     g->reset_cell = CLUSTER_NONE;
 }
 
-static int check_round(struct tram_group *g, int work, struct err *e)
+/* Its machine, its disks and its rules. */
+static int check_member(struct tram_group *g, struct err *e)
 {
     const char *me = g->host_name[g->index];
-    const char *cut_off = api_mem_failure(g->cluster, g->run.mem);
-    if (cut_off)
-        return err_set(e, ERR_REFUSED, "host %s: %s", me, cut_off);
     for (uint32_t i = 0; i < g->cells; i++)
         if (g->cell[i].machine.failure)
             return err_set(e, ERR_CORRUPT, "cell %s at host %s: %s",
@@ -483,14 +512,24 @@ static int check_round(struct tram_group *g, int work, struct err *e)
     if (disk && member_left(g->member))
         return err_set(e, ERR_SYSTEM, "host %s has left, for its disk: %s", me, disk);
     if (member_broken(g->member) == NULL)
-        return work;
-    if (unit_status(&g->run.host.unit[0]).lost)
+        return 0;
+    const struct unit unit = member_unit(g->member);
+    if (unit_status(&unit).lost)
         return err_set(e, ERR_DATA_LOST,
                        "host %s: the memory of a majority of the keepers is lost, and with it the "
                        "views; to begin anew with nothing, stop all hosts of the cluster, and "
                        "start them again",
                        me);
     return err_set(e, ERR_CORRUPT, "host %s: %s", me, member_broken(g->member));
+}
+
+static int check_round(struct tram_group *g, int work, struct err *e)
+{
+    const char *cut_off = api_mem_failure(g->cluster, g->run.mem);
+    if (cut_off)
+        return err_set(e, ERR_REFUSED, "host %s: %s", g->host_name[g->index], cut_off);
+    int rc = check_member(g, e);
+    return rc == 0 ? work : rc;
 }
 
 static int after_round(struct tram_group *g, int work, struct tram_error *error)
@@ -517,6 +556,12 @@ static int run_round(struct tram_group *g, int (*round)(struct api_loop *),
                      struct tram_error *error)
 {
     struct err e = {""};
+    if (g->simulated)
+        return api_error(error,
+                         err_set(&e, ERR_INVALID,
+                                 "host %s is simulated: tram_sim_run and the like step it",
+                                 g->host_name[g->index]),
+                         &e);
     if (g->inside)
         return api_error(error,
                          err_set(&e, ERR_INVALID, "host %s: stepped from within a callback",
@@ -543,24 +588,101 @@ int tram_group_poll(struct tram_group *g, struct tram_error *error)
 int tram_group_fd(struct tram_group *g, struct tram_error *error)
 {
     struct err e = {""};
-    int rc = api_loop_fd(&g->run, &e);
+    int rc = g->simulated ? err_set(&e, ERR_INVALID, "host %s is simulated, and has no descriptor",
+                                    g->host_name[g->index])
+                          : api_loop_fd(&g->run, &e);
     return rc >= 0 ? rc : api_error(error, rc, &e);
 }
 
 void tram_group_wake(struct tram_group *g)
 {
-    api_loop_wake(&g->run);
+    if (g->simulated)
+        group_touched(g);
+    else
+        api_loop_wake(&g->run);
 }
 
 void tram_group_leave(struct tram_group *g)
 {
     g->leaving = true;
     member_leave(g->member);
+    group_touched(g);
 }
 
 bool tram_group_has_left(const struct tram_group *g)
 {
     return member_left(g->member);
+}
+
+/* ---- in a simulated world ---- */
+
+static int open_place(struct tram_group *g, const struct api_group_place *p, struct err *e)
+{
+    int rc = open_cells(g, e);
+    if (rc == 0 && p->block)
+        rc = group_kept_open_on(p->block, g->cluster, g->index, g->options, g->cells, g->say,
+                                &g->kept, e);
+    if (rc != 0)
+        return rc;
+    struct member_options o = member_options(g);
+    o.seed = p->seed;
+    o.budget = p->budget;
+    o.versions = g->kept.versions;
+    o.disk = p->disk;
+    rc = member_open(&o, &g->member, e);
+    if (rc == 0)
+        member_set_wall(g->member, p->wall_ns);
+    return rc;
+}
+
+int api_group_open(const struct tram_cluster *c, const struct tram_group_options *o,
+                   const struct api_group_place *p, struct tram_group **out, struct err *e)
+{
+    struct tram_group *g = NULL;
+    int rc = group_new(c, o, &g, e);
+    if (rc != 0)
+        return rc;
+    g->simulated = true;
+    g->run.mem = p->mem;
+    g->wake = p->wake;
+    g->wake_ctx = p->ctx;
+    rc = open_place(g, p, e);
+    if (rc != 0) {
+        api_group_end(g);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+struct unit api_group_unit(struct tram_group *g)
+{
+    return member_unit(g->member);
+}
+
+struct member *api_group_member(const struct tram_group *g)
+{
+    return g->member;
+}
+
+struct versions *api_group_versions(const struct tram_group *g)
+{
+    return g->kept.versions;
+}
+
+int api_group_stepped(struct tram_group *g, struct err *e)
+{
+    test_predicates(g);
+    if (g->histories && group_topics_replay(g) > 0)
+        group_touched(g);
+    return check_member(g, e);
+}
+
+/* The member is closed with its unit. */
+void api_group_end(struct tram_group *g)
+{
+    versions_close(g->kept.versions);
+    group_free(g);
 }
 
 /* ---- sending ---- */
@@ -618,6 +740,7 @@ int tram_group_send(struct tram_group *g, uint32_t cell, const void *data, uint3
         return api_error(error, err_set(&e, ERR_NOTFOUND, "there is no cell %u", cell), &e);
     if (g->trace)
         return traced_send(g, cell, data, bytes, error);
+    group_touched(g);
     int rc = member_send(g->member, cell, data, bytes);
     if (rc == 0)
         return TRAM_OK;
@@ -635,6 +758,7 @@ void tram_commit(struct tram_group *g, uint32_t cell, void *room, uint32_t bytes
         group_trace_commit(g, cell, room, bytes);
     else
         member_commit(g->member, cell, room, bytes);
+    group_touched(g);
 }
 
 void tram_release(struct tram_group *g, uint32_t cell, void *room)
@@ -674,6 +798,7 @@ const char *tram_group_waits(struct tram_group *g)
 void tram_group_relayout(struct tram_group *g)
 {
     member_relayout(g->member);
+    group_touched(g);
 }
 
 int tram_group_reset_cell(struct tram_group *g, uint32_t cell, struct tram_error *error)
@@ -694,6 +819,7 @@ int tram_group_reset_cell(struct tram_group *g, uint32_t cell, struct tram_error
                                  "host %s does not lead the keepers, or is busy with a view",
                                  g->host_name[g->index]),
                          &e);
+    group_touched(g);
     return TRAM_OK;
 }
 
@@ -736,6 +862,7 @@ void tram_column_set(struct tram_group *g, uint32_t cell, uint32_t column, uint6
 {
     if (is_column(g, cell, column) && value > member_column(g->member, cell, column, g->index))
         member_column_set(g->member, cell, column, value);
+    group_touched(g);
 }
 
 uint64_t tram_column_get(const struct tram_group *g, uint32_t cell, uint32_t column, uint32_t host)

@@ -84,6 +84,7 @@ int tram_group_call(struct tram_group *g, uint32_t cell, const void *data, uint3
     uint64_t unused;
     if (cell >= g->cells)
         return api_error(error, err_set(&e, ERR_NOTFOUND, "there is no cell %u", cell), &e);
+    group_touched(g);
     int rc = member_call(g->member, cell, data, bytes, reply_max, ticket ? ticket : &unused);
     return rc == 0 ? TRAM_OK : api_error(error, not_asked(g, cell, rc, bytes, reply_max, &e), &e);
 }
@@ -109,6 +110,7 @@ int tram_group_query(struct tram_group *g, uint32_t cell, uint32_t host, uint64_
     uint64_t unused;
     if (cell >= g->cells)
         return api_error(error, err_set(&e, ERR_NOTFOUND, "there is no cell %u", cell), &e);
+    group_touched(g);
     int rc = member_query(g->member, cell, host, version, data, bytes, reply_max,
                           ticket ? ticket : &unused);
     if (rc == 0)

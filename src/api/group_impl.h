@@ -5,6 +5,7 @@
 #include "api/disk.h"
 #include "api/group_kept.h"
 #include "api/group_page.h"
+#include "api/group_place.h"
 #include "api/history.h"
 #include "api/loop.h"
 #include "api/machine.h"
@@ -54,6 +55,11 @@ struct tram_group {
     struct tram_log log;
     struct say say;
 
+    /* In a simulated world the loop has the memory alone. */
+    bool simulated;
+    void (*wake)(void *ctx);
+    void *wake_ctx;
+
     struct api_loop run;
     struct trace_writer *trace; /* NULL: none */
     struct api_disk disk;       /* what keepers decide, and lives; of a group that keeps anything */
@@ -97,6 +103,13 @@ struct tram_group {
     bool page_old;
     int reset_cell; /* that somebody wants reset; CLUSTER_NONE */
 };
+
+/* There is something to be sent: who is simulated is not polled all the time. */
+static inline void group_touched(const struct tram_group *g)
+{
+    if (g->simulated)
+        g->wake(g->wake_ctx);
+}
 
 /* ---- group_trace.c: what is sent and delivered, for `tram check`; only if there is g->trace ---- */
 

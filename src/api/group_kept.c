@@ -27,12 +27,12 @@ static void on_line(void *ctx, const char *line)
     say_warn(&k->say, "%s: %s", k->who, line);
 }
 
-static int open_versions(const struct tram_cluster *c, uint32_t host,
+static int open_versions(struct block *block, const struct tram_cluster *c, uint32_t host,
                          const struct cell_options *cell, uint32_t cells, struct group_kept *k,
                          struct err *e)
 {
     struct versions_log_options log[VERSIONS_LOGS_MAX] = {{0}};
-    struct versions_options o = {.block = k->block,
+    struct versions_options o = {.block = block,
                                  .owner = {.host = host},
                                  .log = log,
                                  .logs = cells + 1,
@@ -58,10 +58,19 @@ int group_kept_open(const struct tram_cluster *c, uint32_t host, const struct ce
     if (rc == 0)
         rc = api_disk_block(c, dir, over, ctx, &k->block, e);
     if (rc == 0)
-        rc = open_versions(c, host, cell, cells, k, e);
+        rc = open_versions(k->block, c, host, cell, cells, k, e);
     if (rc != 0)
         group_kept_close(k);
     return rc;
+}
+
+int group_kept_open_on(struct block *block, const struct tram_cluster *c, uint32_t host,
+                       const struct cell_options *cell, uint32_t cells, struct say say,
+                       struct group_kept *k, struct err *e)
+{
+    *k = (struct group_kept){.say = say};
+    snprintf(k->who, sizeof(k->who), "%s", c->conf->host[host].name);
+    return open_versions(block, c, host, cell, cells, k, e);
 }
 
 /* A torn tail was never told to anybody, and is no loss. */

@@ -22,6 +22,11 @@ int group_kept_open(const struct tram_cluster *, uint32_t host, const struct cel
                     uint32_t cells, void (*over)(void *ctx), void *ctx, struct say,
                     struct group_kept *, struct err *);
 
+/* The same on a disk that stays the caller's: versions alone are opened, and closed by versions_close. */
+int group_kept_open_on(struct block *, const struct tram_cluster *, uint32_t host,
+                       const struct cell_options *, uint32_t cells, struct say, struct group_kept *,
+                       struct err *);
+
 /* The other directory of such a group, DATA/HOST: what the keepers decide, and lives. It is not made here. */
 int group_kept_disk(const struct tram_cluster *, uint32_t host, void (*over)(void *ctx), void *ctx,
                     const struct say *, struct api_disk *, struct err *);

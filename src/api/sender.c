@@ -279,6 +279,10 @@ static int check(const struct tram_group *g, uint32_t cell, uint32_t ring_bytes,
                        "cell %s: a sender's ring of %u bytes; it is to be a power of two, of at "
                        "least %d times message_max (%u)",
                        name.s, ring_bytes, LEAST_MESSAGES, o->message_max);
+    if (g->simulated)
+        return err_set(e, ERR_INVALID,
+                       "host %s is simulated, and there is no other thread in a simulation",
+                       g->host_name[g->index]);
     if (g->senders.count == GROUP_SENDERS_MAX)
         return err_set(e, ERR_NOMEM, "a group has at most %d senders open", GROUP_SENDERS_MAX);
     return 0;
