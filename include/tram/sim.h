@@ -14,6 +14,16 @@
  *     tram_sim_check(sim, ...)                       do the replicas agree?
  *     tram_sim_close(sim)
  *
+ * A cluster of protocol group has members instead of replicas: options.group_machine is their machine, and tram_sim_group gives
+ * a host's struct tram_group, with which all is done that tram/group.h has, but for stepping it.
+ *
+ *     tram_sim_open(cluster, &options, &sim, ...)    all hosts start, and come in
+ *     tram_sim_run_idle(sim, ...)
+ *     tram_group_send(tram_sim_group(sim, "h1"), cell, data, bytes, ...)
+ *     tram_sim_power_cut(sim, "h2", ...)             where the cluster keeps anything on disks
+ *     tram_sim_run_idle(sim, ...)
+ *     tram_sim_check(sim, ...)                       were the members of each cell told the same, and are they equal?
+ *
  * Errors are as in tram.h. Hosts and groups are named as in the cluster file, clients "client-0" and so
  * on by their place. Time is in nanoseconds from 0, and passes only from event to event: an idle hour
  * costs no more than its heartbeats. Time-outs are those of the cluster file.
@@ -25,6 +35,7 @@
 #define TRAM_SIM_H
 
 #include "tram.h"
+#include "tram/group.h"
 
 #include <stdio.h>
 
@@ -37,6 +48,17 @@ struct tram_sim;
 struct tram_sim_options {
     uint64_t seed;
     struct tram_machine machine; /* as for tram_host_open */
+
+    /* Under protocol group, in place of `machine`: as for tram_group_open. A batch of deliveries may come in pieces, so that states can be
+     * compared after each message. */
+    struct tram_group_machine group_machine;
+    /* Likewise; ctx is that of the host which leads the keepers. NULL: as the cluster file says. */
+    void (*layout)(void *ctx, const struct tram_view *before, struct tram_layout *next);
+    /* After each round of a member: what the loop of its process does besides stepping it. It may send, ask and set columns; the host is
+     * stepped again soon if it does. May be NULL. */
+    void (*step)(void *user, const char *host, void *ctx, struct tram_group *);
+    /* How long a disk takes to make a write durable, drawn for each; both 0: 50 us to 200 us. */
+    uint64_t flush_ns_min, flush_ns_max;
 
     /* Makes the ctx of a host's machine as its process would when it starts, before the first message:
      * called for each life of a host, since what the last one had is gone with it. Needed if the
@@ -85,7 +107,11 @@ TRAM_API int tram_sim_step(struct tram_sim *, struct tram_error *);
 /* Runs for so long. */
 TRAM_API int tram_sim_run(struct tram_sim *, uint64_t ns, struct tram_error *);
 
-/* Runs until nothing is under way: all clients have all answers; what one replica has delivered, all that
+/* Under protocol group: runs until all hosts that run are in one view, have all that was delivered in their cells, and nothing has happened
+ * for suspect_ms and two heartbeats. A host that is cut off keeps it from that, and so does a cell that is vacant though no host is
+ * down; a view that is not adequate does not.
+ *
+ * Else: runs until nothing is under way: all clients have all answers; what one replica has delivered, all that
  * run and have to have delivered; and each group of whose hosts a majority runs has a leader that
  * reaches all of them that do. TRAM_TIMEOUT if that is not so after limit_ns; the text says who is how
  * far. */
@@ -107,7 +133,9 @@ TRAM_API uint64_t tram_sim_hash(const struct tram_sim *);
 
 /* ---- clients ---- */
 
-/* Opens a client in the first free place. Its handle is good for all that tram.h does with clients, and
+/* Not under protocol group, which has no simulated clients yet: send with the members' handles.
+ *
+ * Opens a client in the first free place. Its handle is good for all that tram.h does with clients, and
  * besides it is polled by the simulation: its callbacks come from within the functions above. In
  * tram_call and tram_client_wait the time-out is virtual; tram_client_wait may return a negative code.
  * trace_dir must be NULL. To be closed with tram_client_close, not from within its own callbacks. */
@@ -125,6 +153,11 @@ TRAM_API int tram_sim_kill(struct tram_sim *, const char *host, bool keep_memory
                            struct tram_error *);
 TRAM_API int tram_sim_start(struct tram_sim *, const char *host, struct tram_error *);
 
+/* Under protocol group, where a subgroup has mode: logged or durable. The host loses power, up or not: its process, its memory, and what
+ * its disk was not told to keep, of which any part may be there still. tram_sim_start brings it back with what its disk has. What is
+ * promised of it is in tram/group.h: what a durable cell delivered is never lost. */
+TRAM_API int tram_sim_power_cut(struct tram_sim *, const char *host, struct tram_error *);
+
 /* As SIGSTOP and SIGCONT do. */
 TRAM_API int tram_sim_stop(struct tram_sim *, const char *host, struct tram_error *);
 TRAM_API int tram_sim_continue(struct tram_sim *, const char *host, struct tram_error *);
@@ -138,7 +171,11 @@ TRAM_API int tram_sim_cut(struct tram_sim *, const char *from, const char *to, b
 TRAM_API int tram_sim_delay(struct tram_sim *, const char *from, const char *to, uint64_t extra_ns,
                             struct tram_error *);
 
-/* From now on hosts crash, with and without their memory, and come back, hosts and clients hang, ways are cut,
+/* Under protocol group: never so that a majority of keepers is gone, or of the view (view_majority), or that nobody has a cell's state but
+ * who crashes. Hosts that hang or are cut off are put out, as ever: a cell of few members may become vacant by that. Power is cut only
+ * where all cells are durable, and then of all hosts, too.
+ *
+ * From now on hosts crash, with and without their memory, and come back, hosts and clients hang, ways are cut,
  * writes are late, leaders are deposed: when and whom is drawn from the seed. Never more at once than
  * what the groups are built to lose. Clients are not killed, and who was stopped by tram_sim_stop is
  * left alone. */
@@ -150,13 +187,26 @@ TRAM_API void tram_sim_heal(struct tram_sim *);
 
 /* ---- looking ---- */
 
-/* The host that leads the group, NULL if none does or there is no such group. Who is stopped or cut off does
+/* Under protocol group: the host that leads the keepers, whatever `group` is.
+ *
+ * The host that leads the group, NULL if none does or there is no such group. Who is stopped or cut off does
  * not know it when it is deposed; of two the newer one is named. */
 TRAM_API const char *tram_sim_leader(const struct tram_sim *, const char *group);
 
 /* What the host's replica of the group is doing. TRAM_NOTFOUND also if the host is down. */
 TRAM_API int tram_sim_replica(const struct tram_sim *, const char *host, const char *group,
                               struct tram_replica_stats *);
+
+/* Under protocol group: the host's member, for all of tram/group.h but _open, _close, _step, _poll, _fd and tram_sender_open; NULL while the host
+ * is down, or if there is none. Good until its life is over. tram_group_leave works as ever; then kill the host, and start it again, for
+ * another process. */
+TRAM_API struct tram_group *tram_sim_group(const struct tram_sim *, const char *host);
+
+/* As tram_versions_read, of the host's simulated disk. TRAM_AGAIN: the host runs, and its disk is at work just now. */
+TRAM_API int tram_sim_versions_read(struct tram_sim *, const char *host, const char *cell,
+                                    uint64_t version, uint64_t time_ns,
+                                    int (*fn)(void *ctx, const struct tram_version *), void *ctx,
+                                    struct tram_error *);
 
 /* What `start` returned for the present life of the host; NULL while it is down. */
 TRAM_API void *tram_sim_ctx(const struct tram_sim *, const char *host);
@@ -165,11 +215,12 @@ TRAM_API void *tram_sim_ctx(const struct tram_sim *, const char *host);
 struct tram_sim_finding {
     char property[24]; /* "replies" or "states" if replicas of a group differ, else the property of
                         * atomic multicast, as in tram-check(1) */
-    uint32_t group;
-    uint32_t host[2]; /* the replicas that differ */
-    uint32_t client;  /* the first message at which they do: its client, */
+    uint32_t group;    /* or the cell */
+    uint32_t host[2];  /* the replicas that differ */
+    uint32_t client;   /* the first message at which they do: its client, */
     uint32_t life;
-    uint64_t seq;     /* and its ticket there */
+    uint64_t
+        seq; /* and its ticket there; under protocol group `client` is the host that sent it, and this its version */
     uint64_t number;  /* messages that the group delivered before it */
     uint64_t time_ns; /* when it came to light */
     char text[TRAM_ERROR_BYTES];
@@ -181,6 +232,15 @@ struct tram_sim_finding {
  *     writes it) after it, in every life; and a state that was loaded is the one that was saved.
  *   - Integrity, validity, agreement, prefix order and acyclic order of atomic multicast, and deliveries
  *     numbered without gap. What has to come about only in the end is asked only if the simulation is idle.
+ *
+ *
+ * Under protocol group:
+ *
+ *   - Members of a cell agree ("states", "replies"): the same state after each message, in every life, also where it was loaded or read back from a
+ *     disk; and the same reply to a call.
+ *   - "same sequence": all are told the same messages in the same order, and who goes on from a view to the next the same in it. Of what is
+ *     lost with a logged cell when all its members lose power, nothing is asked.
+ *   - "integrity": in raw cells, where each sender has an order of its own, all have the same message under its number.
  *
  * TRAM_OK, or TRAM_VIOLATED with the finding (which may be NULL) and the same text in the error. It takes
  * time in proportion to all deliveries so far. */

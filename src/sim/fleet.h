@@ -92,6 +92,8 @@ struct fleet_calls {
     /* May its disk be lost or damaged now? It was lost. Both may be NULL: as much as replicated logs are built to lose. */
     bool (*may_lose_disk)(const struct fleet_node *);
     void (*disk_lost)(struct fleet_node *);
+    /* It has lost power, up or not: so have disks of its that the fleet knows nothing of. May be NULL. */
+    void (*power_cut)(struct fleet_node *);
 
     /* A client begins a life, makes a step, ends. A step returns when there has to be another one
      * though nothing happens; UINT64_MAX: never. */

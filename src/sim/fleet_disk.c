@@ -260,4 +260,6 @@ void fleet_power_cut(struct fleet_node *n)
     if (n->mem != NULL)
         fleet_crash(n, false);
     disk_sim_power_cut(n->platters);
+    if (n->fleet->calls->power_cut)
+        n->fleet->calls->power_cut(n);
 }

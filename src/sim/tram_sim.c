@@ -47,8 +47,10 @@ static bool group_is_level(const struct tram_sim *s, uint16_t group)
     return unit_status(&leader->unit).attached >= running;
 }
 
-static bool is_idle(const struct tram_sim *s)
+static bool is_idle(struct tram_sim *s)
 {
+    if (world_is_group(s))
+        return world_group_idle(s);
     for (uint32_t i = 0; i < s->fleet.clients; i++)
         if (s->client[i].client && tram_client_outstanding(s->client[i].client) > 0)
             return false;
@@ -130,7 +132,10 @@ static int say_stuck(const struct tram_sim *s, uint64_t limit_ns, struct err *e)
             snprintf(text + at, sizeof(text) - at, " %s waits for %u,", s->client[i].at->name,
                      tram_client_outstanding(s->client[i].client));
         }
-    fleet_describe(&s->fleet, delivered, text, sizeof(text));
+    if (world_is_group(s))
+        world_group_stuck(s, text, sizeof(text));
+    else
+        fleet_describe(&s->fleet, delivered, text, sizeof(text));
     return err_set(e, ERR_TIMEOUT, "not idle after %" PRIu64 " ms:%.240s", limit_ns / 1000000,
                    text);
 }
@@ -226,6 +231,9 @@ int tram_sim_client_open(struct tram_sim *s, const struct tram_client_options *o
                          struct tram_client **out, struct tram_error *error)
 {
     struct err e = {""};
+    int refused = api_refuse_group(&s->cluster, "simulated clients yet", &e);
+    if (refused != 0)
+        return api_error(error, refused, &e);
     if (o && o->trace_dir)
         return api_error(
             error, err_set(&e, ERR_INVALID, "a simulated client writes no traces: tram_sim_check"),
@@ -300,6 +308,27 @@ int tram_sim_kill(struct tram_sim *s, const char *host, bool keep_memory, struct
     chaos_trace(&s->fleet.chaos, "%s is killed, memory %s", host, keep_memory ? "kept" : "lost");
     chaos_forget(&s->fleet.chaos, n->node);
     fleet_crash(n, keep_memory);
+    return TRAM_OK;
+}
+
+int tram_sim_power_cut(struct tram_sim *s, const char *host, struct tram_error *error)
+{
+    struct err e = {""};
+    struct fleet_node *n = NULL;
+    int rc = find_host(s, host, &n, &e);
+    if (rc == 0 && !s->fleet.durable)
+        rc =
+            err_set(&e, ERR_INVALID,
+                    "no subgroup of cluster %s has mode: logged or durable, and its hosts no disks "
+                    "that could outlive the power; tram_sim_kill is a process's end",
+                    s->cluster.conf->name);
+    if (rc == 0 && n->platters == NULL)
+        rc = err_set(&e, ERR_INVALID, "host %s was never up", host);
+    if (rc != 0)
+        return api_error(error, rc, &e);
+    chaos_trace(&s->fleet.chaos, "%s loses power", host);
+    chaos_forget(&s->fleet.chaos, n->node);
+    fleet_power_cut(n);
     return TRAM_OK;
 }
 
@@ -391,6 +420,8 @@ void tram_sim_heal(struct tram_sim *s)
 
 const char *tram_sim_leader(const struct tram_sim *s, const char *group)
 {
+    if (world_is_group(s))
+        return world_group_leader(s);
     int g = group ? cluster_group(s->cluster.conf, group) : -1;
     const struct fleet_member *m = g < 0 ? NULL : fleet_leader(&s->fleet, (uint16_t)g);
     return m ? m->host->name : NULL;
@@ -420,11 +451,12 @@ int tram_sim_check(struct tram_sim *s, struct tram_sim_finding *finding, struct 
 {
     struct err e = {""};
     struct tram_sim_finding f;
-    for (uint32_t h = 0; h < s->fleet.hosts; h++)
+    for (uint32_t h = 0; !world_is_group(s) && h < s->fleet.hosts; h++)
         for (uint32_t i = 0; i < s->fleet.node[h].members; i++)
             state_compare_down(s->compare, s->fleet.node[h].member[i].group, h, !runs(s, h));
     bool quiesced = s->fleet.chaos.calm && is_idle(s);
-    if (state_compare_verify(s->compare, quiesced, tram_sim_now(s), &f))
+    if (world_is_group(s) ? cell_compare_verify(s->cells, &f)
+                          : state_compare_verify(s->compare, quiesced, tram_sim_now(s), &f))
         return TRAM_OK;
     if (finding)
         *finding = f;
@@ -433,10 +465,8 @@ int tram_sim_check(struct tram_sim *s, struct tram_sim_finding *finding, struct 
 
 /* ---- opening ---- */
 
-static int check_options(struct tram_sim *s, struct err *e)
+static int check_machine(const struct tram_sim_options *o, struct err *e)
 {
-    struct tram_sim_options *o = &s->opt;
-    const struct cluster *conf = s->cluster.conf;
     const struct tram_machine *m = &o->machine;
     const char *mistake = api_machine_mistake(m);
     if (mistake)
@@ -445,6 +475,16 @@ static int check_options(struct tram_sim *s, struct err *e)
         return err_set(e, ERR_INVALID,
                        "a simulation needs options.start, which makes the state of a host: without "
                        "it the hosts would share one");
+    return 0;
+}
+
+static int check_options(struct tram_sim *s, struct err *e)
+{
+    struct tram_sim_options *o = &s->opt;
+    const struct cluster *conf = s->cluster.conf;
+    int rc = world_is_group(s) ? world_group_check(s, e) : check_machine(o, e);
+    if (rc != 0)
+        return rc;
     if (o->delay_ns_min > o->delay_ns_max)
         return err_set(e, ERR_INVALID, "delay_ns_min is larger than delay_ns_max");
     if (o->delay_ns_max == 0) {
@@ -491,6 +531,8 @@ static int fleet_make(struct tram_sim *s, struct err *e)
         .lost_after_ns = heartbeat_ns,
         .owner_answers = conf->transport != CLUSTER_SHM,
     };
+    if (world_is_group(s))
+        world_group_options(s, &so);
     int rc = fleet_open(&s->fleet, &so, e);
     if (rc != 0)
         return rc;
@@ -513,21 +555,41 @@ static int nodes_make(struct tram_sim *s, struct err *e)
         if (s->process[h].place == NULL)
             return err_set(e, ERR_NOMEM, "no memory for the replicas of %s", n->name);
         for (uint32_t i = 0; i < n->members; i++)
-            snprintf(n->member[i].name, sizeof(n->member[i].name), "%s %s", conf->host[h].name,
-                     conf->group[n->member[i].group].name);
+            snprintf(n->member[i].name, sizeof(n->member[i].name), "%s%s%s", conf->host[h].name,
+                     world_is_group(s) ? "" : " ",
+                     world_is_group(s) ? "" : conf->group[n->member[i].group].name);
     }
     for (uint32_t i = 0; i < s->fleet.clients; i++) {
         struct fleet_node *n = fleet_client(&s->fleet, i);
         s->client[i] = (struct world_client){.sim = s, .at = n};
         snprintf(n->name, sizeof(n->name), "client-%u", i);
     }
+    if (world_is_group(s))
+        return world_group_make(s, e);
     s->compare = state_compare_open(conf, s->opt.compare_every);
+    return 0;
+}
+
+/* Under protocol group: to the fleet each host is a group of its own. */
+static int alone_make(struct tram_sim *s, struct err *e)
+{
+    const struct cluster *conf = s->cluster.conf;
+    if (conf->protocol != CLUSTER_GROUP)
+        return 0;
+    s->cells = cell_compare_open(conf);
+    s->alone = calloc(conf->hosts, sizeof(*s->alone));
+    if (s->alone == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for a simulation");
+    for (uint32_t h = 0; h < conf->hosts; h++)
+        s->alone[h] = (struct mcast_group){.nodes = {h}, .replicas = 1};
     return 0;
 }
 
 static int open_all(struct tram_sim *s, struct err *e)
 {
-    int rc = check_options(s, e);
+    int rc = alone_make(s, e);
+    if (rc == 0)
+        rc = check_options(s, e);
     if (rc == 0)
         rc = fleet_make(s, e);
     if (rc == 0)
@@ -541,9 +603,7 @@ int tram_sim_open(const struct tram_cluster *cluster, const struct tram_sim_opti
                   struct tram_sim **out, struct tram_error *error)
 {
     struct err e = {""};
-    int rc = api_refuse_group(cluster, "simulation of its members yet", &e);
-    if (rc != 0)
-        return api_error(error, rc, &e);
+    int rc;
     struct tram_sim *s = calloc(1, sizeof(*s));
     if (s == NULL)
         return api_error(error, ERR_NOMEM, NULL);
@@ -570,6 +630,8 @@ void tram_sim_close(struct tram_sim *s)
     }
     for (uint32_t h = 0; s->process && h < s->fleet.hosts; h++)
         free(s->process[h].place);
+    if (world_is_group(s))
+        world_group_free(s);
     free(s->process);
     free(s->client);
     state_compare_close(s->compare);

@@ -16,7 +16,7 @@ static struct state_compare_who who(const struct world_place *r)
         .group = r->at->group, .host = r->at->host->node, .life = r->at->host->mem->life};
 }
 
-static void fail(struct tram_sim *s, struct fleet_node *n, int code, const char *text)
+void world_fail(struct tram_sim *s, struct fleet_node *n, int code, const char *text)
 {
     if (s->failure != 0)
         return;
@@ -177,7 +177,7 @@ static void place_stepped(struct fleet_member *m)
     if (r->machine.failure) {
         char text[ERR_TEXT_BYTES];
         snprintf(text, sizeof(text), "host %s: %s", m->host->name, r->machine.failure);
-        fail(r->sim, m->host, ERR_CORRUPT, text);
+        world_fail(r->sim, m->host, ERR_CORRUPT, text);
     }
 }
 
@@ -188,7 +188,7 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
     (void)property;
     for (uint32_t i = 0; i < n->members; i++)
         lost |= n->member[i].unit.of && unit_status(&n->member[i].unit).lost;
-    fail(s, n, lost ? ERR_DATA_LOST : ERR_CORRUPT, text);
+    world_fail(s, n, lost ? ERR_DATA_LOST : ERR_CORRUPT, text);
 }
 
 /* ---- clients ---- */

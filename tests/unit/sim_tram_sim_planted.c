@@ -81,21 +81,87 @@ static int run(const struct tram_cluster *cluster, uint64_t seed, struct tram_er
     return rc;
 }
 
-static int hunt(enum planted bug)
+typedef int run_fn(const struct tram_cluster *, uint64_t seed, struct tram_error *);
+
+static int hunt_in(const char *text, run_fn *run_once, enum planted bug)
 {
     struct tram_error e = {""};
     struct tram_cluster *cluster;
     int rc = TRAM_OK;
     uint64_t seed = 0;
-    assert_int_equal(tram_cluster_parse(cluster_text, NULL, &cluster, &e), TRAM_OK);
+    assert_int_equal(tram_cluster_parse(text, NULL, &cluster, &e), TRAM_OK);
     planted_bug = bug;
     while (rc == TRAM_OK && seed < SEEDS_MAX)
-        rc = run(cluster, ++seed, &e);
+        rc = run_once(cluster, ++seed, &e);
     planted_bug = PLANTED_none;
     tram_cluster_free(cluster);
     if (rc != TRAM_OK)
         print_message("# seed %d: %s\n", (int)seed, e.text);
     return rc;
+}
+
+static int hunt(enum planted bug)
+{
+    return hunt_in(cluster_text, run, bug);
+}
+
+/* ---- the same with members of a group ---- */
+
+static const char group_text[] = "protocol: group\n"
+                                 "hosts: [{name: h1}, {name: h2}, {name: h3}]\n"
+                                 "subgroups: [{name: map, ring_bytes: 4 KiB}]\n";
+
+static void group_deliver(void *ctx, uint32_t cell, uint64_t view, const struct tram_item *item,
+                          uint32_t count)
+{
+    uint64_t *sum = (uint64_t *)ctx + cell;
+    (void)view;
+    for (uint32_t i = 0; i < count; i++)
+        *sum = *sum * 31 + item[i].number;
+}
+
+static void group_born(void *ctx, uint32_t cell)
+{
+    ((uint64_t *)ctx)[cell] = 0;
+}
+
+static int group_run(const struct tram_cluster *cluster, uint64_t seed, struct tram_error *e)
+{
+    struct tram_sim_options o = {
+        .seed = seed,
+        .group_machine = {.deliver = group_deliver, .born = group_born, .save = save, .load = load},
+        .start = start,
+        .end = end};
+    struct tram_sim *sim;
+    static const unsigned char message[300];
+    assert_int_equal(tram_sim_open(cluster, &o, &sim, e), TRAM_OK);
+    int rc = tram_sim_run_idle(sim, 10 * SECOND, e);
+    tram_sim_chaos(sim);
+    for (uint32_t i = 0; i < 4 * MESSAGES && rc == TRAM_OK; i++) {
+        const char *host = tram_cluster_host_name(cluster, i % 3);
+        struct tram_group *g = tram_sim_group(sim, host);
+        for (uint32_t k = 0; g && k <= i % 5; k++)
+            tram_group_send(g, 0, message, 8 + 16 * (i % 16), NULL);
+        rc = tram_sim_run(sim, SECOND / 500, e);
+    }
+    tram_sim_heal(sim);
+    if (rc == TRAM_OK)
+        rc = tram_sim_run_idle(sim, 10 * SECOND, e);
+    if (tram_sim_check(sim, NULL, e) == TRAM_VIOLATED)
+        rc = TRAM_VIOLATED;
+    tram_sim_close(sim);
+    return rc;
+}
+
+static int group_hunt(enum planted bug)
+{
+    return hunt_in(group_text, group_run, bug);
+}
+
+static void tram_sim_planted__members_no_bug_no_finding(void **state)
+{
+    (void)state;
+    assert_int_equal(group_hunt(PLANTED_none), TRAM_OK);
 }
 
 static void tram_sim_planted__no_bug_no_finding(void **state)
@@ -122,6 +188,24 @@ static void tram_sim_planted__a_snapshot_without_its_sources_is_found(void **sta
     assert_int_not_equal(hunt(PLANTED_snap_no_sources), TRAM_OK);
 }
 
+static void tram_sim_planted__a_trim_of_more_than_all_hold_is_found(void **state)
+{
+    (void)state;
+    assert_int_not_equal(group_hunt(PLANTED_group_trim_max), TRAM_OK);
+}
+
+static void tram_sim_planted__stamps_of_an_ended_view_are_found(void **state)
+{
+    (void)state;
+    assert_int_not_equal(group_hunt(PLANTED_group_old_stamps), TRAM_OK);
+}
+
+static void tram_sim_planted__a_state_sent_before_the_trim_is_found(void **state)
+{
+    (void)state;
+    assert_int_not_equal(group_hunt(PLANTED_group_copy_before_trim), TRAM_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +213,10 @@ int main(void)
         cmocka_unit_test(tram_sim_planted__bytes_taken_for_entries_are_found),
         cmocka_unit_test(tram_sim_planted__a_stale_follower_is_found),
         cmocka_unit_test(tram_sim_planted__a_snapshot_without_its_sources_is_found),
+        cmocka_unit_test(tram_sim_planted__members_no_bug_no_finding),
+        cmocka_unit_test(tram_sim_planted__a_trim_of_more_than_all_hold_is_found),
+        cmocka_unit_test(tram_sim_planted__stamps_of_an_ended_view_are_found),
+        cmocka_unit_test(tram_sim_planted__a_state_sent_before_the_trim_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
