@@ -378,8 +378,9 @@ static void sizes(struct hostile *h)
         tcp_peer_say(&h->peer, FAR_WANT, &want, 1);
 }
 
-/* Messages that are whole, with nonsense in them. A host's raises are of regions that nobody has: one of a real region
- * takes the group from its leader, which a host has the right to. */
+/* Messages that are whole, with nonsense in them. A host's raises are of regions that nobody has, and its news of places
+ * that are none: one of a real region takes the group from its leader, and news of a later life of a place end the client that is
+ * there, which a host has the right to. */
 static void messages(struct hostile *h)
 {
     static const enum far_kind kinds[] = {FAR_NEWS,  FAR_RAISE, FAR_RAISED,     FAR_AT,   FAR_END,
@@ -391,7 +392,7 @@ static void messages(struct hostile *h)
 
     for (uint32_t i = 0; i < 2 * sizeof words / 8; i++)
         small[i] = odd(h);
-    if (kind == FAR_RAISE)
+    if (kind == FAR_RAISE || (kind == FAR_NEWS && h->host))
         small[0] = 1000 + below(h, 1000);
     tcp_peer_say(&h->peer, kind, words, 1);
 }
