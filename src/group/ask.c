@@ -219,7 +219,8 @@ static void answer(struct member *m, uint32_t host, const struct answer_frame *f
     if (p->epoch == 0 || p->owed_end + size > p->answer_free + ring)
         return;
     ring_write(p->owed, ring, p->owed_end, f, sizeof(*f));
-    ring_write(p->owed, ring, p->owed_end + sizeof(*f), data, f->bytes);
+    if (f->bytes > 0)
+        ring_write(p->owed, ring, p->owed_end + sizeof(*f), data, f->bytes);
     p->owed_end += size;
     m->count.answers++;
     pay(m, host);
@@ -448,7 +449,8 @@ static void ask(struct member *m, uint32_t host, const struct ask_frame *f, cons
     struct ask_peer *p = &m->asks.peer[host];
     uint64_t from = p->ask_end, ring = m->asks.ring_bytes;
     ring_write(p->ask_out->ring, ring, from, f, sizeof(*f));
-    ring_write(p->ask_out->ring, ring, from + sizeof(*f), data, f->bytes);
+    if (f->bytes > 0) /* a question need not say anything; data may be NULL then */
+        ring_write(p->ask_out->ring, ring, from + sizeof(*f), data, f->bytes);
     p->ask_end += sizeof(*f) + padded8(f->bytes);
     send_bytes(m, host, p->ask_out, from, p->ask_end);
     tell_word(m, host, p->ask_out, ASK_GUARD, fold(p->epoch, p->ask_end));

@@ -345,7 +345,8 @@ int client_start(struct group_client *c, uint32_t way, const struct client_reque
                           .bytes = bytes,
                           .host = NOWHERE};
     p->head.number = c->next;
-    ring_write(c->store, c->store_bytes, p->at, data, bytes);
+    if (bytes > 0)
+        ring_write(c->store, c->store_bytes, p->at, data, bytes);
     c->store_at += bytes;
     *ticket = c->next++;
     c->outstanding += way < c->opt.cells;

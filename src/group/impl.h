@@ -549,6 +549,7 @@ const struct record *planted_record_looks(const unsigned char *ring, uint64_t ma
 void planted_next_life_early(struct cell *);
 void planted_report_early(struct member *);
 void planted_copy_early(struct member *);
+void planted_copy_end(struct member *);
 void *planted_copy(struct member *, uint32_t cell, uint64_t *bytes);
 
 /* ---- */

@@ -686,6 +686,8 @@ void member_close(struct member *m)
         return;
     keeper_close(m->keeper);
     relays_close(m);
+    if (PLANTED(group_copy_before_trim))
+        planted_copy_end(m);
     for (uint32_t i = 0; m->cell && i < m->opt.cells; i++)
         cell_close(&m->cell[i]);
     transfer_close(m);

@@ -91,11 +91,20 @@ void planted_report_early(struct member *m)
     m->phase = MEMBER_WEDGED;
 }
 
+void planted_copy_end(struct member *m)
+{
+    for (uint32_t i = 0; m->state && m->cell && i < m->opt.cells; i++) {
+        if (m->cell[i].early_save)
+            m->state->save_close(cell_state_ctx(m, i), m->cell[i].early_save);
+        m->cell[i].early_save = NULL;
+    }
+}
+
 void planted_copy_early(struct member *m)
 {
+    planted_copy_end(m);
     for (uint32_t i = 0; m->state && i < m->opt.cells; i++) {
         struct cell *c = &m->cell[i];
-        c->early_save = NULL;
         if (c->in && c->has_state && c->number_at >= c->skip_to)
             c->early_save = m->state->save_open(cell_state_ctx(m, i), &c->early_bytes);
     }
