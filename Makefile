@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-deb deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -31,6 +31,18 @@ install: $(BUILD)/build.ninja
 uninstall: $(BUILD)/build.ninja
 	@$(configured)
 	@tools/uninstall $(BUILD) $(if $(DESTDIR),$(abspath $(DESTDIR)))
+
+# The Debian packages, from what git has here, in $(BUILD)/deb; lintian has nothing to say of them.
+deb: deps
+	@tools/deps deb
+	@tools/deb $(BUILD)/deb
+
+# The packages in a clean Debian 12, upgraded from an older one of them: as root, a few minutes. AGAIN=again: with the Debian that
+# the last run has fetched.
+test-deb: deb
+	@tools/deps test-deb
+	@tools/deb $(BUILD)/deb-older "$$(sed -nE '1s/.*\((.*)\).*/\1/p' debian/changelog)~older" >/dev/null
+	@tests/deb/run $(BUILD)/deb $(BUILD)/deb-older $(AGAIN)
 
 # 8 groups of 3 replicas, load, a host killed and brought back, and a verdict, in 12 seconds.
 demo: all

@@ -30,6 +30,14 @@ extern "C" {
 
 #define TRAM_API __attribute__((visibility("default")))
 
+/* The version of these headers, all of include/tram/ too. A program also runs with any later library of the same soname
+ * (docs/stability.md), and asks tram_version which one that is: "0.1.0". */
+#define TRAM_VERSION_MAJOR 0
+#define TRAM_VERSION_MINOR 1
+#define TRAM_VERSION_PATCH 0
+
+TRAM_API const char *tram_version(void);
+
 enum tram_code {
     TRAM_OK = 0,
     TRAM_INVALID = -1,  /* an argument, or the cluster file, is wrong */

@@ -28,6 +28,11 @@ int api_error(struct tram_error *out, int code, const struct err *e)
     return TRAM_SYSTEM;
 }
 
+const char *tram_version(void)
+{
+    return TRAM_VERSION;
+}
+
 const char *tram_code_text(int code)
 {
     if (code == TRAM_BROKEN)
