@@ -188,6 +188,8 @@ static int feed(struct loader *l, const struct trace_event *ev, struct err *e)
     case TRACE_OUT:
         rc = feed_member(l, ev, place, e);
         break;
+    case TRACE_FORMAT:
+        break;
     }
     return rc;
 }

@@ -12,6 +12,10 @@ enum {
     CMD_LOST = 3, /* host: a group lost the memory of its majority; starting again would hide it */
 };
 
+/* The first key of what commands print as JSON, for scripts. It rises when a key goes away or means something else; keys are
+ * added without that (docs/stability.md). Of `bench` the figures are for people, and have none. */
+#define CMD_JSON_VERSION "\"version\": 1"
+
 /* The program as it was called, "build/tram": for commands that a person is told to type next. */
 extern const char *cmd_program;
 

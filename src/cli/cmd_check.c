@@ -144,7 +144,8 @@ static void print_json(const struct check_args *c, const struct run *r, const st
                        const struct amcast_summary *s, bool ok)
 {
     const struct amcast_violation *v;
-    printf("{\"ok\":%s,\"quiesced\":%s,\"files\":%u,\"bytes\":%llu,\"cut\":%u,\"unclosed\":%u,"
+    printf("{" CMD_JSON_VERSION
+           ",\"ok\":%s,\"quiesced\":%s,\"files\":%u,\"bytes\":%llu,\"cut\":%u,\"unclosed\":%u,"
            "\"gaps\":%u,\"crashed_clients\":%u,\"groups\":%u,\"replicas\":%u,\"lives\":%u,"
            "\"clients\":%u,"
            "\"casts\":%llu,\"deliveries\":%llu,\"dones\":%llu,\"read_s\":%.3f,\"check_s\":%.3f,"
@@ -211,7 +212,8 @@ static void print_view_json(const struct amcast *a, const struct run *r, const s
                             const struct vsync_summary *s, bool ok)
 {
     const struct vsync_violation *x;
-    printf("{\"ok\":%s,\"files\":%u,\"gaps\":%u,\"members\":%u,\"lives\":%u,\"cells\":%u,"
+    printf("{" CMD_JSON_VERSION
+           ",\"ok\":%s,\"files\":%u,\"gaps\":%u,\"members\":%u,\"lives\":%u,\"cells\":%u,"
            "\"views\":%llu,\"casts\":%llu,\"deliveries\":%llu,\"violations\":[",
            ok ? "true" : "false", r->report.files, r->report.gaps, s->members, s->lives, s->cells,
            (unsigned long long)s->views, (unsigned long long)s->casts,

@@ -192,7 +192,8 @@ static void print_json(const struct outcome *o)
 {
     uint64_t total = plan_weight(o->plan);
 
-    printf("{\"groups\":%u,\"sets\":%u,\"messages\":%llu,\"objective\":\"%s\",\"seed\":%llu,"
+    printf("{" CMD_JSON_VERSION
+           ",\"groups\":%u,\"sets\":%u,\"messages\":%llu,\"objective\":\"%s\",\"seed\":%llu,"
            "\"exact\":%s,\"trees_rated\":%llu,\"max_load_least\":%llu,\"tree\":[",
            o->in->groups, o->in->set_count, (unsigned long long)total,
            objective_names[o->args->objective], (unsigned long long)o->args->seed,

@@ -184,7 +184,7 @@ int key_list(const struct cluster *c, const char *file, bool json)
     struct list l = {.c = c, .file = file, .json = json};
 
     if (json)
-        printf("{\"cluster\": \"%s\", \"keys\": [", c->name);
+        printf("{" CMD_JSON_VERSION ", \"cluster\": \"%s\", \"keys\": [", c->name);
     for (uint32_t i = 0; i < c->hosts; i++)
         print_name(&l, c->host[i].name, true, &c->host[i].keys);
     for (uint32_t i = 0; i < c->client_keys; i++)

@@ -2,6 +2,7 @@
 
 #include "api/api.h"
 #include "api/group_page.h"
+#include "cli/cmd.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -349,7 +350,7 @@ void member_view_json(const struct running *r, FILE *f)
     for (uint32_t i = 0; i < c->keepers; i++)
         keepers |= set_of(c->keeper[i]);
     fprintf(f,
-            "{\"cluster\":\"%s\",\"protocol\":\"group\",\"view\":%" PRIu64
+            "{" CMD_JSON_VERSION ",\"cluster\":\"%s\",\"protocol\":\"group\",\"view\":%" PRIu64
             ",\"since_unix_ms\":%" PRIu64 ",\"adequate\":%s,\"ending\":%s,",
             c->name, v ? v->vid : 0, v ? v->view_ms : 0, v && v->adequate ? "true" : "false",
             v && v->wedged ? "true" : "false");

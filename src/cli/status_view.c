@@ -1,6 +1,7 @@
 #include "cli/status_view.h"
 
 #include "api/api.h"
+#include "cli/cmd.h"
 #include "conf/cluster.h"
 #include "unit/unit.h"
 
@@ -338,7 +339,7 @@ void status_view_json(const struct status_view *v, FILE *to)
 {
     const struct running *r = v->now;
 
-    fprintf(to, "{\"hosts\": [");
+    fprintf(to, "{" CMD_JSON_VERSION ",\n \"hosts\": [");
     for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++) {
         fprintf(to, "%s\n  {\"host\": \"%s\", \"state\": \"%s\", \"pid\": %d, \"life\": %u",
                 h ? "," : "", tram_cluster_host_name(r->cluster, h),

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 enum {
+    CLUSTER_VERSION = 1, /* of what a cluster file may say; the newest that is understood */
     CLUSTER_HOSTS_MAX = 128,
     CLUSTER_GROUPS_MAX = 1024,
     CLUSTER_REPLICAS_MAX = 9, /* of one group */

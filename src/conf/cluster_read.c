@@ -6,6 +6,7 @@
 /* Where the keys of a map stand in these lists is where take_keys puts their values. The settings
  * follow the top keys named here. */
 enum top_key {
+    TOP_VERSION,
     TOP_NAME,
     TOP_TRANSPORT,
     TOP_PROTOCOL,
@@ -43,13 +44,31 @@ enum group_key {
 };
 
 #define SETTING_KEY_(key, kind, least, most, value, help) #key,
-static const char *const top_keys[] = {
-    "name",          "transport",   "protocol",    "wait",
-    "durable",       "id",          "restored",    "data_dir",
-    "huge_pages",    "runtime_dir", "key",         "encrypt",
-    "keys_dir",      "tls",         "hosts",       "client_keys",
-    "groups",        "subgroups",   "topics",      "keepers",
-    "view_majority", "start_ms",    "block_bytes", SETTING_LIST(SETTING_KEY_) NULL};
+static const char *const top_keys[] = {"version",
+                                       "name",
+                                       "transport",
+                                       "protocol",
+                                       "wait",
+                                       "durable",
+                                       "id",
+                                       "restored",
+                                       "data_dir",
+                                       "huge_pages",
+                                       "runtime_dir",
+                                       "key",
+                                       "encrypt",
+                                       "keys_dir",
+                                       "tls",
+                                       "hosts",
+                                       "client_keys",
+                                       "groups",
+                                       "subgroups",
+                                       "topics",
+                                       "keepers",
+                                       "view_majority",
+                                       "start_ms",
+                                       "block_bytes",
+                                       SETTING_LIST(SETTING_KEY_) NULL};
 static const char *const host_keys[] = {"name", "address", "key", "role", "rack", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", "memories", "votes", NULL};
 static const char *const role_names[] = {"host", "memory", NULL};
@@ -59,6 +78,24 @@ _Static_assert((int)CLUSTER_NAME_BYTES > (int)NAME_CHARS_MAX, "a name fits with 
 _Static_assert(CLUSTER_HOSTS_MAX <= UINT8_MAX + 1, "replicas are host numbers in bytes");
 
 /* ---- plain values ---- */
+
+/* Looked at before all else: what else is in the file of a later version, nobody here can judge. */
+static int take_version(struct reader *r, const struct node *n)
+{
+    uint64_t version = 0;
+
+    if (n == NULL)
+        return 0;
+    if (n->kind != NODE_TEXT || !value_number(doc_text(r->d, n), &version) || version == 0)
+        return doc_bad(r->d, n->line, r->e, "version must be a whole number, like %d, not %s",
+                       CLUSTER_VERSION, doc_what(r->d, n).s);
+    if (version > CLUSTER_VERSION)
+        return doc_bad(r->d, n->line, r->e,
+                       "the file is of version %s, and this program knows up to %d; it takes a "
+                       "later one",
+                       doc_shown(doc_text(r->d, n)).s, CLUSTER_VERSION);
+    return 0;
+}
 
 static int take_huge_pages(struct reader *r, const struct node *n)
 {
@@ -591,7 +628,8 @@ static int take_file(struct reader *r, const char *file)
                        "this is no cluster file but %s; it needs lines like `hosts:` and"
                        " `groups:`, `tram init` writes one",
                        doc_what(r->d, root).s);
-    int rc = take_keys(r, root, "the file", top_keys, value);
+    int rc = take_version(r, doc_value(r->d, root, "version"));
+    rc = rc < 0 ? rc : take_keys(r, root, "the file", top_keys, value);
     if (rc == 0 && value[TOP_NAME] != NULL)
         rc = take_name(r, value[TOP_NAME], "name", c->name);
     else

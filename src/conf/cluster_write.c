@@ -298,6 +298,8 @@ int cluster_write(FILE *f, const struct cluster *c, struct err *e)
     fputs(
         "# The cluster file of Tramway. A line that begins with `#` and a key shows a default.\n\n",
         f);
+    fprintf(f, "version: %d  # of the file, by which later programs know what it says\n",
+            CLUSTER_VERSION);
     write_line(f, "name", c->name, false, "clusters of one user on one machine differ in it");
     write_line(f, "transport", cluster_transport_names[c->transport], false,
                "shm: one machine; tcp: any machines; verbs: RDMA");

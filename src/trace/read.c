@@ -52,11 +52,13 @@ enum key {
     KEY_MEMBER,
     KEY_VID,
     KEY_MEMBERS,
+    KEY_VERSION,
     KEYS
 };
 
 static const char *const key_names[KEYS] = {
-    "ev", "client", "group", "replica", "id", "dst", "inc", "n", "cell", "member", "vid", "members",
+    "ev", "client", "group",  "replica", "id",      "dst",     "inc",
+    "n",  "cell",   "member", "vid",     "members", "version",
 };
 
 #define BIT(key) (1u << (key))
@@ -80,6 +82,7 @@ static const struct {
                                            BIT(KEY_INC) | BIT(KEY_VID) | BIT(KEY_N) | BIT(KEY_ID)},
     [TRACE_RAW_DELIVER] = {"deliver", BIT(KEY_EV) | BIT(KEY_CELL) | BIT(KEY_MEMBER) | BIT(KEY_INC) |
                                           BIT(KEY_VID) | BIT(KEY_ID)},
+    [TRACE_FORMAT] = {"format", BIT(KEY_EV) | BIT(KEY_VERSION)},
     [TRACE_OUT] = {"out", BIT(KEY_EV) | BIT(KEY_MEMBER) | BIT(KEY_INC) | BIT(KEY_VID)},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
@@ -208,7 +211,7 @@ static int take_kind(struct cursor *c, struct trace_event *ev)
         }
     return err_set(c->e, ERR_CORRUPT,
                    "%s:%u: unknown event '%.*s'; there are cast, start, deliver, done,"
-                   " view, out and gap",
+                   " view, out, gap and format",
                    c->r->path, c->r->line, (int)(name.len < 40 ? name.len : 40), name.at);
 }
 
@@ -218,6 +221,18 @@ static enum key find_key(struct trace_text name)
         if (name.at[0] == key_names[k][0] && same(name, key_names[k]))
             return (enum key)k;
     return KEYS;
+}
+
+/* What is said in later versions, nobody here can judge. */
+static int take_version(struct cursor *c)
+{
+    uint64_t version;
+    int rc = take_number(c, TRACE_N_MAX, &version);
+    if (rc == 0 && version > TRACE_VERSION)
+        return err_set(c->e, ERR_REFUSED,
+                       "%s:%u: the trace is of version %llu, and this program knows up to %d",
+                       c->r->path, c->r->line, (unsigned long long)version, TRACE_VERSION);
+    return rc;
 }
 
 static int take_value(struct cursor *c, enum key key, struct trace_event *ev)
@@ -251,6 +266,8 @@ static int take_value(struct cursor *c, enum key key, struct trace_event *ev)
         rc = take_number(c, TRACE_INC_MAX, &inc);
         ev->inc = rc == 0 ? (uint32_t)inc : 0;
         return rc;
+    case KEY_VERSION:
+        return take_version(c);
     case KEYS:
         break;
     }
@@ -303,7 +320,7 @@ static int parse_line(struct cursor *c, struct trace_event *ev)
     return 0;
 }
 
-int trace_read(struct trace_reader *r, struct trace_event *ev, struct err *e)
+static int read_line(struct trace_reader *r, struct trace_event *ev, struct err *e)
 {
     if (r->at == r->bytes)
         return 0;
@@ -320,4 +337,14 @@ int trace_read(struct trace_reader *r, struct trace_event *ev, struct err *e)
     struct cursor c = {from, end, r, e};
     int rc = parse_line(&c, ev);
     return rc < 0 ? rc : 1;
+}
+
+int trace_read(struct trace_reader *r, struct trace_event *ev, struct err *e)
+{
+    int rc;
+
+    do
+        rc = read_line(r, ev, e);
+    while (rc > 0 && ev->kind == TRACE_FORMAT);
+    return rc;
 }

@@ -241,6 +241,8 @@ static int open_file(struct trace_writer *w, const struct trace_options *o, stru
     return map_window(w, end, e);
 }
 
+static void write_format(struct trace_writer *);
+
 int trace_open(struct trace_writer **out, const struct trace_options *o, struct err *e)
 {
     struct trace_writer *w = calloc(1, sizeof(*w));
@@ -256,6 +258,7 @@ int trace_open(struct trace_writer **out, const struct trace_options *o, struct 
         trace_close(w, NULL);
         return rc;
     }
+    write_format(w);
     *out = w;
     return 0;
 }
@@ -372,6 +375,15 @@ static inline void end(struct trace_writer *w, char *p)
     atomic_thread_fence(memory_order_release);
     *p++ = '\n';
     w->out = p;
+}
+
+static void write_format(struct trace_writer *w)
+{
+    char *p = begin(w);
+    if (p == NULL)
+        return;
+    p = PUT(p, "{\"ev\":\"format\",\"version\":");
+    end(w, put_number(p, TRACE_VERSION));
 }
 
 void trace_cast(struct trace_writer *w, struct trace_id id, struct trace_dst dst)

@@ -1,5 +1,6 @@
 /* Traces: what clients multicast and replicas delivered, one JSON object a line.
  *
+ *     {"ev":"format","version":1}
  *     {"ev":"cast","client":"c1","id":"c1:17","dst":["g1","g3"]}
  *     {"ev":"start","group":"g1","replica":"h2","inc":1,"n":40}
  *     {"ev":"deliver","group":"g1","replica":"h2","inc":1,"n":41,"id":"c1:17","dst":["g1","g3"]}
@@ -19,6 +20,9 @@
  * order: its deliveries have no n. `out`: the member has left or was put out, and has no part in the next view but as a new one. Who sends
  * casts as a client of its name and life, with the cell as destination; the numbers of its messages rise in each cell, with gaps. What may
  * follow the number is a checksum of the content.
+ *
+ * `format` says how what follows is to be read, up to the next one: each process that writes to a file begins with it, since it
+ * may be of another version than the last. Without it the version is 1. A reader refuses a later one than it knows.
  *
  * A directory holds one file per client and per replica, NAME.jsonl. `inc` counts the restarts of a
  * replica, `n` its deliveries, from 0 or from 1. `done` is the client's view that all destinations
@@ -47,6 +51,7 @@
 #define TRACE_SUFFIX ".jsonl"
 
 enum {
+    TRACE_VERSION = 1,
     TRACE_NAME_BYTES_MAX = 255, /* of a group, host or client */
     TRACE_GROUPS_MAX = 4096,
 };
@@ -133,6 +138,7 @@ enum trace_kind {
     TRACE_CELL_DELIVER, /* likewise */
     TRACE_RAW_DELIVER,  /* likewise */
     TRACE_OUT,
+    TRACE_FORMAT, /* read, and not shown */
 };
 
 /* Bytes of the mapped file: good until trace_reader_close. */

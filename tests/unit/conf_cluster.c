@@ -367,13 +367,25 @@ static void value__sums_are_shown_to_a_tenth(void **state)
 
 /* ---- mistakes: keys and types ---- */
 
+/* Whatever else is in it. */
+static void cluster__refuses_a_later_version(void **state)
+{
+    (void)state;
+
+    cluster_free(accepted("version: 1\n" HOSTS GROUPS));
+    refused(HOSTS GROUPS "colour: red\nversion: 2\n", 9, "the file is of version 2",
+            "this program knows up to 1", NULL);
+    refused("version: 0\n" HOSTS GROUPS, 1, "a whole number", NULL);
+    refused("version: [1]\n" HOSTS GROUPS, 1, "a whole number", "not a list", NULL);
+}
+
 static void cluster__refuses_an_unknown_key(void **state)
 {
     (void)state;
     refused("transport: shm\nprotocl: tree\n" HOSTS GROUPS, 2, "no key 'protocl'",
             "did you mean protocol?", NULL);
-    refused(HOSTS GROUPS "colour: red\n", 8, "no key 'colour'", "the keys are name, transport",
-            "groups, subgroups", "detach_ms", NULL);
+    refused(HOSTS GROUPS "colour: red\n", 8, "no key 'colour'",
+            "the keys are version, name, transport", "groups, subgroups", "detach_ms", NULL);
     refused("hosts:\n- {name: h1, adress: a:1}\n" GROUPS, 2, "a host has no key 'adress'",
             "did you mean address?", NULL);
     refused(HOSTS "groups:\n- name: g1\n  replica: [h1]\n", 7, "a group has no key 'replica'",
@@ -1055,6 +1067,7 @@ int main(void)
         cmocka_unit_test(cluster__warns_of_an_even_group),
         cmocka_unit_test(cluster__warns_of_an_idle_host),
         cmocka_unit_test(cluster__counts_warnings_beyond_its_list),
+        cmocka_unit_test(cluster__refuses_a_later_version),
         cmocka_unit_test(cluster__refuses_an_unknown_key),
         cmocka_unit_test(cluster__refuses_a_key_twice),
         cmocka_unit_test(cluster__refuses_wrong_types),

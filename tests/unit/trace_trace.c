@@ -76,6 +76,7 @@ static uint64_t count_events(struct trace_reader *r)
 static void trace__writes_the_lines_of_the_design(void **state)
 {
     static const char wanted[] =
+        "{\"ev\":\"format\",\"version\":1}\n"
         "{\"ev\":\"cast\",\"client\":\"c1\",\"id\":\"c1:17\",\"dst\":[\"g1\",\"g3\"]}\n"
         "{\"ev\":\"start\",\"group\":\"g1\",\"replica\":\"h2\",\"inc\":0,\"n\":41}\n"
         "{\"ev\":\"deliver\",\"group\":\"g1\",\"replica\":\"h2\",\"inc\":0,\"n\":41,"
@@ -272,6 +273,32 @@ static void trace__file_that_cannot_grow_says_so(void **state)
     assert_int_equal(count_events(&r), written + 2);
 }
 
+/* Of a later version nothing is told; of an earlier one, or of one that is not said, all is. A file may have several. */
+static void trace__later_versions_are_refused(void **state)
+{
+    static const char before[] = "{\"ev\":\"done\",\"client\":\"c\",\"id\":\"c:1\"}\n"
+                                 "{\"ev\":\"format\",\"version\":1}\n"
+                                 "{\"ev\":\"done\",\"client\":\"c\",\"id\":\"c:2\"}\n";
+    static const char later[] = "{\"ev\":\"format\",\"version\":2}\n"
+                                "{\"ev\":\"done\",\"client\":\"c\",\"id\":\"c:3\"}\n";
+    char both[sizeof before + sizeof later];
+    struct trace_reader r;
+    struct trace_event ev;
+    struct err e;
+    (void)state;
+    write_file(before, sizeof before - 1);
+    assert_int_equal(count_events(&r), 2);
+    snprintf(both, sizeof both, "%s%s", before, later);
+    write_file(both, strlen(both));
+    assert_int_equal(trace_reader_open(&r, path, &e), 0);
+    assert_int_equal(trace_read(&r, &ev, &e), 1);
+    assert_int_equal(trace_read(&r, &ev, &e), 1);
+    assert_int_equal(ev.kind, TRACE_DONE);
+    assert_int_equal(trace_read(&r, &ev, &e), ERR_REFUSED);
+    assert_non_null(strstr(e.text, "t.jsonl:4: the trace is of version 2"));
+    trace_reader_close(&r);
+}
+
 static void trace__keys_come_in_any_order_with_blanks(void **state)
 {
     static const char line[] =
@@ -326,6 +353,9 @@ static void trace__malformed_lines_are_named(void **state)
         {"{\"ev\":\"start\",\"n\":99999999999999999999999}", "up to 2^62"},
         {"{\"ev\":\"start\",\"inc\":2147483648}", "up to 2^31 - 1"},
         {"{\"ev\":\"start\",\"n\":", "the end of the line"},
+        {"{\"ev\":\"format\"}", "a format needs \"version\""},
+        {"{\"ev\":\"done\",\"client\":\"c\",\"id\":\"a\",\"version\":1}",
+         "a done has no \"version\""},
     };
     static const char good[] = "{\"ev\":\"done\",\"client\":\"c\",\"id\":\"a\"}\n";
     (void)state;
@@ -387,6 +417,7 @@ int main(void)
         CASE(trace__second_writer_is_refused),
         CASE(trace__names_that_need_an_escape_are_refused),
         CASE(trace__file_that_cannot_grow_says_so),
+        CASE(trace__later_versions_are_refused),
         CASE(trace__keys_come_in_any_order_with_blanks),
         CASE(trace__malformed_lines_are_named),
         CASE(trace__missing_file_is_an_error),
