@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-deb deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -43,6 +43,10 @@ test-deb: deb
 	@tools/deps test-deb
 	@tools/deb $(BUILD)/deb-older "$$(sed -nE '1s/.*\((.*)\).*/\1/p' debian/changelog)~older" >/dev/null
 	@tests/deb/run $(BUILD)/deb $(BUILD)/deb-older $(AGAIN)
+
+# Hosts of the last version under load, replaced one by one by this one, and back: two minutes. FROM: another commit.
+test-upgrade: all
+	@tests/upgrade/run $(BUILD) $(FROM)
 
 # 8 groups of 3 replicas, load, a host killed and brought back, and a verdict, in 12 seconds.
 demo: all
