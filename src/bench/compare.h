@@ -48,6 +48,7 @@ struct compare_figure {
     char title[96];
     const char *remark; /* that helps to read it, or NULL */
     const char *x_name; /* "destinations" */
+    const char *y_name; /* NULL: what is measured, and in which unit */
     uint32_t x[COMPARE_X_MAX], xs;
     struct compare_series series[COMPARE_SERIES_MAX];
     uint32_t count;                       /* of series */

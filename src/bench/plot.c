@@ -144,7 +144,8 @@ static void plot_axes(FILE *out, const struct compare_figure *f, enum compare_me
     static const char *const y_names[] = {"latency, \u00b5s", "thousand messages/s",
                                           "throughput / genuine"};
     fprintf(out, "<text class=\"mid\" transform=\"translate(13 %d) rotate(-90)\">%s%s</text>\n",
-            (PLOT_TOP + PLOT_BOTTOM) / 2, y_names[metric], s->log ? " (log scale)" : "");
+            (PLOT_TOP + PLOT_BOTTOM) / 2, f->y_name ? f->y_name : y_names[metric],
+            s->log ? " (log scale)" : "");
 }
 
 static void plot_series(FILE *out, const struct compare *c, const struct compare_figure *f,

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SCRIPT_BYTES = 4096, PREF = 100 /* of the first rule that cuts a way */ };
+enum { SCRIPT_BYTES = 24576, PREF = 100 /* of the first rule that cuts a way */ };
 
 static bool sorry(struct lan *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -188,6 +188,11 @@ bool lan_shape(struct lan *l, uint32_t node, const char *qdisc)
     if (qdisc)
         return run_each(l, l->router, "tc qdisc replace dev n%u root %s", node, qdisc);
     return run_each(l, l->router, "tc qdisc del dev n%u root", node);
+}
+
+bool lan_shape_out(struct lan *l, uint32_t node, const char *qdisc)
+{
+    return run_each(l, l->node[node], "tc qdisc replace dev eth0 root %s", qdisc);
 }
 
 bool lan_sysctl(struct lan *l, uint32_t node, const char *name, const char *value)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LAN_NODES_MAX = 8, LAN_WHY_BYTES = 256 };
+enum { LAN_NODES_MAX = 16, LAN_WHY_BYTES = 256 };
 
 struct lan {
     uint32_t nodes;
@@ -33,6 +33,8 @@ bool lan_heal(struct lan *);
 
 /* What is sent to the node goes through this queueing discipline of tc(8); NULL: through none. */
 bool lan_shape(struct lan *, uint32_t node, const char *qdisc);
+/* And this what the node sends. */
+bool lan_shape_out(struct lan *, uint32_t node, const char *qdisc);
 
 /* A sysctl of the node, e.g. "net/ipv4/tcp_rmem". */
 bool lan_sysctl(struct lan *, uint32_t node, const char *name, const char *value);
