@@ -96,6 +96,7 @@ static int settle(struct tram_group_client *c)
         if (client_link_open(c->client, h, &e) != 0)
             say_warn(&c->say, "client %u: %s", c->place, e.text);
     look_for_members(c, now_ns);
+    c->waits_for_disk = c->reads > 0 && client_topics_read(c, now_ns);
     return done;
 }
 
@@ -118,7 +119,8 @@ static int poll_armed(struct tram_group_client *c)
         mem_rouse(c->mem);
         return done;
     }
-    uint64_t rest = client_outstanding(c->client) > 0 ? SLEEP_NS_MAX : IDLE_NS;
+    bool waits = client_outstanding(c->client) > 0 || c->waits_for_disk;
+    uint64_t rest = waits ? SLEEP_NS_MAX : IDLE_NS;
     if (!event_arm(&c->event, clock_now_ns() + rest))
         event_wake(&c->event); /* what is not armed now is readable at once */
     return 0;

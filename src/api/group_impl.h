@@ -151,6 +151,10 @@ int group_topics_replay(struct tram_group *);
 void group_topics_deliver(struct tram_group *, uint32_t cell, uint64_t vid,
                           const struct tram_item *, uint32_t count);
 void group_topics_close(struct tram_group *);
+/* As in struct member_machine, from histories. */
+bool group_past(void *ctx, uint32_t cell, struct member_past *, uint64_t *vid,
+                struct member_item *);
+uint64_t group_past_from(void *ctx, uint32_t cell, uint64_t version);
 
 /* ---- sender.c ---- */
 

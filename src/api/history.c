@@ -168,8 +168,8 @@ static uint64_t find(const struct history *h, uint64_t sequence)
     return pos;
 }
 
-uint32_t history_read(const struct history *h, struct history_place *p, uint64_t bytes_max,
-                      uint64_t *view, struct tram_item item[HISTORY_BATCH])
+static uint32_t read_some(const struct history *h, struct history_place *p, uint32_t most,
+                          uint64_t bytes_max, uint64_t *view, struct tram_item *item)
 {
     uint32_t count = 0;
     uint64_t bytes = 0;
@@ -179,7 +179,7 @@ uint32_t history_read(const struct history *h, struct history_place *p, uint64_t
     if (p->fill != h->fill || p->position < h->tail)
         p->position = find(h, p->sequence);
     p->fill = h->fill;
-    while (p->position < h->head && count < HISTORY_BATCH) {
+    while (p->position < h->head && count < most) {
         const struct kept *k = kept_at(h, p->position);
         if (k->sender != KEPT_SKIP) {
             if (count > 0 && (k->view != *view || bytes + k->bytes > bytes_max))
@@ -193,6 +193,28 @@ uint32_t history_read(const struct history *h, struct history_place *p, uint64_t
         p->position = behind(h, p->position);
     }
     return count;
+}
+
+uint32_t history_read(const struct history *h, struct history_place *p, uint64_t bytes_max,
+                      uint64_t *view, struct tram_item item[HISTORY_BATCH])
+{
+    return read_some(h, p, HISTORY_BATCH, bytes_max, view, item);
+}
+
+bool history_read_one(const struct history *h, struct history_place *p, uint64_t *view,
+                      struct tram_item *item)
+{
+    return read_some(h, p, 1, 0, view, item) == 1;
+}
+
+uint64_t history_from(const struct history *h, uint64_t view, uint64_t number)
+{
+    for (uint64_t pos = h->tail; pos < h->head; pos = behind(h, pos)) {
+        const struct kept *k = kept_at(h, pos);
+        if (k->sender != KEPT_SKIP && (k->view > view || (k->view == view && k->number >= number)))
+            return k->sequence;
+    }
+    return h->next;
 }
 
 /* ---- as part of a state ---- */

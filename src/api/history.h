@@ -43,6 +43,12 @@ struct history_place {
 uint32_t history_read(const struct history *, struct history_place *, uint64_t bytes_max,
                       uint64_t *view, struct tram_item item[HISTORY_BATCH]);
 
+/* The same, one alone. False: there are no more. */
+bool history_read_one(const struct history *, struct history_place *, uint64_t *view,
+                      struct tram_item *item);
+/* The sequence of the first message of this or a later view and number; `next` if there is none. */
+uint64_t history_from(const struct history *, uint64_t view, uint64_t number);
+
 /* ---- as part of a state ---- */
 
 /* How many bytes it takes there. */

@@ -10,6 +10,7 @@ _Static_assert((int)TRAM_TOPICS_MAX == (int)GROUP_TOPICS_MAX, "one limit, in two
 struct tram_topic {
     struct tram_group *of;
     uint32_t cell;
+    struct topic_where where;
     struct tram_topic_options opt;
     /* Of a topic with history: */
     bool begun;                 /* `place` is where it is; */
@@ -19,78 +20,40 @@ struct tram_topic {
 
 enum { REPLAY_BYTES = 1 << 20 }; /* that a subscriber is told in a round, at least */
 
-static const char *qos_mistake(enum tram_qos qos, const struct cluster_subgroup *s)
-{
-    static const enum cluster_mode modes[] = {[TRAM_QOS_UNORDERED] = CLUSTER_MODE_RAW,
-                                              [TRAM_QOS_ATOMIC] = CLUSTER_MODE_MEMORY,
-                                              [TRAM_QOS_VOLATILE] = CLUSTER_MODE_MEMORY};
-    static const char *const is[] = {
-        [CLUSTER_MODE_MEMORY] = "it has mode: memory, and is atomic",
-        [CLUSTER_MODE_RAW] = "it has mode: raw, and is unordered",
-        [CLUSTER_MODE_LOGGED] = "it has mode: logged, and is kept",
-        [CLUSTER_MODE_DURABLE] = "it has mode: durable, and is kept",
-    };
-    if ((unsigned)qos > TRAM_QOS_LOGGED)
-        return "its qos is none of enum tram_qos";
-    bool kept = s->mode == CLUSTER_MODE_LOGGED || s->mode == CLUSTER_MODE_DURABLE;
-    if (qos != TRAM_QOS_FILE && (qos == TRAM_QOS_LOGGED ? !kept : modes[qos] != s->mode))
-        return is[s->mode];
-    return qos == TRAM_QOS_VOLATILE && s->history == 0 ? "it has no history in the cluster file"
-                                                       : NULL;
-}
-
-const char *topic_mistake(unsigned role, enum tram_qos qos, bool listens,
-                          const struct cluster_subgroup *s)
-{
-    if (role == 0 || role > (TRAM_PUBLISH | TRAM_SUBSCRIBE))
-        return "its role is TRAM_PUBLISH, TRAM_SUBSCRIBE or both";
-    if (role & TRAM_SUBSCRIBE && !listens)
-        return "who subscribes has on_samples";
-    if (s->shards > 1)
-        return "it has several shards, and a topic has one";
-    return qos_mistake(qos, s);
-}
-
-static const char *options_mistake(const struct tram_topic_options *o,
-                                   const struct cluster_subgroup *s)
-{
-    if ((unsigned)o->from > TRAM_FROM_START)
-        return "its from is none of enum tram_from";
-    if (o->from == TRAM_FROM_START && s->history == 0)
-        return "it has no history in the cluster file to begin with";
-    return topic_mistake(o->role, o->qos, o->on_samples != NULL, s);
-}
-
-/* The cell of the topic; negative: it cannot be opened like that. */
+/* Where the topic is; negative: it cannot be opened like that. */
 static int find(const struct tram_group *g, const char *name, const struct tram_topic_options *o,
-                struct err *e)
+                struct topic_where *out, struct err *e)
 {
-    const struct cluster *f = g->cluster->conf;
-    int at = cluster_subgroup(f, name);
-    if (at == CLUSTER_NONE)
-        return err_set(e, ERR_NOTFOUND,
-                       "there is no topic '%s' among the subgroups of cluster %s; %s", name,
-                       f->name, cluster_subgroups_near(f, name).s);
-    const struct cluster_subgroup *s = &f->subgroup[at];
-    const char *mistake = options_mistake(o, s);
-    if (mistake)
-        return err_set(e, ERR_INVALID, "topic %s: %s", name, mistake);
-    if (!in_set(s->hosts, g->index))
+    const struct topic_wish w = {.name = name,
+                                 .role = o->role,
+                                 .qos = o->qos,
+                                 .from = o->from,
+                                 .listens = o->on_samples != NULL};
+    int rc = topic_find(g->cluster->conf, &w, out, e);
+    if (rc < 0)
+        return rc;
+    if (o->from != TRAM_FROM_NOW && out->subgroup->history == 0)
+        return err_set(e, ERR_INVALID,
+                       "topic %s: a member begins with what is new, and what was before it reads "
+                       "from its disk (tram_versions_read)",
+                       name);
+    if (!in_set(out->subgroup->hosts, g->index))
         return err_set(e, ERR_REFUSED, "topic %s: host %s is not among its hosts", name,
                        g->host_name[g->index]);
-    if (o->role & TRAM_PUBLISH && !in_set(s->senders, g->index))
+    if (o->role & TRAM_PUBLISH && !in_set(out->subgroup->senders, g->index))
         return err_set(e, ERR_REFUSED, "topic %s: host %s is not among its senders", name,
                        g->host_name[g->index]);
-    return cluster_cell(f, name);
+    return 0;
 }
 
 int tram_topic_open(struct tram_group *g, const char *name, const struct tram_topic_options *o,
                     struct tram_topic **out, struct tram_error *error)
 {
     struct err e = {""};
-    int cell = find(g, name, o, &e);
-    if (cell < 0)
-        return api_error(error, cell, &e);
+    struct topic_where where;
+    int rc = find(g, name, o, &where, &e);
+    if (rc < 0)
+        return api_error(error, rc, &e);
     uint32_t at = 0;
     while (at < GROUP_TOPICS_MAX && g->topic[at] != NULL)
         at++;
@@ -100,7 +63,7 @@ int tram_topic_open(struct tram_group *g, const char *name, const struct tram_to
             error,
             err_set(&e, ERR_NOMEM, "topic %s: a group has at most %d open", name, GROUP_TOPICS_MAX),
             &e);
-    *t = (struct tram_topic){.of = g, .cell = (uint32_t)cell, .opt = *o};
+    *t = (struct tram_topic){.of = g, .cell = where.cell, .where = where, .opt = *o};
     g->topic[at] = t;
     g->topics = at == g->topics ? at + 1 : g->topics;
     *out = t;
@@ -128,6 +91,25 @@ void group_topics_close(struct tram_group *g)
 
 /* ---- samples ---- */
 
+/* Those of the batch that are this topic's. */
+static void tell(const struct tram_topic *t, uint64_t vid, const struct tram_item *item,
+                 uint32_t count)
+{
+    struct tram_item mine[MEMBER_ITEMS_MAX];
+    uint32_t n = 0;
+    if (t->where.ahead == 0) {
+        t->opt.on_samples(t->opt.ctx, vid, item, count);
+        return;
+    }
+    CHECK(count <= MEMBER_ITEMS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        mine[n] = item[i];
+        n += topic_take(&t->where, &mine[n]);
+    }
+    if (n > 0)
+        t->opt.on_samples(t->opt.ctx, vid, mine, n);
+}
+
 /* A callback may open and close topics, its own too: nothing of one is looked at after its call. Who is behind in the history gets these from
  * there. */
 void group_topics_deliver(struct tram_group *g, uint32_t cell, uint64_t vid,
@@ -143,7 +125,7 @@ void group_topics_deliver(struct tram_group *g, uint32_t cell, uint64_t vid,
             (h && (!t->begun || t->place.sequence != sequence)))
             continue;
         t->place = (struct history_place){.sequence = sequence + count};
-        t->opt.on_samples(t->opt.ctx, vid, item, count);
+        tell(t, vid, item, count);
     }
 }
 
@@ -160,7 +142,11 @@ static void find_place(struct tram_topic *t, const struct history *h)
 {
     uint64_t first = history_first(h), next = history_next(h);
     if (!t->begun)
-        t->place = (struct history_place){.sequence = t->opt.from == TRAM_FROM_NOW ? next : first};
+        t->place = (struct history_place){
+            .sequence = t->opt.from == TRAM_FROM_NOW ? next
+                        : t->opt.from == TRAM_FROM_START
+                            ? first
+                            : history_from(h, stamp_vid(t->opt.at), stamp_count(t->opt.at))};
     else if (t->place.sequence < first)
         t->lost += first - t->place.sequence;
     t->begun = true;
@@ -190,7 +176,7 @@ static int replay(struct tram_group *g, uint32_t at)
             bytes += sizeof(item[i]) + item[i].bytes;
         left -= bytes < left ? bytes : left;
         told += (int)count;
-        t->opt.on_samples(t->opt.ctx, view, item, count);
+        tell(t, view, item, count);
     }
     return told;
 }
@@ -213,28 +199,79 @@ uint64_t tram_topic_lost(const struct tram_topic *t)
     return t->lost;
 }
 
+/* ---- what clients are fed of the past: as in struct member_machine ---- */
+
+_Static_assert(sizeof(struct member_past) == sizeof(struct history_place),
+               "a place in a history is one in the past");
+
+bool group_past(void *ctx, uint32_t cell, struct member_past *at, uint64_t *vid,
+                struct member_item *out)
+{
+    const struct tram_group *g = ctx;
+    const struct history *h = g->cell[cell].history;
+    struct history_place place = {at->number, at->hint[0], at->hint[1]};
+    struct tram_item item;
+    if (h == NULL || !history_is_valid(h) || !history_read_one(h, &place, vid, &item))
+        return false;
+    *at = (struct member_past){place.sequence, {place.position, place.fill}};
+    *out = (struct member_item){
+        .data = item.data, .bytes = item.bytes, .sender = item.sender, .number = item.number};
+    return true;
+}
+
+uint64_t group_past_from(void *ctx, uint32_t cell, uint64_t version)
+{
+    const struct tram_group *g = ctx;
+    return history_from(g->cell[cell].history, stamp_vid(version), stamp_count(version));
+}
+
+/* ---- publishing ---- */
+
+static int not_to_publish(const struct tram_topic *t, struct tram_error *error)
+{
+    struct err e = {""};
+    return api_error(
+        error,
+        err_set(&e, ERR_REFUSED, "topic %s was not opened to publish",
+                t->where.ahead ? (const char *)t->where.name + 1 : t->where.subgroup->name),
+        &e);
+}
+
 int tram_publish(struct tram_topic *t, const void *data, uint32_t bytes, struct tram_error *error)
 {
     struct err e = {""};
-    if (t->opt.role & TRAM_PUBLISH)
+    if (!(t->opt.role & TRAM_PUBLISH))
+        return not_to_publish(t, error);
+    if (t->where.ahead == 0)
         return tram_group_send(t->of, t->cell, data, bytes, error);
-    return api_error(error,
-                     err_set(&e, ERR_REFUSED, "topic %s was not opened to publish",
-                             cluster_cell_name(t->of->cluster->conf, t->cell).s),
-                     &e);
+    uint64_t all = (uint64_t)bytes + t->where.ahead;
+    bool fits = all <= tram_group_message_max(t->of, t->cell);
+    void *room = fits ? tram_publish_reserve(t, bytes) : NULL;
+    if (room == NULL)
+        return api_error(
+            error, group_not_sent(t->of, t->cell, fits ? ERR_AGAIN : ERR_TOOBIG, bytes, &e), &e);
+    memcpy(room, data, bytes);
+    tram_publish_commit(t, room, bytes);
+    return TRAM_OK;
 }
 
 void *tram_publish_reserve(struct tram_topic *t, uint32_t bytes)
 {
-    return t->opt.role & TRAM_PUBLISH ? tram_reserve(t->of, t->cell, bytes) : NULL;
+    uint32_t ahead = t->where.ahead;
+    if (!(t->opt.role & TRAM_PUBLISH) || bytes > UINT32_MAX - ahead)
+        return NULL;
+    unsigned char *room = tram_reserve(t->of, t->cell, bytes + ahead);
+    if (room)
+        memcpy(room, t->where.name, ahead);
+    return room ? room + ahead : NULL;
 }
 
 void tram_publish_commit(struct tram_topic *t, void *room, uint32_t bytes)
 {
-    tram_commit(t->of, t->cell, room, bytes);
+    tram_commit(t->of, t->cell, (unsigned char *)room - t->where.ahead, bytes + t->where.ahead);
 }
 
 void tram_publish_release(struct tram_topic *t, void *room)
 {
-    tram_release(t->of, t->cell, room);
+    tram_release(t->of, t->cell, (unsigned char *)room - t->where.ahead);
 }

@@ -3,6 +3,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/running.h"
+#include "cli/when.h"
 #include "group/view.h"
 #include "tram/group.h"
 
@@ -22,59 +23,6 @@ struct log_args {
     const char *cell, *host, *from, *at;
     bool verify, whole;
 };
-
-/* ---- times and versions, as people write them ---- */
-
-/* The part of a second behind a point. */
-static const char *take_fraction(const char *s, uint64_t *ns)
-{
-    *ns = 0;
-    if (*s != '.')
-        return s;
-    uint64_t unit = SECOND / 10;
-    for (s++; isdigit((unsigned char)*s); s++, unit /= 10)
-        *ns += (uint64_t)(*s - '0') * unit;
-    return s;
-}
-
-/* "2026-11-18 20:57:19.25", a T between them, or @SECONDS. */
-static bool read_time(const char *text, uint64_t *ns)
-{
-    struct tm tm = {.tm_isdst = -1};
-    uint64_t part;
-    if (*text == '@') {
-        char *end;
-        uint64_t s = strtoull(text + 1, &end, 10);
-        bool any = end != text + 1;
-        end = (char *)(uintptr_t)take_fraction(end, &part);
-        *ns = s * SECOND + part;
-        return any && *end == '\0' && s < UINT64_MAX / SECOND;
-    }
-    const char *end = strptime(text, "%Y-%m-%d", &tm);
-    if (end == NULL || (*end != ' ' && *end != 'T'))
-        return false;
-    end = strptime(end + 1, "%H:%M:%S", &tm);
-    if (end == NULL || *take_fraction(end, &part) != '\0')
-        return false;
-    time_t s = mktime(&tm);
-    *ns = (uint64_t)s * SECOND + part;
-    return s >= 0;
-}
-
-/* VIEW.NUMBER, or a view alone. */
-static bool read_version(const char *text, uint64_t *version)
-{
-    char *end;
-    uint64_t vid = strtoull(text, &end, 10), number = 0;
-    bool good = end != text && vid <= VIEWS_MAX;
-    if (good && *end == '.') {
-        const char *start = end + 1;
-        number = strtoull(start, &end, 10);
-        good = end != start;
-    }
-    *version = stamp(vid, number);
-    return good && *end == '\0' && number < STAMP_COUNT_MAX;
-}
 
 static void print_time(uint64_t ns, FILE *f)
 {
@@ -154,9 +102,9 @@ static int print_log(const struct log_args *a, const struct tram_cluster *c, con
     struct printing p = {.a = a, .c = c};
     struct tram_error error = {0};
     uint64_t version = 0, time_ns = 0;
-    if (a->at && !read_time(a->at, &p.until_ns))
+    if (a->at && !when_time(a->at, &p.until_ns))
         return args_bad("log", "--at", "a time is like \"2026-11-18 20:57:19.25\", or @SECONDS");
-    if (a->from && !read_version(a->from, &version) && !read_time(a->from, &time_ns))
+    if (a->from && !when_version(a->from, &version) && !when_time(a->from, &time_ns))
         return args_bad("log", "--from",
                         "it is a version like 3.17, a view like 3, or a time like \"2026-11-18"
                         " 20:57:19.25\"");

@@ -2,6 +2,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/running.h"
+#include "cli/when.h"
 #include "tram/topic.h"
 
 #include <signal.h>
@@ -12,8 +13,10 @@
 
 struct sub_args {
     struct running_args running;
-    const char *topic, *from;
+    const char *topic, *when;
     uint64_t count;
+    enum tram_from from;
+    uint64_t at; /* of from */
 };
 
 struct subscriber {
@@ -60,8 +63,12 @@ static int run(const struct sub_args *a, struct tram_group_client *client)
     struct tram_client_topic *topic;
     struct tram_error e = {""};
     struct sigaction act = {.sa_handler = on_signal};
-    const struct tram_client_topic_options o = {
-        .role = TRAM_SUBSCRIBE, .on_samples = on_samples, .on_lost = on_lost, .ctx = &s};
+    const struct tram_client_topic_options o = {.role = TRAM_SUBSCRIBE,
+                                                .from = a->from,
+                                                .at = a->at,
+                                                .on_samples = on_samples,
+                                                .on_lost = on_lost,
+                                                .ctx = &s};
     if (tram_client_topic_open(client, a->topic, &o, &topic, &e) < 0)
         return complain(e.text);
     sigaction(SIGINT, &act, NULL);
@@ -78,13 +85,30 @@ static int run(const struct sub_args *a, struct tram_group_client *client)
     return s.failed ? complain("cannot write") : CMD_DONE;
 }
 
-static int start(const struct sub_args *a)
+static bool read_from(struct sub_args *a)
+{
+    const char *text = a->when;
+    a->from = TRAM_FROM_NOW;
+    if (text == NULL || strcmp(text, "now") == 0)
+        return true;
+    a->from = TRAM_FROM_START;
+    if (strcmp(text, "start") == 0)
+        return true;
+    a->from = TRAM_FROM_VERSION;
+    if (when_version(text, &a->at))
+        return true;
+    a->from = TRAM_FROM_TIME;
+    return when_time(text, &a->at);
+}
+
+static int start(struct sub_args *a)
 {
     struct tram_cluster *cluster = NULL;
     struct tram_group_client *client = NULL;
     struct tram_error e = {""};
-    if (a->from && strcmp(a->from, "now") != 0)
-        return args_bad("sub", "--from", "so far there is `now` alone: what comes from now on");
+    if (!read_from(a))
+        return args_bad("sub", "--from",
+                        "start, now, a version like 7.120, or a time like 2026-11-18 20:57:19");
     int code = running_load(&a->running, "sub", &cluster);
     if (code == CMD_DONE && tram_group_client_open(cluster, NULL, &client, &e) < 0)
         code = complain(e.text);
@@ -97,15 +121,17 @@ static int start(const struct sub_args *a)
 
 int cmd_sub(int argc, char **argv)
 {
-    struct sub_args a = {.from = NULL};
+    struct sub_args a = {.when = NULL};
     const struct args_word words[] = {
         {"TOPIC", &a.topic, "which topic? `tram topics` names them"},
         {0},
     };
     const struct args_option options[] = {
         RUNNING_OPTIONS(a.running),
-        {"--from", "WHEN", "now: samples that come from now on (default)", .text = &a.from,
-         .needs = "now"},
+        {"--from", "WHEN",
+         "start: all that is kept first; now: what comes from now on (default); a version, or a "
+         "time: what is kept from there on",
+         .text = &a.when, .needs = "start, now, a version or a time"},
         {"--count", "N", "end after so many samples", .number = &a.count, .min = 1,
          .max = UINT64_MAX},
         {0},

@@ -33,9 +33,9 @@ static int print(const struct cluster *c)
     printf("%-20s %-10s %-*s %s\n", "TOPIC", "SERVICE", HOSTS_WIDTH, "SUBSCRIBERS", "PUBLISHERS");
     for (uint32_t i = 0; i < c->subgroups; i++) {
         const struct cluster_subgroup *s = &c->subgroup[i];
-        if (s->shards > 1) /* no topic */
+        if (s->shards > 1 && !s->slots) /* no topic */
             continue;
-        printf("%-20s %-10s ", s->name, service_of(s));
+        printf("%-20s %-10s ", s->slots ? "any other name" : s->name, service_of(s));
         print_hosts(c, s->hosts, HOSTS_WIDTH);
         printf(" ");
         print_hosts(c, s->hosts & s->senders, 0);
@@ -68,7 +68,8 @@ int cmd_topics(int argc, char **argv)
         .usage = "[OPTIONS]",
         .about =
             "Prints the topics of the cluster file: the subgroups of one shard, their quality of "
-            "service, and which hosts may subscribe and publish as members. Clients may do both.",
+            "service, and which hosts may subscribe and publish as members. Clients may do both. "
+            "Where the file has slots, a topic of any other name is there once it is used.",
         .options = options,
         .too_many = "no further word is known",
         .more = "Exit code: 0, or 1 if the cluster has none, 2 wrong usage.",

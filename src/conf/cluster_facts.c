@@ -49,10 +49,10 @@ enum { GROUP_TEXT_BYTES = (CLUSTER_REPLICAS_MAX + CLUSTER_MEMORIES_MAX + 4) * CL
 
 static void subgroup_text(const struct cluster_subgroup *s, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u %u, %u %u %u",
+    snprintf(text, bytes, "%s: %u %s of %u-%u, %" PRIx64 " %" PRIx64 " %u, %u %u %u, %u %u %u%s",
              s->name, s->shards, cluster_mode_names[s->mode], s->members_min, s->members_max,
              s->hosts, s->senders, s->overlap, s->ring_bytes, s->message_max, s->history,
-             s->large_max, s->large_window, s->rdmc);
+             s->large_max, s->large_window, s->rdmc, s->slots ? " slots" : "");
 }
 
 static uint64_t sum_of_all(const struct cluster *c)

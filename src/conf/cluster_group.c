@@ -20,13 +20,14 @@ enum subgroup_key {
     SUB_LARGE_MAX,
     SUB_LARGE_WINDOW,
     SUB_RDMC,
+    SUB_SLOTS,
     SUB_KEYS
 };
 
 static const char *const subgroup_keys[] = {"name",         "shards",      "mode",    "members_min",
                                             "members_max",  "hosts",       "senders", "overlap",
                                             "ring_bytes",   "message_max", "history", "large_max",
-                                            "large_window", "rdmc",        NULL};
+                                            "large_window", "rdmc",        "slots",   NULL};
 
 _Static_assert(sizeof subgroup_keys / sizeof subgroup_keys[0] == SUB_KEYS + 1,
                "every key of a subgroup has a name");
@@ -41,11 +42,13 @@ enum topic_key {
     TOPIC_RING_BYTES,
     TOPIC_MESSAGE_MAX,
     TOPIC_HISTORY,
+    TOPIC_SLOTS,
     TOPIC_KEYS
 };
 
-static const char *const topic_keys[] = {
-    "name", "qos", "hosts", "senders", "members_min", "ring_bytes", "message_max", "history", NULL};
+static const char *const topic_keys[] = {"name",        "qos",        "hosts",       "senders",
+                                         "members_min", "ring_bytes", "message_max", "history",
+                                         "slots",       NULL};
 
 enum topic_qos { QOS_UNORDERED, QOS_ATOMIC, QOS_VOLATILE, QOS_LOGGED };
 
@@ -307,6 +310,23 @@ static int take_subgroup_name(struct reader *r, const struct node *n, const stru
     return rc;
 }
 
+/* Topics that the file does not name: each shard has all hosts that may be in it, since anybody may want any of them. */
+static int take_slots(struct reader *r, const struct node *const *value, struct cluster_subgroup *s)
+{
+    int rc = take_bool(r, value[SUB_SLOTS], "slots", &s->slots);
+    if (rc < 0 || !s->slots)
+        return rc;
+    if (value[SUB_MEMBERS_MAX] != NULL || (value[SUB_OVERLAP] != NULL && !s->overlap))
+        return doc_bad(
+            r->d, value[SUB_MEMBERS_MAX] ? value[SUB_MEMBERS_MAX]->line : value[SUB_OVERLAP]->line,
+            r->e,
+            "subgroup '%s' has slots: true, and all of its hosts are in all of its"
+            " shards; leave out members_max and overlap",
+            s->name);
+    s->overlap = true;
+    return 0;
+}
+
 /* What is said of a subgroup, by its keys; without `mode` it has the one that is given. */
 static int take_values(struct reader *r, const struct node *n,
                        const struct node *const value[SUB_KEYS], unsigned mode)
@@ -322,7 +342,8 @@ static int take_values(struct reader *r, const struct node *n,
     s->shards = s->members_min = 1;
     s->hosts = all_hosts(c);
     snprintf(what, sizeof what, "hosts of subgroup '%s'", s->name);
-    rc = take_count(r, value[SUB_SHARDS], "shards", 1, CLUSTER_CELLS_MAX, &s->shards);
+    rc = take_count(r, value[SUB_SHARDS], s->slots ? "slots" : "shards", 1, CLUSTER_CELLS_MAX,
+                    &s->shards);
     rc = rc < 0 ? rc : take_word(r, value[SUB_MODE], "mode", cluster_mode_names, &mode);
     s->mode = (enum cluster_mode)mode;
     rc = rc < 0 ? rc
@@ -335,6 +356,7 @@ static int take_values(struct reader *r, const struct node *n,
         rc = take_hosts_of(r, value[SUB_HOSTS], what, &s->hosts, NULL, CLUSTER_MEMBERS_MAX);
     rc = rc < 0 ? rc : take_senders(r, value[SUB_SENDERS], s);
     rc = rc < 0 ? rc : take_bool(r, value[SUB_OVERLAP], "overlap", &s->overlap);
+    rc = rc < 0 ? rc : take_slots(r, value, s);
     rc = rc < 0 ? rc : take_rings(r, value, s);
     rc = rc < 0 ? rc : take_history(r, value[SUB_HISTORY], s);
     rc = rc < 0 ? rc
@@ -398,7 +420,10 @@ static int take_topic(struct reader *r, const struct node *n)
                                                 [SUB_MEMBERS_MIN] = t[TOPIC_MEMBERS_MIN],
                                                 [SUB_RING_BYTES] = t[TOPIC_RING_BYTES],
                                                 [SUB_MESSAGE_MAX] = t[TOPIC_MESSAGE_MAX],
-                                                [SUB_HISTORY] = t[TOPIC_HISTORY]};
+                                                [SUB_HISTORY] = t[TOPIC_HISTORY],
+                                                [SUB_SHARDS] = t[TOPIC_SLOTS]};
+    struct cluster_subgroup *s = &r->c->subgroup[r->c->subgroups];
+    s->slots = s->overlap = t[TOPIC_SLOTS] != NULL;
     return take_values(r, n, value, modes[qos]);
 }
 

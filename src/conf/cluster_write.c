@@ -263,7 +263,9 @@ static void write_subgroup(FILE *f, const struct cluster *c, const struct cluste
         fputs(", senders: ", f);
         write_names(f, c, s->senders);
     }
-    if (s->overlap)
+    if (s->slots)
+        fputs(", slots: true", f);
+    else if (s->overlap)
         fputs(", overlap: true", f);
     if (s->ring_bytes != RING_BYTES_DEFAULT)
         fprintf(f, ", ring_bytes: %s", value_size_shown(s->ring_bytes).s);
@@ -286,7 +288,7 @@ static void write_subgroups(FILE *f, const struct cluster *c)
         "# Further keys: members_max, hosts, senders (all), overlap, ring_bytes (1 MiB),"
         " message_max,\n"
         "# history (of mode memory).\n"
-        "# large_max, large_window, rdmc.\n"
+        "# large_max, large_window, rdmc; slots (topics that nobody names here).\n"
         "subgroups:\n",
         f);
     for (uint32_t i = 0; i < c->subgroups; i++)

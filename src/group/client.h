@@ -30,6 +30,8 @@ struct client_reply_item {
 
 #define CLIENT_LOST_SOME UINT64_MAX
 
+enum { CLIENT_PAST = 1 }; /* kind of a sample that was delivered before it was subscribed to */
+
 struct client_calls {
     /* What became of it: a message was delivered, or a reply has come, or (status) it cannot be. Once for each ticket, in any order. */
     void (*done)(void *ctx, uint64_t ticket, const struct client_reply_item *);
@@ -75,9 +77,11 @@ int client_call(struct group_client *, uint32_t cell, const void *data, uint32_t
 int client_query(struct group_client *, uint32_t cell, uint64_t version, const void *data,
                  uint32_t bytes, uint32_t reply_max, uint64_t *ticket);
 
-/* What is delivered in the cell from now on comes by `samples`, fed by one of its members; when that is gone, by another one, each sample once. What
- * is not taken in time is lost, the oldest first. */
-void client_subscribe(struct group_client *, uint32_t cell);
+/* What is delivered in the cell comes by `samples`, fed by one of its members; when that is gone, by another one, each sample once. What
+ * is not taken in time is lost, the oldest first. Where members keep what was delivered last it begins with what is kept of that version and later ones
+ * (0: all; CLIENT_FROM_NOW: none), and what is kept is not lost. */
+#define CLIENT_FROM_NOW UINT64_MAX
+void client_subscribe(struct group_client *, uint32_t cell, uint64_t version);
 void client_unsubscribe(struct group_client *, uint32_t cell);
 /* The host that feeds it; its place among HOSTS is `hosts` if there is none. */
 uint32_t client_feeder(const struct group_client *, uint32_t cell);

@@ -29,15 +29,25 @@ void client_feed_lost(struct group_client *c, uint32_t host)
     }
 }
 
+/* What it has is not wanted again; before it has anything, what was asked for is. */
+static struct subscription from_of(const struct client_sub *s)
+{
+    if (s->next.history)
+        return (struct subscription){.from = FROM_PLACE, .at = s->next};
+    return (struct subscription){.from = s->version == CLIENT_FROM_NOW ? FROM_NOW : FROM_VERSION,
+                                 .at.number = s->version};
+}
+
 void client_feed_ask(struct group_client *c)
 {
     uint64_t ticket;
     for (uint32_t i = 0; i < c->opt.cells; i++) {
         struct client_sub *s = &c->sub[i];
         const struct client_request r = {
-            .cell = i, .kind = REQUEST_SUBSCRIBE, .reply_max = sizeof(struct sample_place)};
+            .cell = i, .kind = REQUEST_SUBSCRIBE, .reply_max = sizeof(struct subscribed)};
+        const struct subscription from = from_of(s);
         if (s->wanted && !s->live && !s->asked)
-            s->asked = client_start(c, c->opt.cells + i, &r, "", 0, &ticket) == 0;
+            s->asked = client_start(c, c->opt.cells + i, &r, &from, sizeof(from), &ticket) == 0;
     }
 }
 
@@ -53,8 +63,12 @@ void client_feed_begins(struct group_client *c, uint32_t cell, uint32_t host, co
     s->host = host;
     l->live++;
     l->beat_ns = c->now_ns;
-    if (s->next.history == 0 && bytes == sizeof(s->next) && !c->opt.cell[cell].raw)
-        memcpy(&s->next, data, sizeof(s->next));
+    struct subscribed from;
+    if (s->next.history || bytes != sizeof(from) || c->opt.cell[cell].raw)
+        return;
+    memcpy(&from, data, sizeof(from));
+    s->next = from.next;
+    s->now = from.now;
 }
 
 /* ---- samples ---- */
@@ -95,10 +109,22 @@ static void take_sample(struct group_client *c, uint32_t host, const struct samp
     if (!s->wanted || !s->live || s->host != host ||
         !(c->opt.cell[m->cell].raw ? is_new_raw : is_new)(s, m, &lost))
         return;
-    const struct member_item item = {
-        .data = data, .bytes = bytes, .sender = m->sender, .number = m->at, .client = m->client};
+    const bool old = !c->opt.cell[m->cell].raw && m->place.number < s->now;
+    const struct member_item item = {.data = data,
+                                     .bytes = bytes,
+                                     .sender = m->sender,
+                                     .number = m->at,
+                                     .kind = old ? CLIENT_PAST : 0,
+                                     .client = m->client};
     c->done++;
     c->opt.calls->samples(c->opt.ctx, m->cell, m->vid, &item, 1, lost);
+}
+
+/* The answer to the subscription, with which this sample begins, is not here yet: they come on lanes of their own. */
+static bool is_early(const struct group_client *c, uint32_t host, const struct sample *m)
+{
+    const struct client_sub *s = m->cell < c->opt.cells ? &c->sub[m->cell] : NULL;
+    return s && s->wanted && s->asked && !s->live && c->way[c->opt.cells + m->cell].host == host;
 }
 
 static bool take_next(struct group_client *c, uint32_t host, uint64_t guard)
@@ -113,6 +139,8 @@ static bool take_next(struct group_client *c, uint32_t host, uint64_t guard)
         return false;
     const unsigned char *data = frame_payload(l->feed->ring, ring, l->feed_at, f.bytes, c->over);
     memcpy(&m, data, sizeof(m));
+    if (is_early(c, host, &m))
+        return false;
     take_sample(c, host, &m, data + sizeof(m), f.bytes - (uint32_t)sizeof(m));
     l->feed_at += frame_size(f.bytes);
     l->dirty = true;
@@ -137,9 +165,10 @@ void client_feed_take(struct group_client *c, uint32_t host)
 
 /* ---- subscribing ---- */
 
-void client_subscribe(struct group_client *c, uint32_t cell)
+void client_subscribe(struct group_client *c, uint32_t cell, uint64_t version)
 {
     struct client_sub *s = &c->sub[cell];
+    s->version = version;
     c->subs += !s->wanted;
     s->wanted = true;
 }

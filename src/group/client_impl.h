@@ -57,7 +57,9 @@ struct client_sub {
     bool wanted, asked, live; /* live: `host` feeds it */
     bool moved;               /* raw: it is not known whether something was lost */
     uint32_t host;
+    uint64_t version;          /* that it begins with */
     struct sample_place next;  /* sample of the cell; history 0: any */
+    uint64_t now;              /* the first that was not delivered when it began */
     struct sample_place *last; /* raw: by sender */
 };
 

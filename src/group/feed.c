@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 /* Samples for clients that have subscribed: see relay.h. What is delivered goes into the stream of each of them while that has room, and else into
- * its backlog, from which the oldest goes when that is full: so nobody waits for a client. */
+ * its backlog, from which the oldest goes when that is full: so nobody waits for a client. Of cells of which the machine keeps what was delivered
+ * the client reads on there instead, until it has all. */
 
 /* A piece of a backlog has its length before it, padded. */
 enum { PIECE_HEAD = 8 };
@@ -11,6 +12,23 @@ enum { PIECE_HEAD = 8 };
 static bool is_subscribed(const struct subscriber *f, uint32_t cell)
 {
     return f->cells[cell / 64] >> cell % 64 & 1;
+}
+
+static void set_bit(uint64_t *bits, uint32_t cell, bool on)
+{
+    bits[cell / 64] &= ~(UINT64_C(1) << cell % 64);
+    bits[cell / 64] |= (uint64_t)on << cell % 64;
+}
+
+static bool is_behind(const struct subscriber *f, uint32_t cell)
+{
+    return f->behind[cell / 64] >> cell % 64 & 1;
+}
+
+static void fall_behind(struct subscriber *f, uint32_t cell, uint64_t number)
+{
+    set_bit(f->behind, cell, true);
+    f->past[cell] = (struct member_past){.number = number};
 }
 
 static uint64_t piece_size(uint32_t bytes)
@@ -99,11 +117,15 @@ static void feed(struct member *m, struct relay_client *k, struct sample *s, con
                  uint32_t bytes)
 {
     struct subscriber *f = &k->feed;
+    if (is_behind(f, s->cell))
+        return;
     if (sizeof(*s) + bytes > m->relays->fed.bytes_max) {
         f->dropped[s->cell]++; /* more than a client can be fed */
         m->count.unfed++;
     } else if (f->head == f->tail && has_room(f, bytes)) {
         add(f, s, data, bytes);
+    } else if (m->cell[s->cell].opt.past) {
+        fall_behind(f, s->cell, s->place.number);
     } else {
         keep(m, f, s, data, bytes);
     }
@@ -139,6 +161,40 @@ void feed_items(struct cell *c, uint64_t vid, const struct member_item *t, uint3
     c->samples += c->subscribers ? 0 : count;
 }
 
+/* The next sample of the past, if there is room for it; false: it has all, or there is none. */
+static bool send_past(struct member *m, struct subscriber *f, uint32_t cell)
+{
+    const struct member_machine *machine = m->opt.machine;
+    struct member_past at = f->past[cell];
+    struct member_item t;
+    struct sample s = {.place = {m->view->cell[cell].born, 0}, .cell = cell};
+    if (!machine->past(m->opt.ctx, cell, &at, &s.vid, &t)) {
+        set_bit(f->behind, cell, false);
+        return false;
+    }
+    s.place.number = at.number - 1;
+    s.at = t.number;
+    s.sender = t.sender;
+    s.client = t.client;
+    bool fits = sizeof(s) + t.bytes <= m->relays->fed.bytes_max;
+    if (fits && !has_room(f, t.bytes))
+        return false;
+    if (fits)
+        add(f, &s, t.data, t.bytes);
+    else
+        m->count.unfed++;
+    f->past[cell] = at;
+    return true;
+}
+
+static void send_pasts(struct member *m, struct subscriber *f)
+{
+    for (uint32_t i = 0; i < m->opt.cells; i += 64)
+        for (uint64_t rest = f->behind[i / 64]; rest && f->head == f->tail; rest = set_rest(rest))
+            while (send_past(m, f, i + set_first(rest)))
+                ;
+}
+
 void feed_settle(struct member *m, struct relay_client *k)
 {
     struct subscriber *f = &k->feed;
@@ -151,6 +207,7 @@ void feed_settle(struct member *m, struct relay_client *k)
             f->stream.tail) /* else it is not said of this session, or lies, and is fed nothing */
         f->stream.taken = taken;
     send_backlog(m, f);
+    send_pasts(m, f);
     if (f->out.sent == f->stream.tail || f->out.flow.status != MEM_DONE)
         return;
     f->out.begun = true;
@@ -179,25 +236,42 @@ void feed_session(struct member *m, struct relay_client *k)
     for (uint32_t i = 0; f->any && i < m->opt.cells; i++)
         feed_unsubscribe(m, k, i);
     memset(f->dropped, 0, sizeof(f->dropped));
+    memset(f->behind, 0, sizeof(f->behind));
     f->any = false;
     f->head = f->tail = 0;
     stream_begin(&f->stream, k->session);
     tell_feed(m, k);
 }
 
+/* Number of the sample with which it begins. */
+static uint64_t number_from(const struct cell *c, const struct subscription *s)
+{
+    const struct member *m = c->of;
+    if (!c->opt.past || s->from == FROM_NOW)
+        return c->samples;
+    if (s->from == FROM_PLACE && s->at.history == m->view->cell[c->number].born)
+        return min_u64(s->at.number, c->samples);
+    return m->opt.machine->past_from(m->opt.ctx, c->number,
+                                     s->from == FROM_VERSION ? s->at.number : 0);
+}
+
 bool feed_subscribe(struct member *m, struct relay_client *k, uint32_t cell,
-                    struct sample_place *next)
+                    const struct subscription *want, struct subscribed *s)
 {
     struct subscriber *f = &k->feed;
     struct cell *c = &m->cell[cell];
     if (f->in == NULL)
         return false;
     if (!is_subscribed(f, cell)) {
-        f->cells[cell / 64] |= UINT64_C(1) << cell % 64;
+        set_bit(f->cells, cell, true);
         c->subscribers++;
     }
     f->any = true;
-    *next = (struct sample_place){m->view->cell[cell].born, c->samples};
+    *s = (struct subscribed){.next = {m->view->cell[cell].born, number_from(c, want)},
+                             .now = c->samples};
+    set_bit(f->behind, cell, false);
+    if (s->next.number < c->samples)
+        fall_behind(f, cell, s->next.number);
     return true;
 }
 
@@ -206,7 +280,8 @@ void feed_unsubscribe(struct member *m, struct relay_client *k, uint32_t cell)
     struct subscriber *f = &k->feed;
     if (!is_subscribed(f, cell))
         return;
-    f->cells[cell / 64] &= ~(UINT64_C(1) << cell % 64);
+    set_bit(f->cells, cell, false);
+    set_bit(f->behind, cell, false);
     m->cell[cell].subscribers--;
 }
 
@@ -220,13 +295,15 @@ int feeds_open(struct member *m)
     y->feeds =
         calloc(m->opt.clients, stream_ring_bytes(&y->fed)); /* touched when somebody subscribes */
     y->backlogs = calloc(m->opt.clients, y->fed.ring_bytes);
-    return y->feeds && y->backlogs ? 0 : ERR_NOMEM;
+    y->pasts = calloc((size_t)m->opt.clients * m->opt.cells, sizeof(*y->pasts));
+    return y->feeds && y->backlogs && y->pasts ? 0 : ERR_NOMEM;
 }
 
 void feeds_close(struct member *m)
 {
     free(m->relays->feeds);
     free(m->relays->backlogs);
+    free(m->relays->pasts);
 }
 
 int feed_client_open(struct member *m, struct relay_client *k, const struct mem_lane_spec *offer,
@@ -247,6 +324,7 @@ int feed_client_open(struct member *m, struct relay_client *k, const struct mem_
                                 .ring = m->relays->feeds +
                                         (size_t)place * stream_ring_bytes(&m->relays->fed)};
     f->backlog = m->relays->backlogs + (size_t)place * ring;
+    f->past = m->relays->pasts + (size_t)place * m->opt.cells;
     f->in = lane[0];
     f->out.lane = lane[1];
     stream_begin(&f->stream, k->session);

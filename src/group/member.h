@@ -38,6 +38,7 @@ struct cell_options {
     uint32_t ring_bytes;  /* of a sender; a power of two, at least 4 KiB; 0: 1 MiB */
     uint32_t message_max; /* bytes; 0: ring_bytes / 8, which is the most */
     bool stateless; /* who comes needs no state of it, whatever the machine has of other cells */
+    bool past;      /* the machine has what was delivered last (`past`) */
     uint32_t
         deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
     uint32_t large_max;    /* bytes of a large message; 0: there are none */
@@ -72,6 +73,12 @@ struct member_answer {
 
 enum { MEMBER_ITEMS_MAX = 64 }; /* of one call */
 
+/* A place in what a cell has delivered: how many messages had been, since it was born, and what the machine wants to know besides. */
+struct member_past {
+    uint64_t number;
+    uint64_t hint[2]; /* 0 at first */
+};
+
 struct member_machine {
     /* Messages of one cell, in order, of the view of that vid. That is the one which began last, but for who is on its way to the state of
      * the cell: it may be told of a view first, and then of what was delivered before that. */
@@ -104,6 +111,13 @@ struct member_machine {
 
     /* Of a logged or durable cell: all versions below this one are on this member's disk. May be NULL. */
     void (*persisted)(void *ctx, uint32_t cell, uint64_t version);
+
+    /* What is kept of the messages of a cell that were delivered, for clients that come late or are slow: the next one from that place on, or the oldest if
+     * that is gone, and moves the place behind it. False: there are no more. The item is good until something is delivered. For cells with `past`. */
+    bool (*past)(void *ctx, uint32_t cell, struct member_past *, uint64_t *vid,
+                 struct member_item *);
+    /* The number of the first that is kept of those with this version or a later one (0: of all); of the next one, if there is none. */
+    uint64_t (*past_from)(void *ctx, uint32_t cell, uint64_t version);
 
     /* The state of a cell; ctx of its calls is what `state_ctx` gives. NULL: cells have none, and joiners need none. */
     const struct state_ops *state;

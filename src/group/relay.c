@@ -284,24 +284,27 @@ static bool query(struct member *m, struct relay_client *k, const struct client_
 }
 
 /* It is fed by who has all that was delivered. */
-static bool subscribe(struct member *m, struct relay_client *k, const struct client_request *r)
+static bool subscribe(struct member *m, struct relay_client *k, const struct client_request *r,
+                      const void *data, uint32_t bytes)
 {
+    struct subscription want = {.from = FROM_NOW};
     struct client_reply a = {.number = r->number,
                              .cell = r->cell,
                              .kind = r->kind,
                              .reply_max = r->reply_max,
                              .visit = r->visit};
-    struct sample_place next = {0};
+    struct subscribed s = {0};
     if (m->phase != MEMBER_OPEN)
         return false;
+    memcpy(&want, data, bytes == sizeof(want) ? bytes : 0);
     if (!member_has_state(m, r->cell))
         a.status = ERR_REFUSED;
     else if (r->kind == REQUEST_UNSUBSCRIBE)
         feed_unsubscribe(m, k, r->cell);
-    else if (!feed_subscribe(m, k, r->cell, &next))
+    else if (!feed_subscribe(m, k, r->cell, &want, &s))
         return false;
-    bool fits = sizeof(next) <= r->reply_max;
-    reply(m, k, &a, &next, fits ? sizeof(next) : 0);
+    bool fits = sizeof(s) <= r->reply_max;
+    reply(m, k, &a, &s, fits ? sizeof(s) : 0);
     return true;
 }
 
@@ -322,7 +325,7 @@ static bool serve(struct member *m, struct relay_client *k, const struct client_
     if (r->kind == REQUEST_QUERY)
         return query(m, k, r, data, bytes);
     if (r->kind == REQUEST_SUBSCRIBE || r->kind == REQUEST_UNSUBSCRIBE)
-        return subscribe(m, k, r);
+        return subscribe(m, k, r, data, bytes);
     return publish(m, k, r, data, bytes);
 }
 

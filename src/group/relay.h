@@ -57,7 +57,7 @@ enum request_kind {
     REQUEST_SEND = 1,
     REQUEST_CALL,  /* likewise, and the member that publishes it replies */
     REQUEST_QUERY, /* of the member; not published */
-    REQUEST_SUBSCRIBE, /* samples of the cell from now on. The reply has the struct sample_place of the next one */
+    REQUEST_SUBSCRIBE, /* samples of the cell, as a struct subscription says. The reply is a struct subscribed */
     REQUEST_UNSUBSCRIBE,
 };
 
@@ -83,6 +83,23 @@ struct client_reply {
  * history is the life of the sender, and numbers are places in its stream, which rise. */
 struct sample_place {
     uint64_t history, number;
+};
+
+/* From where on. What is kept of the cell (`past` of member_machine) is fed before what is new; in cells of which nothing is, all are as FROM_NOW. */
+enum subscription_from {
+    FROM_NOW,
+    FROM_VERSION, /* `at`: a version; 0: all that is kept */
+    FROM_PLACE,   /* behind what this client has: `at` is a number of this history */
+};
+
+struct subscription {
+    uint64_t from;
+    struct sample_place at; /* FROM_VERSION: `number` */
+};
+
+struct subscribed {
+    struct sample_place next; /* the first sample that will come */
+    uint64_t now;             /* and of the first that is not delivered yet */
 };
 
 /* A frame of a FEED lane begins with it. */

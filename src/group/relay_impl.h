@@ -4,7 +4,8 @@
 
 #include "group/impl.h"
 
-/* What a client that subscribes is fed. What its ring has no room for waits in a backlog, of which the oldest goes when that is full. */
+/* What a client that subscribes is fed. What its ring has no room for waits in a backlog, of which the oldest goes when that is full. Of a cell with a
+ * past nothing waits there: the client is behind then, and reads on in the past. */
 struct subscriber {
     struct mem_lane *in;    /* FED; NULL: it has not come */
     struct stream_out out;  /* FEED, */
@@ -12,7 +13,9 @@ struct subscriber {
     unsigned char *backlog; /* a ring of pieces: length, struct sample, bytes */
     uint64_t head, tail;
     uint64_t cells[GROUP_CELLS_MAX / 64]; /* that it has subscribed to */
-    uint32_t dropped[GROUP_CELLS_MAX];    /* by cell, since the last sample of it that was sent */
+    uint64_t behind[GROUP_CELLS_MAX / 64];
+    struct member_past *past;          /* by cell: where it is, if it is behind */
+    uint32_t dropped[GROUP_CELLS_MAX]; /* by cell, since the last sample of it that was sent */
     uint64_t beat;
     bool any;
 };
@@ -44,6 +47,7 @@ struct relays {
     bool dirty;                      /* somebody has something to be told */
     unsigned char *rings;            /* of all replies */
     unsigned char *feeds, *backlogs; /* likewise of samples */
+    struct member_past *pasts;       /* of all of them */
     struct stream_shape fed;
     unsigned char *frame, *reply;
 };
@@ -58,7 +62,7 @@ int feed_client_open(struct member *, struct relay_client *, const struct mem_la
 void feed_session(struct member *, struct relay_client *);
 /* False: it has no lanes for that yet. */
 bool feed_subscribe(struct member *, struct relay_client *, uint32_t cell,
-                    struct sample_place *next);
+                    const struct subscription *, struct subscribed *);
 void feed_unsubscribe(struct member *, struct relay_client *, uint32_t cell);
 /* Takes note of what was taken, and sends on. */
 void feed_settle(struct member *, struct relay_client *);

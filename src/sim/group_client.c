@@ -256,7 +256,10 @@ static void ask(struct group_sim_client *k, uint32_t cell)
 static void subscribe(struct group_sim_client *k, uint32_t cell)
 {
     bool is = k->subscribed >> cell & 1;
-    (is ? client_unsubscribe : client_subscribe)(k->client, cell);
+    if (is)
+        client_unsubscribe(k->client, cell);
+    else
+        client_subscribe(k->client, cell, CLIENT_FROM_NOW);
     k->subscribed ^= UINT32_C(1) << cell;
     k->fed[cell] = (struct group_fed){0};
     chaos_trace(&k->run->fleet.chaos, "client %u %s cell %u", k->place,

@@ -88,6 +88,32 @@ static void history__keeps_the_last(void **state)
     history_close(h);
 }
 
+/* One at a time they are the same, and begin at a version. */
+static void history__is_read_one_by_one_from_a_version(void **state)
+{
+    struct history *h = history_open(4096);
+    struct history_place place = {0};
+    struct tram_item one;
+    uint64_t view = 0;
+    (void)state;
+    history_born(h);
+    for (uint64_t i = 0; i < 6; i++)
+        history_add(h, 1 + i / 3,
+                    &(struct tram_item){.data = &i, .bytes = 8, .number = 10 * (i % 3)}, 1);
+    assert_int_equal(history_from(h, 0, 0), 0);
+    assert_int_equal(history_from(h, 1, 11), 2);
+    assert_int_equal(history_from(h, 1, 21), 3);
+    assert_int_equal(history_from(h, 2, 20), 5);
+    assert_int_equal(history_from(h, 3, 0), 6);
+    place.sequence = 4;
+    assert_true(history_read_one(h, &place, &view, &one));
+    assert_true(place.sequence == 5 && view == 2 && one.number == 10);
+    assert_true(history_read_one(h, &place, &view, &one) && one.number == 20);
+    assert_false(history_read_one(h, &place, &view, &one));
+    assert_int_equal(place.sequence, 6);
+    history_close(h);
+}
+
 static void history__reader_that_is_late_goes_on_with_the_oldest(void **state)
 {
     struct history *h = opened();
@@ -180,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(history__keeps_the_last),
+        cmocka_unit_test(history__is_read_one_by_one_from_a_version),
         cmocka_unit_test(history__reader_that_is_late_goes_on_with_the_oldest),
         cmocka_unit_test(history__copy_is_the_same),
         cmocka_unit_test(history__refuses_what_is_none),

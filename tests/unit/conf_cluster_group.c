@@ -76,7 +76,7 @@ static void group__example_shows_the_defaults(void **state)
     snprintf(path, sizeof path, "%s/docs/group.example.yaml", source);
     if (cluster_load(path, &c, &e) < 0)
         fail_msg("%s", e.text);
-    assert_true(c->hosts == 5 && c->subgroups == 5 && c->warnings == 0);
+    assert_true(c->hosts == 5 && c->subgroups == 6 && c->warnings == 0);
     assert_true(c->start_ms == plain->start_ms && c->view_majority == plain->view_majority);
     assert_true(c->heartbeat_ms == plain->heartbeat_ms && c->suspect_ms == plain->suspect_ms);
     assert_true(c->detach_ms == plain->detach_ms && c->snap_bytes == plain->snap_bytes);
@@ -368,6 +368,31 @@ static void group__refuses_wrong_large_messages(void **state)
     refused(GROUP "hosts: [{name: h1, rack: 256}]\n" SUBS, 2, "rack", "255", NULL);
 }
 
+/* Topics that are made on use, as a topic and as a subgroup. */
+static void group__takes_slots(void **state)
+{
+    (void)state;
+    struct cluster *c =
+        accepted(GROUP HOSTS "subgroups: [{name: a, shards: 3, slots: true}, {name: c}]\n"
+                             "topics: [{name: b, slots: 2, qos: unordered}, {name: d}]\n");
+    const struct cluster_subgroup *a = &c->subgroup[0], *b = &c->subgroup[2];
+
+    assert_true(a->slots && a->overlap && a->shards == 3 && a->mode == CLUSTER_MODE_MEMORY);
+    assert_true(b->slots && b->overlap && b->shards == 2 && b->mode == CLUSTER_MODE_RAW);
+    assert_false(c->subgroup[1].slots || c->subgroup[3].slots || c->subgroup[3].overlap);
+    writes_back_equal(c);
+    struct cluster *without =
+        accepted(GROUP HOSTS "subgroups: [{name: a, shards: 3, overlap: true}, {name: c}]\n"
+                             "topics: [{name: b, slots: 2, qos: unordered}, {name: d}]\n");
+    assert_false(cluster_equal(c, without));
+    cluster_free(without);
+    cluster_free(c);
+    refused(GROUP HOSTS "topics: [{name: b, slots: 0}]", 6, "slots", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: b, slots: true, members_max: 1}]", 6, "members_max",
+            NULL);
+    refused(GROUP HOSTS "subgroups: [{name: b, slots: true, overlap: false}]", 6, "overlap", NULL);
+}
+
 static void group__refuses_wrong_keepers(void **state)
 {
     (void)state;
@@ -426,6 +451,7 @@ int main(void)
         cmocka_unit_test(group__refuses_wrong_rings),
         cmocka_unit_test(group__takes_large_messages),
         cmocka_unit_test(group__refuses_wrong_large_messages),
+        cmocka_unit_test(group__takes_slots),
         cmocka_unit_test(group__refuses_wrong_keepers),
         cmocka_unit_test(group__refuses_too_many),
         cmocka_unit_test(group__warns_of_an_idle_host),
