@@ -70,11 +70,12 @@ struct tram_view {
 
 /* ---- what a member does ---- */
 
-/* A message as it is delivered, good during the call. */
+/* A message as it is delivered, good during the call. A user's own struct may be looked at in place: data is aligned to 8 bytes, here and wherever
+ * there are items; others can send too, so look at `bytes` first. */
 struct tram_item {
     const void *data;
     uint32_t bytes;
-    uint32_t sender; /* host */
+    uint32_t sender; /* host: its number in the cluster file, from 0; tram_view has names */
     uint64_t
         number; /* place in the order of its view and cell, which has gaps; in a raw cell, in the sender's order */
     uint32_t
@@ -83,7 +84,7 @@ struct tram_item {
 
 /* What a member says to what it was asked, good during the call. */
 struct tram_answer {
-    uint32_t host;
+    uint32_t host; /* its number */
     /* TRAM_OK        there is a reply
      * TRAM_LOST      the member is gone. Of a call, with the own host: this member was put out, and does not know whether it was delivered
      * TRAM_AGAIN     the member has not got the cell's state yet

@@ -55,6 +55,7 @@ static void on_samples(void *ctx, uint64_t view, const struct tram_item *item, u
     for (uint32_t i = 0; i < count; i++) {
         uint64_t word = 0;
         assert_int_equal(item[i].bytes, sizeof(word));
+        assert_int_equal((uintptr_t)item[i].data % 8, 0);
         memcpy(&word, item[i].data, sizeof(word));
         r->first = r->count++ == 0 ? word : r->first;
         assert_true(r->count == 1 || word == r->next + r->lost);

@@ -48,6 +48,7 @@ static void deliver(void *ctx, uint32_t cell, uint64_t view, const struct tram_i
         uint64_t word = 0;
         memcpy(&word, item[i].data, item[i].bytes < 8 ? item[i].bytes : 8);
         assert_int_equal(item[i].client, 1);
+        assert_int_equal((uintptr_t)item[i].data % 8, 0);
         if (cell == 0) {
             m->out_of_order |= word <= m->last;
             m->last = word;

@@ -47,6 +47,7 @@ static void on_samples(void *ctx, uint64_t view, const struct tram_item *item, u
     assert_true(view > 0);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t word = 0;
+        assert_int_equal((uintptr_t)item[i].data % 8, 0);
         memcpy(&word, item[i].data, item[i].bytes);
         r->first = r->count + i == 0 ? word : r->first;
         assert_true(!r->numbered || r->count + i == 0 || word == r->next);
