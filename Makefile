@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -72,6 +72,11 @@ model: all
 # Over RDMA verbs, in virtual machines with software RDMA; ends with "N passed, N failed", or says why it was skipped.
 test-rdma: all
 	@tests/rdma/run $(BUILD)
+
+# The page that hosts serve, in a headless Chromium.
+test-page: all
+	@tools/deps page
+	@tests/page/run $(BUILD)
 
 # Members of a group that are killed, stopped, cut off and leave, 200 times, on shared memory and over tcp.
 test-group: all

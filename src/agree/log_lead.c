@@ -661,6 +661,12 @@ static bool waits_for_disks(const struct log *l)
     return log_kept(l) && have >= l->quorum;
 }
 
+static void count_wait(struct log *l, uint64_t ns)
+{
+    uint32_t fours = (uint32_t)(63 - __builtin_clzll(ns >> 10 | 1)) / 2 + (ns >= 1024);
+    l->count.waits[fours < UNIT_WAITS ? fours : UNIT_WAITS - 1]++;
+}
+
 int lead_settle(struct log *l)
 {
     int work = peers_settle(l);
@@ -672,6 +678,7 @@ int lead_settle(struct log *l)
      * first of it that was not there before. */
     if (match > l->commit && (match >= l->start_end || PLANTED(early_serve))) {
         l->commit = match;
+        count_wait(l, l->now_ns - l->waits_ns);
         l->commit_ns = l->waits_ns = l->now_ns;
         struct peer *p = &l->peer[l->me];
         p->commit_sent = match;

@@ -131,12 +131,13 @@ uint64_t api_client_finished(const struct tram_client *);        /* messages don
 
 /* ---- the page of a host: what `tram status` shows, in a file that others map ---- */
 
-enum { PAGE_MAGIC = 0x74726d73, PAGE_SUFFIX_BYTES = 8 };
+enum { PAGE_MAGIC = 0x74726d74, PAGE_SUFFIX_BYTES = 8 };
 
 struct api_page_replica {
     _Atomic uint64_t group, rank, role, leader, ballot, applied, commit, tail, attached, behind,
         delivered, terms, muted, detached_ms[LOG_REPLICAS_MAX];
     _Atomic uint64_t kept, unkept, lacks, lacks_from, lacks_to, stands, restored_percent;
+    _Atomic uint64_t waits[TRAM_WAITS];
     _Atomic uint64_t backup[2], backup_phase, backup_bytes, backup_delivered;
 };
 

@@ -615,6 +615,8 @@ void api_replica_stats(const struct unit *u, uint16_t group, uint32_t rank,
     };
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         out->detached_ms[q] = to_ms(s.detached_ns[q]);
+    for (uint32_t i = 0; i < TRAM_WAITS; i++)
+        out->waits[i] = s.count.waits[i];
 }
 
 int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica_stats *out)

@@ -95,6 +95,8 @@ void api_page_show(struct api_page *p, uint32_t n, const struct tram_replica_sta
     SHOW(muted);
     for (uint32_t q = 0; q < LOG_REPLICAS_MAX; q++)
         SHOW(detached_ms[q]);
+    for (uint32_t i = 0; i < TRAM_WAITS; i++)
+        SHOW(waits[i]);
     SHOW(kept);
     SHOW(unkept);
     SHOW(lacks);

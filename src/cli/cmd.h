@@ -39,6 +39,7 @@ int cmd_sim(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_sub(int argc, char **argv);
 int cmd_tail(int argc, char **argv);
+int cmd_http(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_topics(int argc, char **argv);
 int cmd_up(int argc, char **argv);

@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "cli/args.h"
 #include "cli/cmd.h"
+#include "cli/http.h"
 #include "cli/member_host.h"
 #include "cli/running.h"
 #include "cli/tail_ring.h"
@@ -215,11 +216,15 @@ static int start(const struct host_args *a)
     } else if (is_memory(c, a->name) != a->memory) {
         code = refuse_role(a);
     } else if (c->conf->protocol == CLUSTER_GROUP) {
+        struct http *http = http_open_host(c, a->name);
         code = run_member(a, c);
+        http_close(http);
     } else if (a->rate > 0) {
         code = args_bad("host", "--rate", "it is for protocol: group; `tram send` sends to groups");
     } else {
+        struct http *http = http_open_host(c, a->name);
         code = j ? run(a, c, j) : complain(a, "no memory");
+        http_close(http);
     }
     free(j);
     tram_cluster_free(c);

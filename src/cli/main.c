@@ -31,6 +31,7 @@ static const struct command commands[] = {
     {"tail", cmd_tail, "watch what a group delivers"},
     {"status", cmd_status, "show groups, leaders, replicas and rates"},
     {"top", cmd_top, "the same, live"},
+    {"http", cmd_http, "the same as a page for browsers, and figures for Prometheus"},
     {"view", cmd_view, "show the members of a group, their cells and what they wait for"},
     {"pub", cmd_pub, "publish to a topic of a group, from outside of it"},
     {"sub", cmd_sub, "print the samples of a topic as they come"},

@@ -220,6 +220,8 @@ static void replica_read(struct running *r, uint32_t host, const struct api_page
     b->phase = atomic_load_explicit(&p->backup_phase, memory_order_acquire);
     b->bytes = p->backup_bytes;
     b->delivered = p->backup_delivered;
+    for (uint32_t i = 0; i < TRAM_WAITS; i++)
+        r->replica[group * CLUSTER_REPLICAS_MAX + rank].waits[i] = p->waits[i];
     for (uint32_t q = 0; q < TRAM_REPLICAS_MAX; q++)
         r->replica[group * CLUSTER_REPLICAS_MAX + rank].detached_ms[q] =
             (uint32_t)p->detached_ms[q];

@@ -287,6 +287,13 @@ static void json_group(const struct status_view *v, FILE *to, uint32_t g)
             delivered(r, g), v->rate[g], s->muted);
     if (r->cluster->conf->durable)
         fprintf(to, "\"stands\": %s, ", stands(r, g) ? "true" : "false");
+    int32_t parent = r->cluster->conf->group[g].parent;
+    if (parent != CLUSTER_NONE)
+        fprintf(to, "\"parent\": \"%s\", ", tram_cluster_group_name(r->cluster, (uint32_t)parent));
+    fprintf(to, "\"waits\": [");
+    for (uint32_t i = 0; i < TRAM_WAITS; i++)
+        fprintf(to, "%s%" PRIu64, i ? ", " : "", s->waits[i]);
+    fprintf(to, "], ");
     fprintf(to, "\n   \"members\": [");
     for (uint32_t q = 0; q < running_replicas(r, g); q++) {
         const struct tram_replica_stats *m = running_replica(r, g, q);

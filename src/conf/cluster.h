@@ -56,6 +56,8 @@ struct cluster_host {
     struct cluster_keys keys;            /* none but under tcp without tls */
     bool memory;                         /* it is only memory of groups: carries no replica */
     uint32_t rack;                       /* under protocol group */
+    char http[CLUSTER_ADDRESS_BYTES];    /* where it shows itself to browsers; "" if nowhere */
+    uint16_t http_port;
 };
 
 struct cluster_client {

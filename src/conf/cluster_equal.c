@@ -26,7 +26,8 @@ static bool same_identity(const struct cluster *a, const struct cluster *b)
 static bool same_host(const struct cluster_host *a, const struct cluster_host *b)
 {
     return strcmp(a->name, b->name) == 0 && strcmp(a->address, b->address) == 0 &&
-           a->port == b->port && a->memory == b->memory && same_keys(&a->keys, &b->keys);
+           a->port == b->port && a->memory == b->memory && same_keys(&a->keys, &b->keys) &&
+           strcmp(a->http, b->http) == 0 && a->http_port == b->http_port;
 }
 
 static bool same_group(const struct cluster_group *a, const struct cluster_group *b)

@@ -12,6 +12,7 @@ enum {
     REPLIES = 16,
     REPLIES_LARGE = 4,
     PORT_DEFAULT = 7101,
+    HTTP_DEFAULT = 9464,
     RING_BYTES_LEAST = 4 << 10, /* of a sender in a cell */
     RING_BYTES_MOST = 256 << 20,
     RING_BYTES_DEFAULT = 1 << 20,

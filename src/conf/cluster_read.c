@@ -33,7 +33,7 @@ enum top_key {
     TOP_SETTINGS,
     TOP_COUNT = TOP_SETTINGS + SETTING_COUNT
 };
-enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_ROLE, HOST_RACK, HOST_KEYS };
+enum host_key { HOST_NAME, HOST_ADDRESS, HOST_KEY, HOST_ROLE, HOST_RACK, HOST_HTTP, HOST_KEYS };
 enum group_key {
     GROUP_NAME,
     GROUP_PARENT,
@@ -69,7 +69,7 @@ static const char *const top_keys[] = {"version",
                                        "start_ms",
                                        "block_bytes",
                                        SETTING_LIST(SETTING_KEY_) NULL};
-static const char *const host_keys[] = {"name", "address", "key", "role", "rack", NULL};
+static const char *const host_keys[] = {"name", "address", "key", "role", "rack", "http", NULL};
 static const char *const group_keys[] = {"name", "parent", "replicas", "memories", "votes", NULL};
 static const char *const role_names[] = {"host", "memory", NULL};
 
@@ -346,6 +346,34 @@ static int take_address(struct reader *r, const struct node *n, struct cluster_h
     return 0;
 }
 
+/* A port alone is one of the loopback: who wants to be seen from elsewhere says so. */
+static int take_http(struct reader *r, const struct node *n, struct cluster_host *h)
+{
+    const char *text = NULL;
+    uint64_t port = 0;
+
+    int rc = take_text(r, n, "http", "HOST:PORT, or a port of 127.0.0.1", &text);
+    if (rc < 0 || text == NULL)
+        return rc;
+    bool alone = value_number(text, &port) && port >= 1 && port <= UINT16_MAX;
+    const char *wrong = alone ? NULL : value_address(text, h->http, sizeof h->http, &h->http_port);
+    if (wrong != NULL)
+        return doc_bad(r->d, n->line, r->e,
+                       "http '%s' %s; write it like %d, which is 127.0.0.1:%d, or 0.0.0.0:%d",
+                       doc_shown(text).s, wrong, HTTP_DEFAULT, HTTP_DEFAULT, HTTP_DEFAULT);
+    if (alone) {
+        snprintf(h->http, sizeof h->http, "127.0.0.1");
+        h->http_port = (uint16_t)port;
+    }
+    for (const struct cluster_host *o = r->c->host; o < h; o++)
+        if (o->http_port == h->http_port && strcmp(o->http, h->http) == 0)
+            return doc_bad(r->d, n->line, r->e,
+                           "http '%s' is that of host '%s' (line %u) already; give each host a"
+                           " port of its own",
+                           doc_shown(text).s, o->name, o->line);
+    return 0;
+}
+
 static int take_role(struct reader *r, const struct node *n, struct cluster_host *h)
 {
     unsigned role = 0;
@@ -395,6 +423,8 @@ static int take_host(struct reader *r, const struct node *n)
         rc = identity_read_host(r, value[HOST_KEY], h);
     if (rc == 0)
         rc = large_read_rack(r, value[HOST_RACK], h);
+    if (rc == 0 && value[HOST_HTTP] != NULL)
+        rc = take_http(r, value[HOST_HTTP], h);
     if (rc == 0)
         c->hosts++;
     return rc;

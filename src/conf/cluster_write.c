@@ -171,6 +171,9 @@ static void write_hosts(FILE *f, const struct cluster *c)
         }
         if (h->rack != 0)
             fprintf(f, ", rack: %u", h->rack);
+        if (h->http_port != 0)
+            fprintf(f, strchr(h->http, ':') ? ", http: \"[%s]:%u\"" : ", http: %s:%u", h->http,
+                    h->http_port);
         fputs("}\n", f);
     }
 }

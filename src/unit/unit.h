@@ -28,6 +28,10 @@ struct unit_muted {
     const char *why; /* what it had done, for people */
 };
 
+/* How long leaders waited until what they had written was decided, counted once a batch: below 1, 4, 16, ... microseconds, the last one
+ * all that took longer. As rounds see it: what is decided in the round in which it was written took no time. */
+enum { UNIT_WAITS = 11 };
+
 /* Of this life. */
 struct unit_counts {
     uint64_t messages; /* applied by the machine */
@@ -39,6 +43,7 @@ struct unit_counts {
     uint64_t saves;   /* times the machine was asked to freeze its state */
     uint64_t batches; /* writes of new entries by this leader, per replica one */
     uint64_t shed;    /* followers given up for being stuck */
+    uint64_t waits[UNIT_WAITS];
 };
 
 /* What anyone may look at. */
