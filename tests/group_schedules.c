@@ -259,6 +259,66 @@ const char *schedule_lease_is_open_long(void)
     return views_close(v);
 }
 
+/* A lease of so many bytes that is released or committed. */
+struct lease {
+    struct group_lease known;
+    unsigned char *room;
+    uint32_t bytes;
+};
+
+static bool lease(struct views *v, uint32_t bytes, struct lease *out)
+{
+    *out = (struct lease){.bytes = bytes, .room = member_reserve(v->host[0].member, 0, bytes)};
+    if (out->room)
+        out->known = group_check_reserve(&v->check, 0, 0);
+    return out->room != NULL;
+}
+
+static void let_go(struct views *v, const struct lease *l)
+{
+    group_check_release(l->known);
+    member_release(v->host[0].member, 0, l->room);
+}
+
+static void give(struct views *v, const struct lease *l, uint32_t bytes)
+{
+    group_check_fill(&v->check, l->known, l->room, bytes);
+    group_check_commit(l->known, bytes);
+    member_commit(v->host[0].member, 0, l->room, bytes);
+}
+
+/* Room for several rings is reserved and released while nothing is sent, one after the other or several at a time, in either order, with a message
+ * between them now and then: all of it is free again, and messages keep their order. */
+const char *schedule_leases_are_released(uint32_t at_once, uint32_t message_every)
+{
+    struct views *v = views_open(&(struct views_options){.hosts = 3, .keepers = 3});
+    for (uint32_t i = 0; i < 400 && v->result.property == NULL; i++) {
+        struct lease l[4];
+        uint32_t n = 0;
+        if (lease(v, 20 + 37 * i % 200,
+                  &l[0])) /* also where the ring ends, before one that is as large */
+            let_go(v, &l[0]);
+        while (n < at_once && lease(v, 20 + 37 * (i + n) % 200, &l[n]))
+            n++;
+        if (n < at_once && message_every == 0)
+            views_violated(v, "what is released is free", "there is no room, and nothing is sent");
+        for (uint32_t k = 0; k < n; k++) {
+            const struct lease *one = &l[i % 2 ? k : n - 1 - k];
+            if (message_every && (i + k) % message_every == 0)
+                give(v, one, one->bytes - i % 3 * 10);
+            else
+                let_go(v, one);
+        }
+        if (message_every)
+            views_run(v, 30);
+    }
+    send_all(v, 0x7, 3, 400);
+    views_until_settled(v, all_of(v), VIEW_US);
+    if (v->result.property == NULL && views_vid(v, 0) != 1)
+        views_violated(v, "what is sent is whole", "a member was put out for what it sent");
+    return views_close(v);
+}
+
 /* One sends and the others give nulls, while rings wrap and views change. */
 const char *schedule_nulls_over_wrap_and_view(void)
 {

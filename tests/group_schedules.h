@@ -13,6 +13,7 @@ const char *schedule_layout_request_lost(void);
 const char *schedule_mutual_claims(void);
 const char *schedule_rings_full_member_stopped(bool shared);
 const char *schedule_lease_is_open_long(void);
+const char *schedule_leases_are_released(uint32_t at_once, uint32_t message_every);
 const char *schedule_nulls_over_wrap_and_view(void);
 const char *schedule_one_way_cut(void);
 const char *schedule_link_breaks_and_heals(uint64_t seed);

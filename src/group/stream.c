@@ -476,6 +476,24 @@ void own_commit_kind(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
     commit_looking(c, room, bytes, kind);
 }
 
+/* What was released behind the last message and the last lease is free at once. It goes to nobody before a message follows, and without that
+ * it would stay: a sender that reserves and releases again and again, as one does that wants room in two cells or in none, would have a ring
+ * full of nothing. */
+static void fall_back(struct cell *c)
+{
+    struct own_stream *o = &c->own;
+    uint64_t pos = o->ready_count > 0 ? o->ready_end : o->end, last = pos;
+    while (pos < o->head) {
+        const struct record *r = record_at(c, pos);
+        pos = record_next(r, pos);
+        if (!(r->flags & RECORD_SKIP))
+            last = pos;
+    }
+    o->limit = last < o->head ? 0 : o->limit;
+    o->head = last;
+    o->ready = min_u64(o->ready, last);
+}
+
 void own_release(struct cell *c, void *room)
 {
     if (large_release(c, room))
@@ -483,6 +501,7 @@ void own_release(struct cell *c, void *room)
     struct record *r = lease_record(c, room);
     CHECK(r->flags == RECORD_OPEN);
     *r = (struct record){.bytes = (uint32_t)record_size(r->bytes), .flags = RECORD_SKIP};
+    fall_back(c);
 }
 
 /* ---- from view to view ---- */

@@ -79,6 +79,14 @@ static void group__a_lease_delays_nobody_else(void **state)
     FINDS(group_index_at_reserve, schedule_lease_is_open_long(), "a lease delays nobody else");
 }
 
+static void group__what_is_released_is_free(void **state)
+{
+    (void)state;
+    for (uint32_t at_once = 1; at_once <= 4; at_once++)
+        for (uint32_t every = 0; every < 6; every++)
+            HOLDS(schedule_leases_are_released(at_once, every));
+}
+
 static void group__nulls_go_over_the_end_of_rings_and_views(void **state)
 {
     (void)state;
@@ -198,6 +206,7 @@ int main(void)
         cmocka_unit_test(group__of_two_who_do_not_hear_each_other_one_goes),
         cmocka_unit_test(group__full_rings_are_freed_by_a_removal),
         cmocka_unit_test(group__a_lease_delays_nobody_else),
+        cmocka_unit_test(group__what_is_released_is_free),
         cmocka_unit_test(group__nulls_go_over_the_end_of_rings_and_views),
         cmocka_unit_test(group__heals_from_a_one_way_cut),
         cmocka_unit_test(group__a_batch_survives_a_link_that_breaks),
