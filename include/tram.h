@@ -48,9 +48,9 @@ enum tram_code {
     TRAM_TOOBIG =
         -6, /* a message larger than the cluster file allows, a reply than there is room for */
     TRAM_AGAIN = -7, /* too many messages under way: poll, then try again */
-    TRAM_REFUSED =
-        -8, /* not allowed: another user's cluster, another version; all hosts were stopped
-                             since the client was opened */
+    /* not allowed: another user's cluster, another version; all hosts were stopped since the client was opened */
+    TRAM_REFUSED = -8,
+
     TRAM_TIMEOUT = -9,    /* the time given is over; the message may still be delivered */
     TRAM_DATA_LOST = -11, /* a group lost the memory of its majority: what it had is gone */
     TRAM_BROKEN = -10,    /* a replica saw what cannot be, and has stopped */
@@ -217,10 +217,12 @@ TRAM_API void tram_host_close(struct tram_host *);
 
 enum tram_role { TRAM_JOINING, TRAM_FOLLOWER, TRAM_CANDIDATE, TRAM_SYNC, TRAM_LEADER };
 
-/* What a replica is doing. */
-enum { TRAM_REPLICAS_MAX = 9 }; /* of a group */
-enum { TRAM_WAITS = 11 };
+enum {
+    TRAM_REPLICAS_MAX = 9, /* of a group */
+    TRAM_WAITS = 11,       /* classes of tram_replica_stats.waits */
+};
 
+/* What a replica is doing. */
 struct tram_replica_stats {
     uint32_t group;
     uint32_t rank;

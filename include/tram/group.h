@@ -92,6 +92,7 @@ struct tram_answer {
      * TRAM_TOOBIG    the reply is longer than reply_max
      * TRAM_NOTFOUND  the member's machine has no `query`; or what its query returned */
     int status;
+
     const void *data;
     uint32_t bytes;
     uint64_t version; /* its state had all up to here; see tram_group_version */
