@@ -48,6 +48,7 @@
 #define MEM_MEM_H
 
 #include "base/err.h"
+#include "mem/wrap.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -164,6 +165,8 @@ struct mem_ops {
     void (*grant)(struct mem *, struct mem_op *, uint32_t owner, uint32_t region, uint32_t life,
                   uint64_t ballot);
     void (*fence)(struct mem *); /* NULL: the processor's will do */
+    void (*take)(struct mem *, const struct mem_lane *, uint64_t pos, void *,
+                 uint32_t bytes); /* NULL: a copy will do */
 };
 
 struct mem {
@@ -332,6 +335,19 @@ static inline void mem_read_ring(struct mem *m, struct mem_op *op, struct mem_la
                                  void *out, uint32_t bytes)
 {
     m->ops->read_ring(m, op, l, pos, out, bytes);
+}
+
+/* Copies ring bytes of an own lane out of the reach of its writer. A writer who lies changes them at any time, so what is checked and
+ * then used is taken once, and the copy is what is checked and used. */
+static inline void mem_take(struct mem *m, const struct mem_lane *l, uint64_t pos, void *to,
+                            uint32_t bytes)
+{
+    if (m->ops->take) {
+        m->ops->take(m, l, pos, to, bytes);
+        return;
+    }
+    ring_read(l->ring, l->spec.ring_bytes, pos, to, bytes);
+    atomic_signal_fence(memory_order_seq_cst); /* the compiler reads none of it again */
 }
 
 /* Makes progress; returns how many things completed or changed, 0 if nothing. */

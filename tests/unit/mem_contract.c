@@ -293,6 +293,8 @@ static void the_owner_sees_what_a_writer_puts(void)
     assert_int_equal(mem_word(own, 2), pos + sizeof data);
     assert_memory_equal(own->ring + pos % RING, data, 40);
     assert_memory_equal(own->ring, data + 40, sizeof data - 40);
+    mem_take(rig.node[1].mem, own, pos, back, sizeof back);
+    assert_memory_equal(back, data, sizeof data);
     /* The owner reads it, the writer, and a third. */
     for (int i = 0; i < HOSTS; i++) {
         memset(back, 0, sizeof back);

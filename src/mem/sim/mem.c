@@ -901,6 +901,16 @@ static void op_read_ring(struct mem *m, struct mem_op *op, struct mem_lane *lane
                                    .words = bytes / 8});
 }
 
+static void op_take(struct mem *m, const struct mem_lane *l, uint64_t pos, void *to, uint32_t bytes)
+{
+    struct sim *w = node_of(m)->world;
+
+    CHECK(l->spec.owner == m->self && bytes <= l->spec.ring_bytes);
+    ring_read(l->ring, l->spec.ring_bytes, pos, to, bytes);
+    if (w->on_take)
+        w->on_take(w->on_take_ctx, &l->spec, pos, bytes);
+}
+
 static int op_poll(struct mem *m)
 {
     struct sim_node *n = node_of(m);
@@ -983,6 +993,7 @@ const struct mem_ops sim_mem_ops = {
     .lane_next = op_lane_next,
     .flush = op_flush,
     .fence = op_fence,
+    .take = op_take,
 };
 
 const struct mem_lane *sim_lane(const struct sim *w, const struct mem_lane_spec *s)

@@ -174,6 +174,9 @@ static bool op_effect(struct sim *w, struct sim_op *op)
             op->status = MEM_PENDING;
             return false;
         }
+        if (w->on_read && op->kind == SIM_READ_RING)
+            w->on_read(w->on_read_ctx, op->asker, &op->lane->own.spec, op->at, op->buf,
+                       8 * op->words);
         sim_mix(w, hash_bytes(0, op->buf, 8 * (size_t)op->words));
         break;
     }

@@ -310,6 +310,23 @@ void sim_on_bell(struct sim *w, void (*fn)(void *ctx, uint32_t node), void *ctx)
     w->on_bell_ctx = ctx;
 }
 
+void sim_on_read(struct sim *w,
+                 void (*fn)(void *ctx, uint32_t reader, const struct mem_lane_spec *, uint64_t at,
+                            void *words, uint32_t bytes),
+                 void *ctx)
+{
+    w->on_read = fn;
+    w->on_read_ctx = ctx;
+}
+
+void sim_on_take(struct sim *w,
+                 void (*fn)(void *ctx, const struct mem_lane_spec *, uint64_t pos, uint32_t bytes),
+                 void *ctx)
+{
+    w->on_take = fn;
+    w->on_take_ctx = ctx;
+}
+
 void sim_on_put(struct sim *w,
                 void (*fn)(void *ctx, const struct mem_lane_spec *, uint64_t pos, const void *,
                            uint32_t bytes),

@@ -203,6 +203,19 @@ void sim_on_put(struct sim *,
                            uint32_t bytes),
                 void *ctx);
 
+/* Called when a node's read of a ring takes effect, with what it has read and may be changed: the memory of one who lies shows
+ * each reader something else. */
+void sim_on_read(struct sim *,
+                 void (*fn)(void *ctx, uint32_t reader, const struct mem_lane_spec *, uint64_t at,
+                            void *words, uint32_t bytes),
+                 void *ctx);
+
+/* Called right after a node has taken something out of an own lane (mem_take), which may be written over at this moment: see
+ * sim_lane. */
+void sim_on_take(struct sim *,
+                 void (*fn)(void *ctx, const struct mem_lane_spec *, uint64_t pos, uint32_t bytes),
+                 void *ctx);
+
 /* Called after a node has issued something, if set. The harness may stop the node there, by not returning before other
  * events have run. */
 enum sim_call_kind {

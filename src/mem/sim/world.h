@@ -298,6 +298,10 @@ struct sim {
     void *on_touch_ctx;
     void (*on_put)(void *, const struct mem_lane_spec *, uint64_t, const void *, uint32_t);
     void *on_put_ctx;
+    void (*on_read)(void *, uint32_t, const struct mem_lane_spec *, uint64_t, void *, uint32_t);
+    void *on_read_ctx;
+    void (*on_take)(void *, const struct mem_lane_spec *, uint64_t, uint32_t);
+    void *on_take_ctx;
     void (*on_call)(void *, uint32_t, const struct sim_call *);
     void *on_call_ctx;
     void (*on_landing)(void *, const struct sim_landing *);
