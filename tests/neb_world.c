@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "lane/names.h"
 #include "mem/sim/sim.h"
+#include "sim/hostile.h"
 #include "sim/sim_signer.h"
 
 #include <stdlib.h>
@@ -13,7 +14,10 @@ enum { REGION = 3, LAPS = 3, PLACES_MAX = 4 * LAPS, CLUSTER = 77, CALM_ROUNDS = 
 
 struct member {
     struct mem *mem;
-    struct neb *neb; /* NULL: it lies */
+    struct neb *neb;                 /* NULL: it lies, and runs no code of the protocol */
+    struct hostile *hostile;         /* NULL: it does not, or as above */
+    struct neb *twin[HOSTILE_TWINS]; /* what that runs */
+    uint64_t said[HOSTILE_TWINS];
     struct signer *signer;
     bool dead;
     uint64_t got[PLACES_MAX + 1]; /* by place: which message of the sender was delivered; 0: none */
@@ -29,6 +33,7 @@ static struct world {
     uint32_t faulty_max, sender;
     uint32_t nodes[NEB_MEMBERS_MAX], memory[NEB_MEMORIES_MAX], life[NEB_MEMBERS_MAX];
     struct mem *holder[NEB_MEMORIES_MAX];
+    struct hostiles *hostiles;
     struct member member[NEB_MEMBERS_MAX];
     uint64_t places, said;
     uint32_t focus; /* whom the liars aim at */
@@ -89,6 +94,21 @@ static void convicted(void *ctx, uint32_t sender, const struct neb_cell *a,
         w.violated = "a correct one is convicted";
 }
 
+/* What one that lies hears. */
+static void ignore(void *ctx, uint32_t sender, const struct neb_message *m)
+{
+    (void)ctx, (void)sender, (void)m;
+}
+
+static void ignore_conviction(void *ctx, uint32_t sender, const struct neb_cell *a,
+                              const struct neb_cell *b)
+{
+    (void)ctx, (void)sender, (void)a, (void)b;
+}
+
+static const struct neb_calls hostile_calls = {
+    .deliver = ignore, .has_body = has_body, .convicted = ignore_conviction};
+
 static const struct neb_calls calls = {
     .deliver = deliver, .has_body = has_body, .convicted = convicted};
 
@@ -135,18 +155,8 @@ static void member_step(uint32_t p)
 
 static struct neb_cell signed_cell(uint64_t place, uint64_t which)
 {
-    struct neb_cell c = {
-        .key = place, .key_again = place, .bytes = 8, .digest = content(place, which)};
-    const struct sign_text t = {.tag = SIGN_TAG,
-                                .cluster = CLUSTER,
-                                .group = REGION,
-                                .role = SIGN_BROADCAST,
-                                .signer = w.sender,
-                                .number = place,
-                                .more = c.bytes,
-                                .digest = c.digest};
-    sim_sign(w.seed, &t, c.signature);
-    return c;
+    const struct hostiles_options o = {.key_seed = w.seed, .cluster = CLUSTER, .region = REGION};
+    return hostile_cell(&o, w.sender, place, 8, content(place, which));
 }
 
 /* Near what the one that is aimed at is going to look at, other members being told otherwise. */
@@ -187,7 +197,43 @@ static void liar_step(uint32_t p)
     mem_poll(m->mem);
 }
 
+/* One that runs the code on a memory that lies. */
+static void twin_step(struct member *m, uint32_t p, uint32_t t)
+{
+    struct neb *n = m->twin[t];
+    hostile_turn(m->hostile, t);
+    neb_vouched(n, vouched());
+    if (p == w.sender && m->said[t] < w.places &&
+        neb_broadcast(n, 8, content(m->said[t] + 1, 1 + t)) == 0)
+        m->said[t]++;
+    neb_post(n);
+    mem_poll(m->mem);
+    signer_poll(m->signer);
+    neb_settle(n);
+    if (neb_lapped(n, w.sender))
+        neb_jump(n, w.sender, vouched());
+}
+
+static void hostile_member_step(uint32_t p)
+{
+    struct member *m = &w.member[p];
+    for (uint32_t t = 0; t < hostile_twins(m->hostile); t++)
+        if (rng_below(&w.rng, 3))
+            twin_step(m, p, t);
+    hostile_step(m->hostile);
+}
+
 /* ---- the world ---- */
+
+static void open_twins(struct member *m, struct neb_options *o)
+{
+    struct err e = {""};
+    o->calls = &hostile_calls;
+    for (uint32_t t = 0; t < hostile_twins(m->hostile); t++) {
+        hostile_turn(m->hostile, t);
+        CHECK(neb_open(o, &m->twin[t], &e) == 0);
+    }
+}
 
 static void open_member(uint32_t p, bool liar)
 {
@@ -195,6 +241,9 @@ static void open_member(uint32_t p, bool liar)
     enum mem_birth birth;
     struct err e = {""};
     m->mem = sim_node_start(w.sim, p);
+    m->hostile = w.hostiles ? hostile_of(w.hostiles, p) : NULL;
+    if (m->hostile)
+        hostile_begin(m->hostile, m->mem);
     CHECK(mem_region_open(m->mem, REGION, &birth, &e) == 0);
     m->signer = sim_signer_open(w.seed, p, 4);
     struct neb_options o = {.mem = m->mem,
@@ -210,10 +259,12 @@ static void open_member(uint32_t p, bool liar)
                             .signer = m->signer,
                             .calls = &calls,
                             .ctx = m};
-    if (!liar) {
+    if (m->hostile)
+        open_twins(m, &o);
+    else if (!liar)
         CHECK(neb_open(&o, &m->neb, &e) == 0);
+    if (m->hostile || !liar)
         return;
-    }
     for (uint32_t j = 0; j < (w.shape.memories ? w.shape.memories : 1); j++) {
         struct mem_lane_spec s =
             lane_spec(REGION, w.shape.memories ? w.memory[j] : p, p, LANE_NEB, 0);
@@ -268,6 +319,17 @@ static void draw_members(void)
     do
         w.sender = (uint32_t)rng_below(&w.rng, n);
     while (liar[w.sender] != (rng_below(&w.rng, 3) > 0));
+    if (w.shape.strategy != HOSTILE_none)
+        w.hostiles = hostiles_open(&(struct hostiles_options){.sim = w.sim,
+                                                              .strategy = w.shape.strategy,
+                                                              .seed = rng_u64(&w.rng),
+                                                              .key_seed = w.seed,
+                                                              .nodes = w.nodes,
+                                                              .lies = liar,
+                                                              .members = n,
+                                                              .region = REGION,
+                                                              .cluster = CLUSTER,
+                                                              .window = w.shape.window});
     for (uint32_t p = 0; p < n; p++)
         open_member(p, liar[p]);
     for (first = 0; lies(first); first++)
@@ -315,14 +377,16 @@ static void wild_step(void)
     uint32_t p = (uint32_t)rng_below(&w.rng, w.shape.members);
     if (rng_below(&w.rng, 20) == 0)
         draw_focus();
-    if (what < 250 && lies(p))
+    if (w.member[p].hostile)
+        hostile_member_step(p);
+    else if (what < 250 && lies(p))
         liar_step(p);
     else if (what < 500)
         time_passes(rng_below(&w.rng, 4));
     else if (what == 500)
         kill_one();
     else
-        member_step(what < 800 ? w.focus : p);
+        member_step(what < 800 && w.hostiles == NULL ? w.focus : p);
 }
 
 static bool all_have_all(void)
@@ -338,7 +402,10 @@ static void calm(void)
     sim_calm(w.sim);
     for (uint32_t i = 0; i < CALM_ROUNDS && !w.violated && !all_have_all(); i++) {
         for (uint32_t p = 0; p < w.shape.members; p++)
-            member_step(p);
+            if (w.member[p].hostile)
+                hostile_member_step(p);
+            else
+                member_step(p);
         time_passes(8);
     }
     if (!w.violated && !all_have_all())
@@ -350,7 +417,14 @@ static void close_world(void)
     for (uint32_t p = 0; p < w.shape.members; p++) {
         if (w.member[p].neb)
             neb_close(w.member[p].neb);
+        for (uint32_t t = 0; t < HOSTILE_TWINS; t++)
+            if (w.member[p].twin[t])
+                neb_close(w.member[p].twin[t]);
         signer_close(w.member[p].signer);
+    }
+    if (w.hostiles) {
+        w.figures->cells += hostiles_figures(w.hostiles).lies;
+        hostiles_close(w.hostiles);
     }
     sim_close(w.sim);
 }

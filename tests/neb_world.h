@@ -2,13 +2,14 @@
 #ifndef TESTS_NEB_WORLD_H
 #define TESTS_NEB_WORLD_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "sim/hostile.h"
 
 struct neb_shape {
     uint32_t members, memories; /* 0 memories: each member holds its own row */
     uint32_t window;
     bool links; /* memories are reached over connections */
+    enum hostile_strategy
+        strategy; /* none: who lies runs no code, and writes cells that it makes up */
 };
 
 struct neb_figures {

@@ -42,6 +42,11 @@ static inline uint64_t neb_key(uint32_t life, uint64_t place)
     return (uint64_t)life << NEB_LIFE_SHIFT | place;
 }
 
+static inline uint64_t neb_place(uint64_t key)
+{
+    return key & ((UINT64_C(1) << NEB_LIFE_SHIFT) - 1);
+}
+
 struct neb_cell {
     uint64_t key;
     uint64_t bytes;

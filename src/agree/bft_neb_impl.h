@@ -81,11 +81,6 @@ struct neb {
     struct hearing hear[NEB_MEMBERS_MAX];
 };
 
-static inline uint64_t neb_place(uint64_t key)
-{
-    return key & ((UINT64_C(1) << NEB_LIFE_SHIFT) - 1);
-}
-
 static inline uint64_t neb_slot(const struct neb *n, uint64_t place)
 {
     return place % n->opt.window;
