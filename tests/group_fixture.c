@@ -199,14 +199,24 @@ static void on_done(void *ctx, uint64_t ticket, const struct client_reply_item *
         views_violated(k->of, "clients", "a message is done and was not delivered");
 }
 
+static void on_samples(void *ctx, uint32_t cell, uint64_t vid, const struct member_item *m,
+                       uint32_t count, uint64_t lost)
+{
+    struct views_client *k = ctx;
+    (void)cell, (void)vid, (void)m, (void)lost;
+    k->fed += count;
+}
+
 void views_client_open(struct views *v, uint32_t client)
 {
-    static const struct client_calls calls = {.done = on_done};
+    static const struct client_calls calls = {.done = on_done, .samples = on_samples};
     struct views_client *k = &v->client[client];
     struct err e = {""};
     *k = (struct views_client){.of = v, .first = v->check.clients.count};
     k->mem = sim_node_start(v->sim, v->opt.hosts + client);
-    v->client_cell = (struct client_cell){.hosts = (UINT64_C(1) << v->opt.hosts) - 1,
+    const uint64_t all = (UINT64_C(1) << v->opt.hosts) - 1;
+    v->client_cell = (struct client_cell){.hosts = v->opt.client_hosts ? v->opt.client_hosts : all,
+                                          .readers = all,
                                           .message_max = VIEWS_RING / 8};
     const struct client_options o = {.mem = k->mem,
                                      .hosts = v->opt.hosts,
@@ -230,6 +240,14 @@ void views_client_step(struct views *v, uint32_t client)
         if (client_link_open(k->client, h, &e) != 0)
             views_violated(v, "opens", e.text);
     client_settle(k->client, sim_now(v->sim));
+}
+
+void views_client_fill(struct views *v, uint32_t client, uint32_t bytes)
+{
+    const unsigned char data[300] = {0};
+    uint64_t ticket;
+    while (client_send(v->client[client].client, 0, data, bytes, &ticket) == 0)
+        ;
 }
 
 void views_client_send(struct views *v, uint32_t client, uint32_t bytes)

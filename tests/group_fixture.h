@@ -22,9 +22,10 @@ struct views_options {
     bool majority;
     uint32_t
         backlog; /* bytes, for what is delivered while a state is sent; 0: the least that will do */
-    uint32_t pad;     /* bytes of a state, beside the real ones; 0: 500 */
-    uint32_t clients; /* places for clients */
-    uint64_t seed;    /* how the memory behaves where it may choose; 0: 1 */
+    uint32_t pad;          /* bytes of a state, beside the real ones; 0: 500 */
+    uint32_t clients;      /* places for clients */
+    uint32_t client_hosts; /* at which they send; 0: all */
+    uint64_t seed;         /* how the memory behaves where it may choose; 0: 1 */
     struct cell_layout layout[GROUP_CHECK_CELLS_MAX]; /* hosts 0: all, with all as senders */
 };
 
@@ -46,7 +47,7 @@ struct views_client {
     struct mem *mem;
     struct group_client *client; /* NULL: it is not open */
     uint64_t first;              /* of its messages, in the checker */
-    uint64_t done;
+    uint64_t done, fed;
 };
 
 struct views {
@@ -86,6 +87,8 @@ bool views_send(struct views *, uint32_t host, uint32_t cell, uint32_t bytes);
 void views_client_open(struct views *, uint32_t client);
 void views_client_step(struct views *, uint32_t client);
 void views_client_send(struct views *, uint32_t client, uint32_t bytes);
+/* Until it has room for no more. */
+void views_client_fill(struct views *, uint32_t client, uint32_t bytes);
 
 /* Messages of the cell that the host has delivered, those in its state included. */
 uint64_t views_delivered(const struct views *, uint32_t host, uint32_t cell);

@@ -1,5 +1,6 @@
 #include "group_schedules.h"
 
+#include "group/client.h"
 #include "group/keeper_impl.h"
 #include "group_fixture.h"
 
@@ -601,5 +602,25 @@ const char *schedule_relay_is_put_out(uint32_t ticks, bool shared)
         views_violated(v, "clients", "not all that a client sent is done");
     if (views_delivered(v, 0, 0) != 18)
         views_violated(v, "once per client request", "more or less is delivered than was sent");
+    return views_close(v);
+}
+
+/* The one host at which a client may send is down, and the client has as many messages of that size under way as it can. What it subscribes to then
+ * comes all the same. */
+const char *schedule_full_client_subscribes(uint32_t bytes)
+{
+    struct views *v = views_open(
+        &(struct views_options){.hosts = 3, .keepers = 3, .clients = 1, .client_hosts = 4});
+    views_kill(v, 2, false);
+    views_until_settled(v, 3, VIEW_US);
+    views_client_open(v, 0);
+    views_client_fill(v, 0, bytes);
+    client_subscribe(v->client[0].client, 0, CLIENT_FROM_NOW);
+    views_run(v, 1000);
+    views_send(v, 0, 0, 40);
+    views_run(v, 1000);
+    if (v->client[0].fed != 1)
+        views_violated(v, "clients",
+                       "who waits for one cell gets nothing of what it subscribed to");
     return views_close(v);
 }

@@ -11,6 +11,12 @@ static struct pending *pending_at(struct group_client *c, uint64_t ticket)
     return &c->pending[ticket % CLIENT_WINDOW];
 }
 
+/* What has to do with a subscription has a way, a place and numbers of its own: it waits for no message. */
+static bool is_own(const struct group_client *c, uint32_t way)
+{
+    return way >= c->opt.cells;
+}
+
 static uint32_t reply_room(uint32_t reply_max)
 {
     return (uint32_t)frame_size((uint32_t)sizeof(struct client_reply) + reply_max);
@@ -50,17 +56,23 @@ static void begin_session(struct group_client *c, struct link *l, uint64_t hello
     tell_session(c, l);
 }
 
+static void send_again(struct group_client *c, struct pending *p)
+{
+    p->host = NOWHERE;
+    p->again = true;
+    if (!is_own(c, p->way))
+        c->unsent = min_u64(c->unsent, p->ticket);
+}
+
 /* Nothing of it is known to have arrived. */
 static void forget_sent(struct group_client *c, uint32_t host)
 {
-    for (uint64_t t = c->oldest; t < c->next; t++) {
-        struct pending *p = pending_at(c, t);
-        if (p->ticket == 0 || p->host != host)
-            continue;
-        p->host = NOWHERE;
-        p->again = true;
-        c->unsent = min_u64(c->unsent, t);
-    }
+    for (uint64_t t = c->oldest; t < c->next; t++)
+        if (pending_at(c, t)->ticket && pending_at(c, t)->host == host)
+            send_again(c, pending_at(c, t));
+    for (uint32_t i = 0; c->owns > 0 && i < c->opt.cells; i++)
+        if (c->own[i].ticket && c->own[i].host == host)
+            send_again(c, &c->own[i]);
 }
 
 static uint64_t hosts_of(const struct group_client *c, uint32_t way)
@@ -97,14 +109,13 @@ static void go_to(struct group_client *c, uint32_t way, uint32_t host)
 static void move_on(struct group_client *c, uint32_t way)
 {
     struct client_way *w = &c->way[way];
-    for (uint64_t t = c->oldest; t < c->next; t++) {
+    for (uint64_t t = c->oldest; !is_own(c, way) && t < c->next; t++) {
         struct pending *p = pending_at(c, t);
-        if (p->ticket == 0 || p->way != way || p->host == NOWHERE)
-            continue;
-        p->host = NOWHERE;
-        p->again = true;
-        c->unsent = min_u64(c->unsent, t);
+        if (p->ticket && p->way == way && p->host != NOWHERE)
+            send_again(c, p);
     }
+    if (is_own(c, way))
+        send_again(c, &c->own[way - c->opt.cells]);
     if (++w->tried % set_count(hosts_of(c, way)) == 0)
         w->rest_ns = c->now_ns + c->opt.retry_ns / RESTS_A_RETRY;
     go_to(c, way, next_host(c, way, w->host));
@@ -136,24 +147,36 @@ static bool is_waited_for(const struct group_client *c, uint32_t host)
 static void finish(struct group_client *c, struct pending *p, const struct client_reply_item *r)
 {
     uint64_t ticket = p->ticket;
-    bool own = p->way >= c->opt.cells;
     c->way[p->way].waits--;
     p->ticket = 0;
-    c->outstanding -= !own;
-    c->done += !own;
+    if (is_own(c, p->way)) {
+        c->owns--;
+        return;
+    }
+    c->outstanding--;
+    c->done++;
     while (c->oldest < c->next && pending_at(c, c->oldest)->ticket == 0)
         c->oldest++;
     c->unsent = max_u64(c->unsent, c->oldest);
-    if (!own)
-        c->opt.calls->done(c->opt.ctx, ticket, r);
+    c->opt.calls->done(c->opt.ctx, ticket, r);
+}
+
+/* What the reply is to; NULL: nothing that is still pending. */
+static struct pending *asked_for(struct group_client *c, const struct client_reply *r)
+{
+    struct pending *p = NULL;
+    if (r->number & OWN_NUMBER)
+        p = r->cell < c->opt.cells ? &c->own[r->cell] : NULL;
+    else if (r->number >= c->oldest && r->number < c->next)
+        p = pending_at(c, r->number);
+    return p && p->ticket == r->number && p->head.cell == r->cell ? p : NULL;
 }
 
 static void take_reply(struct group_client *c, uint32_t host, const struct client_reply *r,
                        const void *data, uint32_t bytes)
 {
-    struct pending *p =
-        r->number >= c->oldest && r->number < c->next ? pending_at(c, r->number) : NULL;
-    if (p == NULL || p->ticket != r->number || p->head.cell != r->cell)
+    struct pending *p = asked_for(c, r);
+    if (p == NULL)
         return;
     if (r->status == ERR_REFUSED) {
         if (p->host == host && r->visit == c->way[p->way].visit)
@@ -255,7 +278,10 @@ static bool send_one(struct group_client *c, struct pending *p)
     unsigned char *to = stream_reserve(&l->requests);
     p->head.visit = c->way[p->way].visit;
     memcpy(to, &p->head, sizeof(p->head));
-    ring_read(c->store, c->store_bytes, p->at, to + sizeof(p->head), p->bytes);
+    if (is_own(c, p->way))
+        client_feed_from(c, p, to + sizeof(p->head));
+    else
+        ring_read(c->store, c->store_bytes, p->at, to + sizeof(p->head), p->bytes);
     stream_commit(&l->requests, size);
     l->moved_ns = l->sent ? l->moved_ns : c->now_ns;
     l->open += room;
@@ -271,7 +297,10 @@ static bool send_one(struct group_client *c, struct pending *p)
 static void send_some(struct group_client *c)
 {
     bool all = true;
-    for (uint32_t i = 0; c->unsent < c->next && i < 2 * c->opt.cells; i++)
+    for (uint32_t i = 0; c->owns > 0 && i < c->opt.cells; i++)
+        if (c->own[i].ticket && c->own[i].host == NOWHERE)
+            send_one(c, &c->own[i]);
+    for (uint32_t i = 0; c->unsent < c->next && i < c->opt.cells; i++)
         c->way[i].held = false;
     for (uint64_t t = c->unsent; t < c->next; t++) {
         struct pending *p = pending_at(c, t);
@@ -330,17 +359,26 @@ int client_settle(struct group_client *c, uint64_t now_ns)
 
 /* ---- asking ---- */
 
-int client_start(struct group_client *c, uint32_t way, const struct client_request *r,
-                 const void *data, uint32_t bytes, uint64_t *ticket)
+static void start(struct group_client *c, uint32_t way)
 {
     struct client_way *w = &c->way[way];
+    if (w->host == NOWHERE)
+        go_to(c, way, next_host(c, way, NOWHERE));
+    else if (w->waits == 0 && c->link[w->host].sent == 0)
+        c->link[w->host].moved_ns = c->now_ns;
+    w->waits++;
+}
+
+static int start_message(struct group_client *c, const struct client_request *r, const void *data,
+                         uint32_t bytes, uint64_t *ticket)
+{
     uint64_t begin = c->oldest < c->next ? pending_at(c, c->oldest)->at : c->store_at;
     if (c->next - c->oldest == CLIENT_WINDOW || c->store_at + bytes > begin + c->store_bytes)
         return ERR_AGAIN;
     struct pending *p = pending_at(c, c->next);
     *p = (struct pending){.ticket = c->next,
                           .head = *r,
-                          .way = way,
+                          .way = r->cell,
                           .at = c->store_at,
                           .bytes = bytes,
                           .host = NOWHERE};
@@ -349,13 +387,25 @@ int client_start(struct group_client *c, uint32_t way, const struct client_reque
         ring_write(c->store, c->store_bytes, p->at, data, bytes);
     c->store_at += bytes;
     *ticket = c->next++;
-    c->outstanding += way < c->opt.cells;
-    if (w->host == NOWHERE)
-        go_to(c, way, next_host(c, way, NOWHERE));
-    else if (w->waits == 0 && c->link[w->host].sent == 0)
-        c->link[w->host].moved_ns = c->now_ns;
-    w->waits++;
+    c->outstanding++;
+    start(c, p->way);
     return 0;
+}
+
+bool client_start_own(struct group_client *c, const struct client_request *r, uint32_t bytes)
+{
+    struct pending *p = &c->own[r->cell];
+    if (p->ticket)
+        return false;
+    *p = (struct pending){.ticket = OWN_NUMBER | ++c->own_number,
+                          .head = *r,
+                          .way = c->opt.cells + r->cell,
+                          .bytes = bytes,
+                          .host = NOWHERE};
+    p->head.number = p->ticket;
+    c->owns++;
+    start(c, p->way);
+    return true;
 }
 
 /* Some cells are for messages that are smaller than the head of one. */
@@ -370,8 +420,8 @@ int client_send(struct group_client *c, uint32_t cell, const void *data, uint32_
 {
     if (!fits(c, cell, bytes))
         return ERR_TOOBIG;
-    return client_start(c, cell, &(struct client_request){.cell = cell, .kind = REQUEST_SEND}, data,
-                        bytes, ticket);
+    return start_message(c, &(struct client_request){.cell = cell, .kind = REQUEST_SEND}, data,
+                         bytes, ticket);
 }
 
 int client_call(struct group_client *c, uint32_t cell, const void *data, uint32_t bytes,
@@ -381,10 +431,9 @@ int client_call(struct group_client *c, uint32_t cell, const void *data, uint32_
         return ERR_INVALID;
     if (!fits(c, cell, bytes) || reply_max > client_ask_max(c))
         return ERR_TOOBIG;
-    return client_start(
-        c, cell,
-        &(struct client_request){.cell = cell, .kind = REQUEST_CALL, .reply_max = reply_max}, data,
-        bytes, ticket);
+    return start_message(
+        c, &(struct client_request){.cell = cell, .kind = REQUEST_CALL, .reply_max = reply_max},
+        data, bytes, ticket);
 }
 
 int client_query(struct group_client *c, uint32_t cell, uint64_t version, const void *data,
@@ -395,7 +444,7 @@ int client_query(struct group_client *c, uint32_t cell, uint64_t version, const 
     if (bytes > client_frame_max(c->requests.ring_bytes) - sizeof(r) ||
         reply_max > client_ask_max(c))
         return ERR_TOOBIG;
-    return client_start(c, cell, &r, data, bytes, ticket);
+    return start_message(c, &r, data, bytes, ticket);
 }
 
 /* ---- looking ---- */
@@ -498,12 +547,13 @@ int client_open(const struct client_options *o, struct group_client **out, struc
     c->replied = relayed_shape(ring);
     c->store_bytes = ring;
     c->way = calloc(2 * (size_t)o->cells, sizeof(*c->way));
+    c->own = calloc(o->cells, sizeof(*c->own));
     c->store = calloc(1, ring);
     c->over = calloc(1, c->replied.bytes_max);
     c->next = c->oldest = c->unsent = 1;
     for (uint32_t i = 0; c->way && i < 2 * o->cells; i++)
         c->way[i].host = NOWHERE;
-    if (!c->way || !c->store || !c->over || client_subs_open(c) != 0) {
+    if (!c->way || !c->own || !c->store || !c->over || client_subs_open(c) != 0) {
         client_close(c);
         return err_set(e, ERR_NOMEM, "client: no memory");
     }
@@ -519,6 +569,7 @@ void client_close(struct group_client *c)
         free(c->link[h].requests.ring);
     client_subs_close(c);
     free(c->way);
+    free(c->own);
     free(c->store);
     free(c->over);
     free(c);

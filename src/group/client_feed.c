@@ -34,21 +34,25 @@ static struct subscription from_of(const struct client_sub *s)
 {
     if (s->next.history)
         return (struct subscription){.from = FROM_PLACE, .at = s->next};
-    return (struct subscription){.from = s->version == CLIENT_FROM_NOW ? FROM_NOW : FROM_VERSION,
-                                 .at.number = s->version};
+    bool now = !s->wanted || s->version == CLIENT_FROM_NOW;
+    return (struct subscription){.from = now ? FROM_NOW : FROM_VERSION, .at.number = s->version};
 }
 
 void client_feed_ask(struct group_client *c)
 {
-    uint64_t ticket;
     for (uint32_t i = 0; i < c->opt.cells; i++) {
         struct client_sub *s = &c->sub[i];
         const struct client_request r = {
             .cell = i, .kind = REQUEST_SUBSCRIBE, .reply_max = sizeof(struct subscribed)};
-        const struct subscription from = from_of(s);
         if (s->wanted && !s->live && !s->asked)
-            s->asked = client_start(c, c->opt.cells + i, &r, &from, sizeof(from), &ticket) == 0;
+            s->asked = client_start_own(c, &r, sizeof(struct subscription));
     }
+}
+
+void client_feed_from(const struct group_client *c, const struct pending *p, unsigned char *to)
+{
+    const struct subscription from = from_of(&c->sub[p->head.cell]);
+    memcpy(to, &from, p->bytes);
 }
 
 void client_feed_begins(struct group_client *c, uint32_t cell, uint32_t host, const void *data,
@@ -176,14 +180,13 @@ void client_subscribe(struct group_client *c, uint32_t cell, uint64_t version)
 void client_unsubscribe(struct group_client *c, uint32_t cell)
 {
     struct client_sub *s = &c->sub[cell];
-    uint64_t ticket;
     if (!s->wanted)
         return;
     c->subs--;
     if (s->live) {
         const struct client_request r = {.cell = cell, .kind = REQUEST_UNSUBSCRIBE};
         c->link[s->host].live--;
-        client_start(c, c->opt.cells + cell, &r, "", 0, &ticket);
+        client_start_own(c, &r, 0); /* who is fed has nothing else under way */
     }
     struct sample_place *last = s->last;
     *s = (struct client_sub){.asked = s->asked, .last = last};

@@ -7,6 +7,7 @@
 #include "group/relay.h"
 
 #define NOWHERE UINT32_MAX
+#define OWN_NUMBER (UINT64_C(1) << 63) /* in the number of a request that is of no ticket */
 
 /* What was asked for and is not done. */
 struct pending {
@@ -71,6 +72,9 @@ struct group_client {
     struct client_way *way; /* by cell, twice */
     struct client_sub *sub; /* by cell */
     uint32_t subs;          /* that are wanted */
+    struct pending *own;    /* by cell: what has to do with a subscription; `at` says nothing */
+    uint32_t owns;          /* of these are pending */
+    uint64_t own_number;
     struct pending pending[CLIENT_WINDOW];
     uint64_t next, oldest; /* tickets: those not done are in between */
     uint64_t unsent;       /* all before were sent */
@@ -87,9 +91,8 @@ struct group_client {
 /* ---- client.c ---- */
 
 uint64_t client_session_of(const struct group_client *, const struct link *);
-/* Something for the way: a message, a question, or what has to do with a subscription. */
-int client_start(struct group_client *, uint32_t way, const struct client_request *,
-                 const void *data, uint32_t bytes, uint64_t *ticket);
+/* Something that has to do with the subscription to a cell. False: one is under way. */
+bool client_start_own(struct group_client *, const struct client_request *, uint32_t bytes);
 
 /* ---- client_feed.c ---- */
 
@@ -106,5 +109,7 @@ void client_feed_begins(struct group_client *, uint32_t cell, uint32_t host, con
 void client_feed_take(struct group_client *, uint32_t host);
 /* Asks for what is wanted and not fed. */
 void client_feed_ask(struct group_client *);
+/* The bytes of such a request, as of now. */
+void client_feed_from(const struct group_client *, const struct pending *, unsigned char *to);
 
 #endif

@@ -186,6 +186,13 @@ static const char *relay_is_put_out(uint64_t ticks)
     return schedule_relay_is_put_out((uint32_t)ticks, ticks & 1);
 }
 
+static void group__a_client_that_is_full_is_fed(void **state)
+{
+    (void)state;
+    HOLDS(schedule_full_client_subscribes(8));   /* as many as may be under way */
+    HOLDS(schedule_full_client_subscribes(300)); /* as many bytes */
+}
+
 static void group__what_a_client_sends_again_is_delivered_once(void **state)
 {
     (void)state;
@@ -219,6 +226,7 @@ int main(void)
         cmocka_unit_test(group__a_cell_is_never_empty_by_itself),
         cmocka_unit_test(group__nobody_publishes_where_members_lack),
         cmocka_unit_test(group__cells_take_turns),
+        cmocka_unit_test(group__a_client_that_is_full_is_fed),
         cmocka_unit_test(group__what_a_client_sends_again_is_delivered_once),
         cmocka_unit_test(group__old_bytes_in_a_ring_are_no_messages),
     };
