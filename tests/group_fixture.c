@@ -128,6 +128,9 @@ void views_kill(struct views *v, uint32_t host, bool keep_memory)
     struct views_host *h = &v->host[host];
     unit_close(&h->unit);
     h->member = NULL;
+    for (uint32_t i = 0; i < GROUP_CHECK_CELLS_MAX; i++)
+        if (h->counter[i].saves || h->counter[i].loading)
+            views_violated(v, "states", "a save or a load that has begun is not ended");
     group_check_died(&v->check, host);
     sim_node_crash(v->sim, host, keep_memory);
 }

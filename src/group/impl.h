@@ -430,6 +430,8 @@ void kept_restored(struct cell *, uint64_t time);
 
 int restore_open(struct member *, struct err *);
 int restore_cell_open(struct cell *, struct err *);
+/* Ends a save that is under way. */
+void restore_stop(struct cell *);
 void restore_close(struct cell *);
 /* Tells the keepers what this host's disk has: in no view, whenever its life begins. */
 void restore_tell(struct member *);
@@ -461,6 +463,7 @@ void member_stop(struct member *, const char *why);
 /* ---- transfer.c: states for those who have none ---- */
 
 int transfer_open(struct member *, struct err *);
+/* Before what states are of: relays and cells. */
 void transfer_close(struct member *);
 int transfer_post(struct member *);
 int transfer_settle(struct member *);

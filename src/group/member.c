@@ -685,12 +685,12 @@ void member_close(struct member *m)
     if (m == NULL)
         return;
     keeper_close(m->keeper);
-    relays_close(m);
+    transfer_close(m);
     if (PLANTED(group_copy_before_trim))
         planted_copy_end(m);
+    relays_close(m);
     for (uint32_t i = 0; m->cell && i < m->opt.cells; i++)
         cell_close(&m->cell[i]);
-    transfer_close(m);
     asks_close(m);
     rdmc_close(m);
     table_close(m->top);

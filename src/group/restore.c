@@ -330,6 +330,12 @@ int restore_cell_open(struct cell *c, struct err *e)
     return 0;
 }
 
+void restore_stop(struct cell *c)
+{
+    if (c->restoring)
+        stop_writing(c);
+}
+
 void restore_close(struct cell *c)
 {
     free(c->restoring);

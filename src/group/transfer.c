@@ -691,8 +691,21 @@ int transfer_open(struct member *m, struct err *e)
     return rc;
 }
 
+/* The machine gets the end of every save and load that it has begun; others are told nothing. */
+static void close_states(struct member *m)
+{
+    if (m->sending.active && m->sending.save)
+        m->state->save_close(cell_state_ctx(m, m->sending.cell), m->sending.save);
+    for (uint32_t i = 0; m->cell && i < m->opt.cells; i++) {
+        if (m->cell[i].loading)
+            m->state->load_close(cell_state_ctx(m, i), false);
+        restore_stop(&m->cell[i]);
+    }
+}
+
 void transfer_close(struct member *m)
 {
+    close_states(m);
     free(m->piece);
     free(m->backlog);
 }

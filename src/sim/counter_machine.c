@@ -20,6 +20,7 @@ static void *save_open(void *ctx, uint64_t *bytes)
     struct counter_machine *l = ctx;
     l->saved = l->state;
     l->save_at = 0;
+    l->saves++;
     l->spent_ns += l->costs.open_ns;
     *bytes = l->unsized ? STATE_UNKNOWN : whole(l);
     return l;
@@ -40,8 +41,9 @@ static int save_next(void *ctx, void *save, void *out, uint32_t room)
 
 static void save_close(void *ctx, void *save)
 {
-    (void)ctx;
+    struct counter_machine *l = ctx;
     (void)save;
+    l->saves--;
 }
 
 static int load_open(void *ctx, uint64_t bytes)
@@ -71,8 +73,10 @@ static int load_next(void *ctx, const void *data, uint32_t bytes)
 static int load_close(void *ctx, bool all)
 {
     struct counter_machine *l = ctx;
-    if (!all)
+    if (!all) {
+        l->loading = false;
         return 0;
+    }
     bool sized = l->load_bytes == (l->unsized ? STATE_UNKNOWN : whole(l));
     bool good = l->loading && !l->spoilt && l->load_at == whole(l) && sized;
     l->state = l->loaded;

@@ -29,6 +29,7 @@ struct counter_machine {
     bool unsized; /* does not say how large it is */
     bool spoilt;  /* what comes is not what was saved */
     bool loading;
+    uint32_t saves; /* that have begun and not ended */
     struct counter_machine_costs costs;
     uint64_t spent_ns;
     void (*on_load)(struct counter_machine *, bool good); /* it has loaded; good: what was saved */
