@@ -243,7 +243,7 @@ TRAM_API int tram_group_cell(const struct tram_group *, const char *subgroup, ui
 
 /* Sends a copy. 0: it will be delivered in the cell, to this member too, or come back by `returned`, or this member is put
  * out.
- *   TRAM_AGAIN    not now: the own ring is full, or no view allows to send (none yet, it ends, or it is not adequate). Step,
+ *   TRAM_AGAIN    not now: the own ring is full, or no view lets it send (none yet, it ends, or it is not adequate). Step,
  *                 then try again
  *   TRAM_REFUSED  this host is no sender of the cell in the present view, or no member of it: the view says who is
  *   TRAM_TOOBIG   more than message_max of the subgroup, and than large_max if it has that

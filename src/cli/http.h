@@ -1,7 +1,7 @@
 /* What the hosts of a cluster show of themselves, over HTTP: a page for browsers, figures for Prometheus, and whether all is well.
  *
  * It looks as `tram status` does, from two threads of its own, so it never stops a round of a host that runs in the same
- * process. It only answers; nothing can be changed through it. docs/deploy.md, "Watching", has what it serves. */
+ * process. It only answers; nothing can be changed through it. docs/operating.md, "Watching", has what it serves. */
 #ifndef CLI_HTTP_H
 #define CLI_HTTP_H
 

@@ -24,7 +24,7 @@ enum {
 
 struct event {
     uint64_t at_ms;
-    const char *code; /* docs/deploy.md, "Watching", has all of them */
+    const char *code; /* docs/operating.md, "Watching", has all of them */
     char text[EVENT_BYTES];
 };
 
