@@ -7,15 +7,23 @@
 
 enum { RING_BYTES = 1 << 20, RING_MESSAGES = 8, BATCH = 64, LINE = 128 };
 
-/* Positions in bytes of a stream that wraps at slots: a slot never goes over the ring's end. */
+/* What a message costs at least if readers are to know where it ends and which one it is: each slot begins with that, as a record of a
+ * member's ring does, so both move as many bytes. A slot never goes over the ring's end. */
+struct slot {
+    uint64_t number;
+    uint32_t bytes, flags;
+};
+
 struct group_floor {
     _Alignas(LINE) _Atomic uint64_t tail; /* the writer's: slots below are filled */
     struct {
         _Alignas(LINE) _Atomic uint64_t head; /* each reader's: slots below are read */
-        uint64_t sum;
+        uint64_t at, sum;
     } reader[GROUP_MEMBERS_MAX];
     uint64_t written, seen; /* the writer's: and the least head as it last looked */
-    uint32_t readers, size, slot, slots;
+    uint64_t at;            /* byte of the ring at which the next is written; of readers likewise */
+    uint32_t readers, size, slot;
+    uint64_t slots;
     bool touch;
     unsigned char *ring, *from;
 };
@@ -29,7 +37,7 @@ int group_floor_open(uint32_t readers, uint32_t size, bool touch, struct group_f
     f->readers = readers;
     f->size = size;
     f->touch = touch;
-    f->slot = (size + 16 + 15) / 16 * 16;
+    f->slot = (size + sizeof(struct slot) + 15) / 16 * 16;
     f->slots = RING_BYTES / f->slot > RING_MESSAGES ? RING_BYTES / f->slot : RING_MESSAGES;
     f->ring = calloc(f->slots, f->slot);
     f->from = malloc(size + 8);
@@ -51,9 +59,9 @@ void group_floor_close(struct group_floor *f)
     free(f);
 }
 
-static unsigned char *slot_at(const struct group_floor *f, uint64_t number)
+static uint64_t next_at(const struct group_floor *f, uint64_t at)
 {
-    return f->ring + number % f->slots * f->slot + 16;
+    return at + f->slot == f->slots * f->slot ? 0 : at + f->slot;
 }
 
 static void read_on(struct group_floor *f, uint32_t r)
@@ -63,8 +71,16 @@ static void read_on(struct group_floor *f, uint32_t r)
     uint64_t head = atomic_load_explicit(&f->reader[r].head, memory_order_relaxed);
     if (head == tail)
         return;
-    for (; head < tail; head++)
-        f->reader[r].sum += group_read(slot_at(f, head), f->size, f->touch);
+    uint64_t at = f->reader[r].at, sum = 0;
+    for (; head < tail; head++) {
+        const struct slot *s = (const void *)(f->ring + at);
+        if (s->number != head)
+            break;
+        sum += group_read((const unsigned char *)(s + 1), s->bytes, f->touch);
+        at = next_at(f, at);
+    }
+    f->reader[r].at = at;
+    f->reader[r].sum += sum;
     atomic_store_explicit(&f->reader[r].head, head, memory_order_release);
 }
 
@@ -81,8 +97,10 @@ static void write_on(struct group_floor *f)
             if (f->written - least == f->slots)
                 break;
         }
-        group_write(slot_at(f, f->written), f->from, f->size, f->touch);
-        f->written++;
+        struct slot *s = (void *)(f->ring + f->at);
+        group_write((unsigned char *)(s + 1), f->from, f->size, f->touch);
+        *s = (struct slot){.number = f->written++, .bytes = f->size};
+        f->at = next_at(f, f->at);
     }
     atomic_store_explicit(&f->tail, f->written, memory_order_release);
 }
@@ -109,9 +127,10 @@ double group_floor_ring(struct group_floor *f, uint64_t ns)
 double group_floor_copy(struct group_floor *f, uint64_t ns)
 {
     uint64_t start = clock_now_ns(), now = start, count = 0;
+    uint64_t at = 0;
     while (now - start < ns) {
-        for (uint32_t i = 0; i < BATCH; i++, count++) {
-            unsigned char *to = slot_at(f, count);
+        for (uint32_t i = 0; i < BATCH; i++, count++, at = next_at(f, at)) {
+            unsigned char *to = f->ring + at + sizeof(struct slot);
             memcpy(to, f->from, f->size);
             for (uint32_t r = 0; r < f->readers; r++)
                 f->reader[0].sum += group_read(to, f->size, true);
