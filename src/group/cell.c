@@ -249,6 +249,7 @@ struct taking {
     struct batch *batch;
     uint32_t most, message_max, senders;
     uint64_t bytes_max, skip_to, mask;
+    bool plain; /* nothing stands before messages */
 };
 
 /* The circle; 0: nobody has records. */
@@ -270,8 +271,8 @@ static uint32_t line_up(struct cell *c, struct taker *circle, uint64_t limit, co
 }
 
 /* From one sender: its numbers below `stop`, of which `number` is the next and has that stamp. Returns the one after. */
-static inline uint64_t take_from(const struct taking *t, const struct taker *a, uint64_t number,
-                                 uint64_t want, uint64_t stop)
+static uint64_t take_looking(const struct taking *t, const struct taker *a, uint64_t number,
+                             uint64_t want, uint64_t stop)
 {
     struct source_stream *s = a->s;
     struct batch *b = t->batch;
@@ -301,6 +302,46 @@ static inline uint64_t take_from(const struct taking *t, const struct taker *a, 
     s->pos = pos;
     s->end = end;
     return number;
+}
+
+/* The same, of plain messages that stand one behind the other, as they mostly do: those before anything that has to be looked at. */
+static inline uint64_t take_plain(const struct taking *t, const struct taker *a, uint64_t number,
+                                  uint64_t *stamp_at, uint64_t stop)
+{
+    struct source_stream *s = a->s;
+    struct batch *b = t->batch;
+    const uint64_t offset = s->pos & t->mask;
+    const unsigned char *const from = a->ring + offset, *at = from;
+    uint64_t left = s->pos < s->end ? min_u64(s->end - s->pos, t->mask + 1 - offset) : 0;
+    const uint64_t enough = left - min_u64(left, t->bytes_max - b->bytes);
+    const uint32_t host = s->host;
+    struct member_item *item = &b->item[b->count], *const last = &b->item[t->most];
+    uint64_t want = *stamp_at;
+    while (number < stop && left > enough && item < last) {
+        const struct record *r = (const void *)at;
+        const uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
+        if (head > t->message_max || r->stamp != want || record_size((uint32_t)head) > left)
+            break;
+        *item++ = (struct member_item){
+            .data = r + 1, .bytes = (uint32_t)head, .sender = host, .number = number};
+        at += record_size((uint32_t)head);
+        left -= record_size((uint32_t)head);
+        number += t->senders;
+        want++;
+    }
+    *stamp_at = want;
+    b->count = (uint32_t)(item - b->item);
+    b->bytes += (uint64_t)(at - from);
+    s->pos += (uint64_t)(at - from);
+    return number;
+}
+
+static inline uint64_t take_from(const struct taking *t, const struct taker *a, uint64_t number,
+                                 uint64_t want, uint64_t stop)
+{
+    if (t->plain && number >= t->skip_to)
+        number = take_plain(t, a, number, &want, stop);
+    return number < stop ? take_looking(t, a, number, want, stop) : number;
 }
 
 /* Takes the numbers below the limit while the batch has room, with messages, nulls and what a trim cuts off (NULL: nothing). Returns the first
@@ -376,7 +417,8 @@ static bool deliver_some(struct cell *c, uint64_t limit, const uint64_t *trim, u
                              .senders = c->senders,
                              .bytes_max = c->opt.deliver_bytes - *bytes,
                              .skip_to = c->has_state ? c->skip_to : UINT64_MAX,
-                             .mask = c->opt.ring_bytes - 1};
+                             .mask = c->opt.ring_bytes - 1,
+                             .plain = c->ahead == 0};
     c->number_at = take_numbers(c, &t, limit, trim);
     c->round_at = c->number_at / c->senders;
     c->turn_at = (uint32_t)(c->number_at % c->senders);
@@ -700,6 +742,7 @@ int cell_open(struct member *m, uint32_t number, struct err *e)
     if (!c->mine)
         return 0;
     int rc = kept_open(c, e);
+    c->small_max = c->opt.message_max - c->ahead;
     if (rc == 0 && c->keep)
         rc = restore_cell_open(c, e);
     if (rc == 0)

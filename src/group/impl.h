@@ -50,9 +50,16 @@ enum { SEND_RINGS = 2 };
 /* A record in a ring. It begins at a multiple of its size, so the end of a ring always has room for the head of one. */
 struct record {
     uint64_t stamp; /* vid and index; given when it is published */
-    uint32_t bytes; /* of payload; of a SKIP: from its begin to the next record */
-    uint32_t flags;
+    union {
+        struct {
+            uint32_t bytes; /* of payload; of a SKIP: from its begin to the next record */
+            uint32_t flags;
+        };
+        uint64_t head; /* both; of a plain message it is the bytes */
+    };
 };
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the flags are the high half of a head");
 
 enum {
     RECORD_OPEN = 1,
@@ -96,13 +103,16 @@ struct own_stream {
     uint64_t start;                  /* where the records of this view begin */
     uint64_t end;                    /* published up to here */
     uint64_t head;                   /* reserved up to here */
-    uint64_t limit;     /* up to here records are reserved without looking further; see set_limit */
-    uint64_t claimed;   /* cache lines before are in this processor's cache */
-    uint64_t ready;     /* from `end` to here all is ready, and stamped: */
-    uint64_t ready_end; /* (the last of them ends here) */
-    uint32_t ready_count; /* so many messages */
-    uint64_t vid;         /* of the view that the stream is in */
-    uint64_t issued;      /* indices given in it */
+    uint64_t limit;   /* up to here records are reserved without looking further (set_limit), at */
+    uintptr_t base;   /* plus the position */
+    uint64_t claimed; /* cache lines before are in this processor's cache */
+    uint64_t ready;   /* from `end` to here all is ready, and stamped, */
+    uint64_t ready_skip;   /* but for so many bytes at its end, which are skipped */
+    uint64_t next_stamp;   /* of what is ready next */
+    const void *next_room; /* whose commit needs no look; NULL: not known, see set_ready */
+    uint64_t moved;        /* what was reserved before may have been so in the other ring */
+    uint64_t vid;          /* of the view that the stream is in */
+    uint64_t issued;       /* indices given in it */
     /* New to this view, or back: nothing may be written before all members have begun the view. */
     bool fresh;
     struct published batch[PUBLISHED_MAX];
@@ -112,6 +122,12 @@ struct own_stream {
     uint64_t readers[SEND_RINGS];
     uint64_t reader_life[SEND_RINGS][GROUP_HOSTS_MAX], reader_vid[SEND_RINGS][GROUP_HOSTS_MAX];
 };
+
+/* So many messages are ready, and stamped. */
+static inline uint64_t own_ready(const struct own_stream *o)
+{
+    return o->next_stamp - stamp(o->vid, o->issued);
+}
 
 /* What is known of one sender of the cell, in this view. */
 struct source_stream {
@@ -166,6 +182,7 @@ struct cell {
     struct keeping *keep;        /* what goes to the disk; NULL: nothing does */
     struct restoring *restoring; /* likewise: what comes from there */
     uint32_t ahead;       /* bytes before each message in the rings, of which nobody is told */
+    uint32_t small_max;   /* longest message that stands in the ring itself, without these */
     struct large *bodies; /* NULL: it has no large messages */
     bool push;            /* the row has something new that others wait for */
     bool ring;            /* others were told something, and may sleep */

@@ -7,14 +7,14 @@ static const char *check_ready(const struct cell *c)
 {
     const struct own_stream *o = &c->own;
     uint64_t index = o->issued;
-    for (uint64_t pos = o->end; o->ready_count && pos < o->ready;) {
+    for (uint64_t pos = o->end; own_ready(o) && pos < o->ready;) {
         const struct record *r = (const void *)(o->ring[o->at] + (pos & (c->opt.ring_bytes - 1)));
         pos += r->flags & RECORD_SKIP ? r->bytes : record_size(r->bytes);
         if (!(r->flags & RECORD_SKIP) &&
             ((r->flags & RECORD_OPEN) || r->stamp != stamp(o->vid, index++)))
             return "a message that is ready has not the stamp that follows";
     }
-    return o->ready_count && index != o->issued + o->ready_count
+    return own_ready(o) && index != o->issued + own_ready(o)
                ? "other messages are ready than were counted"
                : NULL;
 }
@@ -24,7 +24,7 @@ static const char *check_stream(const struct cell *c)
     const struct own_stream *o = &c->own;
     if (!(o->tail <= o->end && o->start <= o->end && o->end <= o->head))
         return "the positions of an own stream are out of order";
-    if (o->ready_count && !(o->end < o->ready && o->ready <= o->head))
+    if (own_ready(o) && !(o->end < o->ready && o->ready <= o->head))
         return "what is ready of an own stream is not between what was published and what was "
                "reserved";
     if (o->head - o->tail > c->opt.ring_bytes)

@@ -109,15 +109,28 @@ static void remember(struct own_stream *o)
         (struct published){.end = o->end, .issued = o->issued};
 }
 
+/* All that is ready ends here. What is committed next has to be looked at. */
+static void set_ready(struct own_stream *o, uint64_t pos)
+{
+    o->ready = pos;
+    o->ready_skip = 0;
+    o->next_room = NULL;
+}
+
+/* Nothing is ready: the next message gets the next index. */
+static void none_ready(struct own_stream *o)
+{
+    o->next_stamp = stamp(o->vid, o->issued);
+}
+
 /* What was committed in order has its stamps already: nothing of it is touched again, for a reader's core may have fetched it ahead. */
 static uint32_t take_ready(struct own_stream *o)
 {
-    uint32_t count = o->ready_count;
+    uint32_t count = (uint32_t)own_ready(o);
     if (count >
         0) /* not what is skipped behind it: readers have not come by there when they have delivered this */
-        o->end = o->ready_end;
+        o->end = o->ready - o->ready_skip;
     o->issued += count;
-    o->ready_count = 0;
     return count;
 }
 
@@ -126,7 +139,7 @@ static uint32_t stamp_ready(struct cell *c, uint64_t vid)
 {
     struct own_stream *o = &c->own;
     uint32_t count = take_ready(o), most = c->of->opt.unbatched & BATCH_SEND ? 1 : UINT32_MAX;
-    uint64_t pos = max_u64(o->end, o->ready);
+    uint64_t pos = max_u64(o->end, o->ready), from = pos;
     while (pos < o->head && count < most) {
         struct record *r = record_at(c, pos);
         if (r->flags & RECORD_OPEN)
@@ -140,7 +153,10 @@ static uint32_t stamp_ready(struct cell *c, uint64_t vid)
         count++;
         o->end = pos;
     }
-    o->ready = pos;
+    if (pos == from)
+        return count;
+    set_ready(o, pos);
+    none_ready(o);
     return count;
 }
 
@@ -199,6 +215,8 @@ int own_publish(struct cell *c)
     uint64_t nulls = add_nulls(c);
     if (count == 0 && nulls == 0)
         return 0;
+    if (nulls > 0)
+        none_ready(o);
     tell(c, from, false);
     c->of->count.sent += count;
     c->of->count.nulls += nulls;
@@ -329,6 +347,7 @@ static void set_limit(struct cell *c, uint64_t size)
     uint64_t pos =
         o->head - size; /* head may fall back to within this record, when it is committed */
     o->limit = min_u64(o->tail + ring_bytes(c), pos + ring_straight(ring_bytes(c), pos));
+    o->base = (uintptr_t)record_at(c, pos) - pos;
     if (!c->of->mem->shared)
         return;
     if (o->head > o->claimed)
@@ -336,23 +355,17 @@ static void set_limit(struct cell *c, uint64_t size)
     o->limit = min_u64(o->limit, o->claimed);
 }
 
-/* In one store. */
-static inline void set_head(struct record *r, uint32_t bytes, uint32_t flags)
-{
-    const uint32_t both[2] = {bytes, flags};
-    memcpy(&r->bytes, both, sizeof(both));
-}
+#define OPEN_HEAD ((uint64_t)RECORD_OPEN << 32)
 
 /* It has its stamp when it is ready. */
-static struct record *reserve_here(struct cell *c, uint32_t bytes, uint64_t size)
+static inline void *reserve_at(struct cell *c, struct record *r, uint32_t bytes, uint64_t size)
 {
-    struct record *r = record_at(c, c->own.head);
-    set_head(r, bytes, RECORD_OPEN);
+    r->head = OPEN_HEAD | bytes;
     c->own.head += size;
-    return r;
+    return (unsigned char *)(r + 1) + c->ahead;
 }
 
-/* Not inline, for the sake of what own_reserve does mostly. */
+/* Not inline, for the sake of what own_reserve does mostly; likewise commit_looking. */
 __attribute__((noinline)) static void *reserve_looking(struct cell *c, uint32_t bytes)
 {
     struct own_stream *o = &c->own;
@@ -364,24 +377,28 @@ __attribute__((noinline)) static void *reserve_looking(struct cell *c, uint32_t 
         return NULL;
     if (skip) {
         *record_at(c, o->head) = (struct record){.bytes = (uint32_t)skip, .flags = RECORD_SKIP};
-        o->ready += o->ready == o->head ? skip : 0;
+        if (o->ready == o->head) {
+            uint64_t before = o->ready_skip;
+            set_ready(o, o->ready + skip);
+            o->ready_skip = before + skip;
+        }
         o->head += skip;
     }
-    struct record *r = reserve_here(c, bytes, size);
+    void *room = reserve_at(c, record_at(c, o->head), bytes, size);
     set_limit(c, size);
-    return (unsigned char *)(r + 1) + c->ahead;
+    return room;
 }
 
 void *own_reserve(struct cell *c, uint32_t bytes)
 {
-    const uint32_t ahead = c->ahead;
-    if (bytes > c->opt.message_max - ahead)
+    const struct own_stream *o = &c->own;
+    if (bytes > c->small_max)
         return large_reserve(c, bytes);
-    bytes += ahead;
+    bytes += c->ahead;
     uint64_t size = record_size(bytes);
-    if (c->own.head + size > c->own.limit)
+    if (o->head + size > o->limit)
         return reserve_looking(c, bytes);
-    return (unsigned char *)(reserve_here(c, bytes, size) + 1) + ahead;
+    return reserve_at(c, (struct record *)(o->base + o->head), bytes, size);
 }
 
 /* The record of a lease. If the stream has moved to another ring since, its bytes go there: they stand at the same place in it. */
@@ -439,11 +456,14 @@ static void stamp_next(struct cell *c, struct record *r, uint64_t pos)
     struct own_stream *o = &c->own;
     if (o->ready != pos || c->ahead || c->of->opt.unbatched & BATCH_SEND)
         return; /* it gets its stamp, and its clock, when it is published */
-    r->stamp = stamp(o->vid, o->issued + o->ready_count++);
-    o->ready = o->ready_end = record_next(r, pos);
+    r->stamp = o->next_stamp++;
+    set_ready(o, record_next(r, pos));
+    if (o->ready >= o->moved)
+        o->next_room = (const unsigned char *)(r + 1) + (o->ready - pos);
 }
 
-static void commit_looking(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
+__attribute__((noinline)) static void commit_looking(struct cell *c, void *room, uint32_t bytes,
+                                                     uint32_t kind)
 {
     if (large_commit(c, room, bytes))
         return;
@@ -461,14 +481,15 @@ void own_commit(struct cell *c, void *room, uint32_t bytes)
     struct own_stream *o = &c->own;
     struct record *r = (struct record *)room - 1;
     /* The common case: all before it is ready, and it has the bytes that were reserved. */
-    if (c->ahead || r != record_at(c, o->ready) || r->bytes != bytes || r->flags != RECORD_OPEN ||
-        c->of->opt.unbatched & BATCH_SEND) {
+    if (room != o->next_room || r->head != (OPEN_HEAD | bytes)) {
         commit_looking(c, room, bytes, 0);
         return;
     }
-    r->stamp = stamp(o->vid, o->issued + o->ready_count++);
-    set_head(r, bytes, 0);
-    o->ready = o->ready_end = o->ready + record_size(bytes);
+    uint64_t size = record_size(bytes);
+    r->stamp = o->next_stamp++;
+    r->head = bytes;
+    o->ready += size;
+    o->next_room = (const unsigned char *)room + size;
 }
 
 void own_commit_kind(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
@@ -482,7 +503,7 @@ void own_commit_kind(struct cell *c, void *room, uint32_t bytes, uint32_t kind)
 static void fall_back(struct cell *c)
 {
     struct own_stream *o = &c->own;
-    uint64_t pos = o->ready_count > 0 ? o->ready_end : o->end, last = pos;
+    uint64_t pos = own_ready(o) > 0 ? o->ready - o->ready_skip : o->end, last = pos;
     while (pos < o->head) {
         const struct record *r = record_at(c, pos);
         pos = record_next(r, pos);
@@ -491,7 +512,8 @@ static void fall_back(struct cell *c)
     }
     o->limit = last < o->head ? 0 : o->limit;
     o->head = last;
-    o->ready = min_u64(o->ready, last);
+    if (o->ready > last)
+        set_ready(o, last);
 }
 
 void own_release(struct cell *c, void *room)
@@ -537,6 +559,7 @@ static void change_ring(struct cell *c, uint64_t from)
         from += bytes;
     }
     o->at = 1 - o->at;
+    o->moved = o->head;
 }
 
 static void restamp(struct cell *c, uint64_t vid)
@@ -557,8 +580,8 @@ static void restamp(struct cell *c, uint64_t vid)
         c->of->count.restamped++;
     }
     o->batch_first = o->batches = 0;
-    o->ready = o->end;
-    o->ready_count = 0;
+    set_ready(o, o->end);
+    none_ready(o);
     if (o->end > o->start)
         remember(o);
 }
@@ -580,9 +603,9 @@ static void give_back(struct cell *c, uint64_t from)
             m->opt.machine->returned(m->opt.ctx, c->number, data, bytes);
     }
     large_void(c);
-    o->end = o->ready =
-        o->head; /* where it goes on if it sends again: no position has two messages */
-    o->ready_count = 0;
+    o->end = o->head; /* where it goes on if it sends again: no position has two messages */
+    set_ready(o, o->end);
+    none_ready(o);
     o->limit = 0;
 }
 
@@ -631,10 +654,11 @@ void own_reset(struct cell *c)
     if (c->in && !PLANTED(group_out_forgets_readers))
         note_readers(c, c->members, c->of->view);
     large_void(c);
-    o->head = o->end = o->ready = max_u64(o->head, o->end);
-    o->ready_count = 0;
+    o->head = o->end = max_u64(o->head, o->end);
     o->batch_first = o->batches = 0;
     o->issued = 0;
+    set_ready(o, o->end);
+    none_ready(o);
     o->fresh = true;
     o->limit = 0;
 }
