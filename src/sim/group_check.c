@@ -459,36 +459,65 @@ void group_check_died(struct group_check *c, uint32_t host)
 
 /* ---- deliveries ---- */
 
+/* Which message of the stream is due, if it is this one that is delivered. */
+static uint64_t due_of(struct group_check *c, struct group_stream *s, uint32_t cell,
+                       const struct view *v, const struct member_item *m)
+{
+    uint64_t due = next_of(s);
+    while (due < s->count && (s->sent[due].state >= SENT_VOID ||
+                              (s->sent[due].state == SENT_LOST &&
+                               (s->sent[due].born != v->cell[cell].born ||
+                                !group_check_is_message(c, s, due, m->data, m->bytes)))))
+        due++;
+    return due;
+}
+
+/* The first message of the stream that it could be; its count: it was never sent. */
+static uint64_t sent_as(const struct group_check *c, struct group_stream *s,
+                        const struct member_item *m)
+{
+    uint64_t i = 0;
+    while (i < s->count && !group_check_is_message(c, s, i, m->data, m->bytes))
+        i++;
+    return i;
+}
+
 /* The message of a sender is the next one that is due, and is as it was sent. */
 static void check_sent(struct group_check *c, uint32_t host, uint32_t cell, const struct view *v,
                        const struct member_item *m)
 {
     struct group_stream *s = group_check_stream(c, m->sender, cell, v->life[m->sender]);
-    uint64_t due = s ? next_of(s) : 0;
-    while (s && due < s->count &&
-           (s->sent[due].state >= SENT_VOID ||
-            (s->sent[due].state == SENT_LOST &&
-             (s->sent[due].born != v->cell[cell].born ||
-              !group_check_is_message(c, s, due, m->data, m->bytes)))))
-        due++;
+    uint64_t due = s ? due_of(c, s, cell, v, m) : 0;
     if (s && due < s->count && group_check_is_message(c, s, due, m->data, m->bytes)) {
         s->sent[due].state = SENT_DELIVERED;
         return;
     }
-    for (uint64_t i = 0; s && i < s->count; i++)
-        if (m->bytes > 0 && group_check_is_message(c, s, i, m->data, m->bytes)) {
-            const char *property = s->sent[i].state == SENT_DELIVERED  ? "delivered once"
-                                   : s->sent[i].state == SENT_RETURNED ? "returned"
-                                                                       : "sender FIFO";
-            group_check_violated(c, property, v->vid,
-                                 "h%u delivers message %llu of h%u in cell %u, due is %llu", host,
-                                 (ull)i, m->sender, cell, (ull)due);
-            return;
-        }
+    uint64_t i = s && m->bytes > 0 ? sent_as(c, s, m) : 0;
+    if (s && m->bytes > 0 && i < s->count) {
+        const char *property = s->sent[i].state == SENT_DELIVERED  ? "delivered once"
+                               : s->sent[i].state == SENT_RETURNED ? "returned"
+                                                                   : "sender FIFO";
+        group_check_violated(c, property, v->vid,
+                             "h%u delivers message %llu of h%u in cell %u, due is %llu", host,
+                             (ull)i, m->sender, cell, (ull)due);
+        return;
+    }
     group_check_violated(c, "integrity", v->vid,
                          "h%u delivers %u bytes of h%u in cell %u that were never sent (due is "
                          "message %llu)",
                          host, m->bytes, m->sender, cell, (ull)due);
+}
+
+/* Its own messages others may have delivered already, before they lost them. */
+static void check_left_behind(struct group_check *c, uint32_t host, uint32_t cell,
+                              const struct view *v, const struct member_item *m)
+{
+    struct group_stream *s = group_check_stream(c, host, cell, v->life[host]);
+    if (m->sender != host || m->client)
+        return;
+    uint64_t i = s ? sent_as(c, s, m) : 0;
+    if (s == NULL || i == s->count || s->sent[i].state != SENT_DELIVERED)
+        check_sent(c, host, cell, v, m);
 }
 
 /* Where the message stands: its sender, and its number in the rounds. */
@@ -577,10 +606,9 @@ void group_check_deliver(struct group_check *c, uint32_t host, uint32_t cell, ui
     s->hash = hash_bytes(hash_mix(hash_mix(s->hash, vid), m->number), m->data, m->bytes);
     const struct group_delivery d = {vid, m->number, s->hash, m->sender};
     uint64_t k = s->count++;
-    if (is_left_behind(c, host, cell)) {
-        if (m->sender == host && !m->client)
-            check_sent(c, host, cell, h->view, m);
-    } else if (k > y->count)
+    if (is_left_behind(c, host, cell))
+        check_left_behind(c, host, cell, h->view, m);
+    else if (k > y->count)
         group_check_violated(c, "same sequence", k, "h%u skipped messages of cell %u", host, cell);
     else if (k == y->count)
         check_new(c, host, y, &d, m);
