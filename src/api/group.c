@@ -177,6 +177,7 @@ static int make_cells(struct tram_group *g, struct err *e)
             .message_max = s->message_max,
             .stateless = stateless && s->history == 0,
             .past = s->history > 0,
+            .sign = s->sign,
             .large_max = s->large_max,
             .large_window = s->large_window,
             .rdmc = (enum rdmc_schedule)s->rdmc,

@@ -36,6 +36,7 @@ static int open_versions(struct block *block, const struct tram_cluster *c, uint
                                  .owner = {.host = host},
                                  .log = log,
                                  .logs = cells + 1,
+                                 .signer = {.sign = group_sign, .ctx = &k->signing},
                                  .say = on_line,
                                  .ctx = k};
     log[VERSIONS_VIEWS] = member_views_log_options();
@@ -58,6 +59,8 @@ int group_kept_open(const struct tram_cluster *c, uint32_t host, const struct ce
     if (rc == 0)
         rc = api_disk_block(c, dir, over, ctx, &k->block, e);
     if (rc == 0)
+        rc = group_signing_open(c, host, &k->signing, e);
+    if (rc == 0)
         rc = open_versions(k->block, c, host, cell, cells, k, e);
     if (rc != 0)
         group_kept_close(k);
@@ -70,7 +73,8 @@ int group_kept_open_on(struct block *block, const struct tram_cluster *c, uint32
 {
     *k = (struct group_kept){.say = say};
     snprintf(k->who, sizeof(k->who), "%s", c->conf->host[host].name);
-    return open_versions(block, c, host, cell, cells, k, e);
+    int rc = group_signing_open(c, host, &k->signing, e);
+    return rc == 0 ? open_versions(block, c, host, cell, cells, k, e) : rc;
 }
 
 /* A torn tail was never told to anybody, and is no loss. */
@@ -121,4 +125,5 @@ void group_kept_close(struct group_kept *k)
     versions_close(k->versions);
     k->block = NULL;
     k->versions = NULL;
+    group_signing_close(&k->signing);
 }

@@ -4,11 +4,13 @@
 
 #include "api/api.h"
 #include "api/disk.h"
+#include "api/signing.h"
 #include "group/member.h"
 
 struct group_kept {
     struct block *block; /* NULL: no cell is kept */
     struct versions *versions;
+    struct group_signing signing;
     struct say say;
     char who[80]; /* for its lines */
 };

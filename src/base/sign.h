@@ -17,6 +17,7 @@ enum { SIGN_BYTES = 64, SIGN_KEY_BYTES = 32 };
 /* Never renumbered: signatures outlive programs. */
 enum sign_role {
     SIGN_BROADCAST = 1, /* number: place in the signer's broadcasts, more: bytes; digest: of them */
+    SIGN_VERSIONS = 2,  /* group: log of versions; digest: of all that it has so far */
 };
 
 struct sign_text {
@@ -94,5 +95,17 @@ struct sign_worker_options {
 };
 
 int sign_worker_open(const struct sign_worker_options *, struct signer **, struct err *);
+
+/* The same at once, in the caller's thread, for callers that sign seldom. */
+struct sign_secret {
+    unsigned char key[2 * SIGN_KEY_BYTES];
+};
+
+void sign_secret_open(struct sign_secret *, const unsigned char secret[SIGN_KEY_BYTES]);
+void sign_secret_close(struct sign_secret *); /* forgets it */
+void sign_now(const struct sign_secret *, const struct sign_text *,
+              unsigned char signature[SIGN_BYTES]);
+bool sign_is_good(const unsigned char public_key[SIGN_KEY_BYTES], const struct sign_text *,
+                  const unsigned char signature[SIGN_BYTES]);
 
 #endif

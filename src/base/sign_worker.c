@@ -17,7 +17,7 @@ struct queue {
 
 struct worker {
     struct signer signer; /* first */
-    unsigned char secret[crypto_sign_SECRETKEYBYTES];
+    struct sign_secret secret;
     unsigned char (*public_key)[SIGN_KEY_BYTES];
     uint32_t signers;
     void (*ready)(void *ctx);
@@ -53,13 +53,10 @@ static struct sign_job *queue_take_all(struct queue *q)
 
 static bool run(const struct worker *w, struct sign_job *j)
 {
-    const unsigned char *text = (const unsigned char *)&j->text;
-
     if (!j->check)
-        return crypto_sign_detached(j->signature, NULL, text, sizeof(j->text), w->secret) == 0;
-    return j->text.signer < w->signers &&
-           crypto_sign_verify_detached(j->signature, text, sizeof(j->text),
-                                       w->public_key[j->text.signer]) == 0;
+        sign_now(&w->secret, &j->text, j->signature);
+    return !j->check || (j->text.signer < w->signers &&
+                         sign_is_good(w->public_key[j->text.signer], &j->text, j->signature));
 }
 
 /* Waits for jobs; NULL: it is over. */
@@ -136,7 +133,7 @@ static void worker_free(struct worker *w)
 {
     pthread_cond_destroy(&w->wanted);
     pthread_mutex_destroy(&w->lock);
-    sodium_memzero(w->secret, sizeof(w->secret));
+    sign_secret_close(&w->secret);
     free(w->public_key);
     free(w);
 }
@@ -177,7 +174,7 @@ static int take_keys(struct worker *w, const struct sign_worker_options *o, stru
         return err_set(e, ERR_NOMEM, "signatures: no memory for %u keys", o->signers);
     for (uint32_t i = 0; i < o->signers; i++)
         memcpy(w->public_key[i], o->public_key[i], SIGN_KEY_BYTES);
-    if (sodium_init() < 0 || crypto_sign_seed_keypair(own, w->secret, o->secret) != 0)
+    if (sodium_init() < 0 || crypto_sign_seed_keypair(own, w->secret.key, o->secret) != 0)
         return err_set(e, ERR_SYSTEM, "signatures: libsodium cannot be used on this machine");
     return 0;
 }

@@ -20,7 +20,7 @@ enum { NS_DIGITS = 9, TEXT_MOST = 200 };
 
 struct log_args {
     struct running_args running;
-    const char *cell, *host, *from, *at;
+    const char *cell, *host, *from, *at, *key;
     bool verify, whole;
 };
 
@@ -123,9 +123,69 @@ static int print_log(const struct log_args *a, const struct tram_cluster *c, con
 
 /* ---- checking ---- */
 
+struct checking {
+    const struct tram_cluster *c;
+    uint32_t host;
+    const unsigned char *more; /* --key, or NULL */
+    bool none;                 /* there is no key to check with */
+};
+
+static bool is_its(void *ctx, uint32_t log, const struct digest *digest,
+                   const unsigned char *signature)
+{
+    const struct checking *k = ctx;
+    const struct cluster_keys *keys = &k->c->conf->host[k->host].keys;
+    const struct sign_text text = group_sign_text(k->c, k->host, log, digest);
+    bool good = k->none || (k->more && sign_is_good(k->more, &text, signature));
+    for (uint32_t i = 0; i < keys->count && !good; i++)
+        good = sign_is_good(keys->key[i], &text, signature);
+    return good;
+}
+
+static void print_where(const char *what, uint64_t version)
+{
+    printf("%s%" PRIu64 ".%" PRIu64, what, stamp_vid(version), stamp_count(version));
+}
+
+static int print_verified(const struct log_args *a, const struct checking *k, const char *host,
+                          bool wanted, const struct versions_verified *v)
+{
+    printf("cell %s on host %s: %" PRIu64 " records in %" PRIu64 " batches, %" PRIu64
+           " bytes, all as they were written",
+           a->cell, host, v->records, v->batches, v->bytes);
+    print_where("; versions ", v->first);
+    print_where(" to below ", v->reach);
+    if (v->with_signature == 0) {
+        printf("; not signed\n");
+    } else {
+        print_where("; from ", v->signed_from);
+        printf(k->none ? " on signed, and no key is known to check that with\n"
+                       : " on signed by %s\n",
+               host);
+    }
+    if (v->unsigned_since > 0)
+        fprintf(stderr,
+                "tram log: %" PRIu64
+                " batches behind signed ones are not signed: either `sign` was "
+                "taken out of the cluster file, or somebody else has written them\n",
+                v->unsigned_since);
+    else if (wanted && v->batches > 0 && v->with_signature == 0)
+        fprintf(stderr, "tram log: the cluster file says sign: true, and nothing is signed\n");
+    else
+        return CMD_DONE;
+    return CMD_FAILED;
+}
+
+static bool wants_signatures(const struct cluster *c, uint32_t cell)
+{
+    uint32_t shard;
+    return c->subgroup[cluster_cell_subgroup(c, cell, &shard)].sign;
+}
+
 static int verify(const struct log_args *a, const struct tram_cluster *c, const char *host)
 {
-    const struct versions_sealer none = {.hash = NULL};
+    unsigned char key[CLUSTER_PUBLIC_BYTES];
+    const char *wrong = a->key ? cluster_public_parse(a->key, key) : NULL;
     struct versions_verified v;
     struct block *block = NULL;
     struct err e = {""};
@@ -136,22 +196,20 @@ static int verify(const struct log_args *a, const struct tram_cluster *c, const 
                 c->conf->name);
         return CMD_USAGE;
     }
+    if (wrong)
+        return args_bad("log", "--key", "it is like ed25519:AAAA..., as `tram key show` prints it");
     const struct versions_owner owner = group_kept_owner(c, (uint32_t)number);
+    struct checking k = {.c = c, .host = (uint32_t)number, .more = a->key ? key : NULL};
+    k.none = k.more == NULL && c->conf->host[number].keys.count == 0;
     int rc = group_kept_look(c, (uint32_t)number, &block, &e);
     if (rc == 0)
-        rc = versions_verify(block, &owner, versions_of_cell((uint32_t)cell), &none, NULL, NULL, &v,
-                             &e);
+        rc = versions_verify(block, &owner, versions_of_cell((uint32_t)cell), is_its, &k, &v, &e);
     block_close(block);
     if (rc != 0) {
         fprintf(stderr, "tram log: cell %s on host %s: %s\n", a->cell, host, e.text);
         return CMD_FAILED;
     }
-    printf("cell %s on host %s: %" PRIu64 " records in %" PRIu64 " batches, %" PRIu64
-           " bytes, all as they were written; versions %" PRIu64 ".%" PRIu64 " to below %" PRIu64
-           ".%" PRIu64 "\n",
-           a->cell, host, v.records, v.batches, v.bytes, stamp_vid(v.first), stamp_count(v.first),
-           stamp_vid(v.reach), stamp_count(v.reach));
-    return CMD_DONE;
+    return print_verified(a, &k, host, wants_signatures(c->conf, (uint32_t)cell), &v);
 }
 
 /* ---- the whole ---- */
@@ -182,8 +240,10 @@ int cmd_log(int argc, char **argv)
          .needs = "a version or a time"},
         {"--at", "TIME", "only the last message at or before that time", .text = &a.at,
          .needs = "a time"},
-        {"--verify", NULL, "read all of it, and say whether it is as it was written",
+        {"--verify", NULL, "read all of it, and say whether it is as it was written and signed",
          .flag = &a.verify},
+        {"--key", "KEY", "with --verify: an earlier key of the host, which counts too",
+         .text = &a.key, .needs = "a public key"},
         {"--whole", NULL, "print all bytes of long messages", .flag = &a.whole},
         {0},
     };
@@ -205,6 +265,8 @@ int cmd_log(int argc, char **argv)
         return code;
     if (a.verify && (a.from || a.at))
         return args_bad("log", "--verify", "it reads all, and goes without --from and --at");
+    if (a.key && !a.verify)
+        return args_bad("log", "--key", "it is for --verify");
     code = running_load(&a.running, "log", &c);
     if (code != CMD_DONE)
         return code;

@@ -61,7 +61,7 @@ bool value_size(const char *text, uint64_t *out)
     static const struct {
         const char *suffix;
         unsigned shift;
-    } units[] = {{"", 0}, {"k", 10}, {"KiB", 10}, {"M", 20}, {"MiB", 20}};
+    } units[] = {{"", 0}, {"k", 10}, {"KiB", 10}, {"M", 20}, {"MiB", 20}, {"G", 30}, {"GiB", 30}};
     const char *rest = digits(text, out);
 
     if (rest == NULL)

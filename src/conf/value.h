@@ -17,7 +17,7 @@ bool name_char_ok(char);
 /* A whole number: digits only. */
 bool value_number(const char *text, uint64_t *);
 
-/* A number of bytes: digits, then nothing, k, KiB, M or MiB, in either case, a space between allowed. */
+/* A number of bytes: digits, then nothing, k, KiB, M, MiB, G or GiB, in either case, a space between allowed. */
 bool value_size(const char *text, uint64_t *);
 
 /* The same backwards: "256 KiB", "1 MiB" or "100". */

@@ -359,7 +359,8 @@ struct versions_log_options member_log_options(const struct cell_options *o)
     uint64_t bytes = max_u64(2 * (uint64_t)kept_bytes(&with), ring);
     return (struct versions_log_options){.payload_max =
                                              o->message_max ? o->message_max : (uint32_t)ring / 8,
-                                         .buffer_bytes = (uint32_t)bytes};
+                                         .buffer_bytes = (uint32_t)bytes,
+                                         .sign = o->sign};
 }
 
 int kept_open(struct cell *c, struct err *e)

@@ -41,6 +41,7 @@ struct cell_options {
     bool past;      /* the machine has what was delivered last (`past`) */
     uint32_t
         deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
+    bool sign;             /* its log is signed */
     uint32_t large_max;    /* bytes of a large message; 0: there are none */
     uint32_t large_window; /* large messages of one sender under way; 0: 4 */
     enum rdmc_schedule rdmc;

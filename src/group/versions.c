@@ -161,7 +161,7 @@ static void turn_over(struct versions *v, struct version_log *l, struct block_st
                                          .version = l->reach_written,
                                          .time = l->time_written};
     memcpy(l->head->cluster, v->owner.cluster, sizeof(l->head->cluster));
-    memcpy(l->head->chain, l->chain, sizeof(l->head->chain));
+    l->head->chain = l->chain;
     versions_segment_seal(l->head);
     *step = (struct block_step){
         .act = BLOCK_WRITE, .name = l->name, .data = l->head, .at = 0, .bytes = BLOCK_BYTES};
@@ -180,14 +180,13 @@ static void seal(struct versions *v, struct version_log *l)
                                  .sure = l->sure,
                                  .total = l->total,
                                  .used = l->used - (uint32_t)sizeof(*b),
-                                 .records = l->records};
-    memcpy(b->chain, l->chain, sizeof(b->chain));
+                                 .records = l->records,
+                                 .flags = l->sign ? VERSIONS_SIGNED : 0,
+                                 .chain = l->chain};
     memset(l->half[l->filling] + l->used, 0, b->bytes - l->used);
-    versions_chain(&v->seal, b, l->chain);
-    if (v->seal.sign) {
-        b->flags = VERSIONS_SIGNED;
-        v->seal.sign(v->seal.ctx, l->chain, b->signature);
-    }
+    l->chain = versions_chain(b);
+    if (l->sign)
+        v->signer.sign(v->signer.ctx, (uint32_t)(l - v->log), &l->chain, b->signature);
     versions_batch_seal(b);
 }
 

@@ -21,6 +21,7 @@
 #ifndef GROUP_VERSIONS_H
 #define GROUP_VERSIONS_H
 
+#include "base/digest.h"
 #include "disk/block.h"
 
 enum {
@@ -66,6 +67,7 @@ struct versions_log_options {
     uint32_t payload_max; /* of a record; 0: there is no such log */
     uint32_t
         buffer_bytes; /* what is collected while a batch is under way; at least what a record takes; 0: 1 MiB, or as much as that */
+    bool sign;        /* its batches are signed */
 };
 
 /* Whose it is: compared with what stands in the files. */
@@ -74,12 +76,9 @@ struct versions_owner {
     uint32_t host;
 };
 
-/* Hash and signature over all that a log has; both NULL: a checksum of it stands in place of the hash, and nothing is signed. */
-struct versions_sealer {
-    /* The hash of `before` and of these bytes. */
-    void (*hash)(void *ctx, const unsigned char *before, const void *data, uint64_t bytes,
-                 unsigned char *out);
-    void (*sign)(void *ctx, const unsigned char *hash, unsigned char *signature);
+/* Signs the batches of logs that are: a signature is over a digest of all that the log has up to there. In batches without one a checksum stands in its place. */
+struct versions_signer {
+    void (*sign)(void *ctx, uint32_t log, const struct digest *, unsigned char *signature);
     void *ctx;
 };
 
@@ -92,7 +91,7 @@ struct versions_options {
         segment_bytes; /* of the largest; 0: 64 MiB, or what the buffers need. The first ones of a log are smaller */
     uint64_t
         retry_ns; /* after which it is tried again where the disk had no room for a segment; 0: 1 s */
-    struct versions_sealer seal;
+    struct versions_signer signer;
     /* One line for people: a tail that was cut, and the like. May be NULL. */
     void (*say)(void *ctx, const char *line);
     void *ctx;
@@ -139,14 +138,15 @@ struct versions_verified {
     uint64_t batches, records, bytes; /* of files, as far as they are written */
     uint64_t first, reach;            /* versions from the one, below the other */
     uint64_t time;                    /* of the last message */
-    uint64_t with_signature;          /* batches that have one */
+    uint64_t with_signature;          /* batches that have one; */
+    uint64_t signed_from;             /* versions from this one on are in these, */
+    uint64_t unsigned_since;          /* but for so many batches */
 };
 
-/* Reads all of it. `check` is asked of every batch that is signed (0: it is good); NULL: signatures are not looked at. ERR_CORRUPT says which file and where. */
+/* Reads all of it. `check` is asked of every batch that is signed; NULL: signatures are not looked at. ERR_CORRUPT says which file and where. */
 int versions_verify(struct block *, const struct versions_owner *, uint32_t log,
-                    const struct versions_sealer *,
-                    int (*check)(void *ctx, const unsigned char *hash,
-                                 const unsigned char *signature),
+                    bool (*check)(void *ctx, uint32_t log, const struct digest *,
+                                  const unsigned char *signature),
                     void *ctx, struct versions_verified *, struct err *);
 
 /* ---- appending ---- */

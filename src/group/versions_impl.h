@@ -24,11 +24,11 @@ struct versions_segment {
     uint32_t host, log;
     uint32_t index; /* from 1 */
     uint32_t spare;
-    uint64_t batch;                           /* the first one in it */
-    uint64_t version;                         /* reach, and */
-    uint64_t time;                            /* time of the last message, before it */
-    unsigned char chain[VERSIONS_HASH_BYTES]; /* over all before it */
-    uint32_t crc;                             /* of what is before it here */
+    uint64_t batch;      /* the first one in it */
+    uint64_t version;    /* reach, and */
+    uint64_t time;       /* time of the last message, before it */
+    struct digest chain; /* over all before it */
+    uint32_t crc;        /* of what is before it here */
     uint32_t spare2;
 };
 
@@ -41,8 +41,8 @@ struct versions_batch {
     uint32_t used;                          /* bytes of records */
     uint32_t records;
     uint32_t flags;
-    uint32_t crc;                             /* of all of it but the zeros, with 0 for this */
-    unsigned char chain[VERSIONS_HASH_BYTES]; /* over all before it */
+    uint32_t crc;        /* of all of it but the zeros, with 0 for this */
+    struct digest chain; /* over all before it */
     unsigned char signature[VERSIONS_SIGNATURE_BYTES]; /* of the chain behind it */
 };
 
@@ -77,9 +77,8 @@ bool versions_batch_good(const void *data, uint64_t bytes);
 void versions_batch_seal(struct versions_batch *);
 /* The next record of a good batch at *at, which begins at sizeof(struct versions_batch); NULL: there is none, or it is not one. */
 const struct version *versions_next_record(const struct versions_batch *, uint32_t *at);
-/* The chain behind a batch. */
-void versions_chain(const struct versions_sealer *, const struct versions_batch *,
-                    unsigned char *out);
+/* The chain behind a batch: a digest if it is signed, else a checksum. */
+struct digest versions_chain(const struct versions_batch *);
 
 struct versions_file {
     uint32_t log, index;
@@ -127,6 +126,7 @@ enum segment_next {
 
 struct version_log {
     uint32_t payload_max; /* 0: there is no such log */
+    bool sign;
     uint32_t half_bytes;
     unsigned char *half[VERSIONS_HALVES];
     uint32_t filling;       /* which of them; the other one is written, or free */
@@ -138,7 +138,7 @@ struct version_log {
     uint64_t place, place_written, place_done;
     uint64_t time, time_written, checkpoint, sure, total;
     uint64_t number; /* of the next batch */
-    unsigned char chain[VERSIONS_HASH_BYTES];
+    struct digest chain;
 
     uint32_t oldest, index; /* segments; index 0: none has begun */
     uint64_t at, bytes;     /* where the next batch goes in that one, and how long it is */
@@ -160,7 +160,7 @@ enum { VERSIONS_TEXT_BYTES = 200 };
 struct versions {
     struct block *block;
     struct versions_owner owner;
-    struct versions_sealer seal;
+    struct versions_signer signer;
     void (*say)(void *ctx, const char *line);
     void *ctx;
     struct version_log *log;

@@ -23,6 +23,7 @@ static int log_open(struct version_log *l, const struct versions_log_options *o,
     uint64_t least = versions_blocks(sizeof(struct versions_batch) + sizeof(struct version) +
                                      versions_padded(o->payload_max));
     l->payload_max = o->payload_max;
+    l->sign = o->sign;
     if (o->payload_max == 0)
         return 0;
     l->half_bytes =
@@ -76,7 +77,7 @@ void versions_note_first(struct version_log *l, uint64_t version)
 }
 
 /* What stands behind the last good batch. */
-static void take_batch(struct versions *v, struct version_log *l, const struct versions_batch *b)
+static void take_batch(struct version_log *l, const struct versions_batch *b)
 {
     l->reach = l->reach_written = l->reach_done = b->reach;
     l->time = l->time_written = b->time;
@@ -84,7 +85,7 @@ static void take_batch(struct versions *v, struct version_log *l, const struct v
     l->sure = b->sure;
     l->total = b->total;
     l->number = b->number + 1;
-    versions_chain(&v->seal, b, l->chain);
+    l->chain = versions_chain(b);
 }
 
 /* The last file that has begun for sure: its head is good and a batch behind it. That of the last one may not be. */
@@ -175,7 +176,7 @@ static int log_resume(struct versions *v, uint32_t log, struct versions_cursor *
     bool any = false;
     c->at = c->number = 0;
     while (rc == 0 && (b = versions_cursor_next(c, &rc, e)) != NULL) {
-        take_batch(v, l, b);
+        take_batch(l, b);
         any = true;
     }
     if (rc != 0)
@@ -240,7 +241,7 @@ int versions_open(const struct versions_options *o, struct versions **out, struc
         return err_set(e, ERR_NOMEM, "versions: no memory");
     v->block = o->block;
     v->owner = o->owner;
-    v->seal = o->seal;
+    v->signer = o->signer;
     v->say = o->say;
     v->ctx = o->ctx;
     v->retry_ns = o->retry_ns ? o->retry_ns : RETRY_NS;

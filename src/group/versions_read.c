@@ -119,19 +119,14 @@ const struct version *versions_next_record(const struct versions_batch *b, uint3
     return r;
 }
 
-void versions_chain(const struct versions_sealer *s, const struct versions_batch *b,
-                    unsigned char *out)
+struct digest versions_chain(const struct versions_batch *b)
 {
-    const uint64_t head = offsetof(struct versions_batch, flags);
-    if (s->hash) {
-        unsigned char middle[VERSIONS_HASH_BYTES];
-        s->hash(s->ctx, b->chain, b, head, middle);
-        s->hash(s->ctx, middle, b + 1, b->used, out);
-        return;
-    }
-    uint32_t sum = crc32c(crc32c(crc32c(0, b->chain, sizeof(b->chain)), b, head), b + 1, b->used);
-    memset(out, 0, VERSIONS_HASH_BYTES);
-    memcpy(out, &sum, sizeof(sum));
+    const size_t head = offsetof(struct versions_batch, flags);
+    struct digest out = {{0}};
+    if (b->flags & VERSIONS_SIGNED)
+        return digest_chain(digest_chain(b->chain, digest_of(b, head)), digest_of(b + 1, b->used));
+    out.word[0] = crc32c(crc32c(crc32c(0, &b->chain, sizeof(b->chain)), b, head), b + 1, b->used);
+    return out;
 }
 
 /* ---- files ---- */
@@ -453,10 +448,10 @@ int versions_read(struct block *block, const struct versions_owner *owner, uint3
 
 struct checking {
     struct versions_cursor c;
-    const struct versions_sealer *seal;
-    int (*check)(void *ctx, const unsigned char *hash, const unsigned char *signature);
+    uint32_t log;
+    bool (*check)(void *ctx, uint32_t log, const struct digest *, const unsigned char *signature);
     void *ctx;
-    unsigned char chain[VERSIONS_HASH_BYTES]; /* over all that was read */
+    struct digest chain; /* over all that was read */
     struct versions_verified *out;
 };
 
@@ -481,15 +476,23 @@ static int check_records(struct checking *k, const struct versions_batch *b, str
     return count == b->records ? 0 : damaged(k, b, "has not as many records as it says", e);
 }
 
+static void note_signature(struct versions_verified *out, bool is_signed)
+{
+    if (is_signed && out->with_signature++ == 0)
+        out->signed_from = out->reach;
+    out->unsigned_since += !is_signed && out->with_signature > 0;
+}
+
 static int check_batch(struct checking *k, const struct versions_batch *b, struct err *e)
 {
     struct versions_verified *out = k->out;
-    if (memcmp(k->chain, b->chain, sizeof(k->chain)) != 0)
+    bool is_signed = b->flags & VERSIONS_SIGNED;
+    if (!digest_equal(k->chain, b->chain))
         return damaged(k, b, "does not follow from what is before it: something was changed", e);
-    versions_chain(k->seal, b, k->chain);
-    if (b->flags & VERSIONS_SIGNED && k->check && k->check(k->ctx, k->chain, b->signature) != 0)
+    k->chain = versions_chain(b);
+    if (is_signed && k->check && !k->check(k->ctx, k->log, &k->chain, b->signature))
         return damaged(k, b, "has a signature that is not its host's", e);
-    out->with_signature += b->flags & VERSIONS_SIGNED;
+    note_signature(out, is_signed);
     out->batches++;
     out->bytes += b->bytes;
     out->reach = b->reach;
@@ -498,21 +501,20 @@ static int check_batch(struct checking *k, const struct versions_batch *b, struc
 }
 
 int versions_verify(struct block *block, const struct versions_owner *owner, uint32_t log,
-                    const struct versions_sealer *seal,
-                    int (*check)(void *ctx, const unsigned char *hash,
-                                 const unsigned char *signature),
+                    bool (*check)(void *ctx, uint32_t log, const struct digest *,
+                                  const unsigned char *signature),
                     void *ctx, struct versions_verified *out, struct err *e)
 {
     struct versions_files files;
-    struct checking k = {.seal = seal, .check = check, .ctx = ctx, .out = out};
+    struct checking k = {.log = log, .check = check, .ctx = ctx, .out = out};
     struct versions_segment head;
     *out = (struct versions_verified){.batches = 0};
     int rc = versions_list(block, log, &files, e);
     k.c = (struct versions_cursor){
         .block = block, .owner = owner, .file = files.file, .files = files.count};
     if (rc == 0 && files.count > 0 && versions_cursor_head(&k.c, 0, &head, &rc, e)) {
-        memcpy(k.chain, head.chain, sizeof(k.chain));
-        out->first = head.version;
+        k.chain = head.chain;
+        out->first = out->reach = head.version;
     }
     for (const struct versions_batch *b; rc == 0;) {
         b = versions_cursor_next(&k.c, &rc, e);

@@ -17,6 +17,10 @@ static void group__what_is_kept_needs_an_id_and_a_majority(void **state)
             "add `id:`", NULL);
     refused(GROUP CLUSTER_ID "view_majority: false\n" HOSTS "subgroups: [{name: a, mode: durable}]",
             3, "view_majority: false", "'a' has mode: durable", NULL);
+    refused(GROUP CLUSTER_ID HOSTS "subgroups: [{name: a, mode: logged, sign: true}]", 7,
+            "transport: tcp", "leave it out", NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, sign: true}]", 6, "mode: memory", "mode: logged",
+            NULL);
     refused(GROUP CLUSTER_ID HOSTS SUBS, 2, "id is for what is kept", NULL);
     refused(GROUP "data_dir: x\n" HOSTS SUBS, 2, "data_dir is for what is kept", NULL);
     struct cluster *c = accepted(

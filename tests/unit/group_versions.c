@@ -1,7 +1,7 @@
 /* Logs of versions on a simulated disk: what is durable is there after the loss of power, and nothing else counts. */
-#include "base/hash.h"
+#include "base/crc32c.h"
 #include "disk/block_sim.h"
-#include "group/versions.h"
+#include "group/versions_impl.h"
 #include "group/view.h"
 
 #include <setjmp.h>
@@ -533,20 +533,37 @@ static void versions__numbers_without_a_message_need_no_disk(void **state)
 
 /* ---- what is signed ---- */
 
-static void hash(void *ctx, const unsigned char *before, const void *data, uint64_t bytes,
-                 unsigned char *out)
-{
-    (void)ctx;
-    uint64_t h = hash_bytes(hash_bytes(0, before, VERSIONS_HASH_BYTES), data, bytes);
-    memset(out, 0, VERSIONS_HASH_BYTES);
-    memcpy(out, &h, sizeof(h));
-}
-
-static void sign(void *ctx, const unsigned char *value, unsigned char *signature)
+static void sign(void *ctx, uint32_t log, const struct digest *all, unsigned char *signature)
 {
     ++*(uint32_t *)ctx;
-    memset(signature, 1, VERSIONS_SIGNATURE_BYTES);
-    memcpy(signature, value, VERSIONS_HASH_BYTES);
+    memset(signature, (int)log, VERSIONS_SIGNATURE_BYTES);
+    memcpy(signature, all, sizeof(*all));
+}
+
+static bool is_signed(void *ctx, uint32_t log, const struct digest *all,
+                      const unsigned char *signature)
+{
+    ++*(uint32_t *)ctx;
+    return memcmp(signature, all, sizeof(*all)) == 0 &&
+           signature[VERSIONS_SIGNATURE_BYTES - 1] == log;
+}
+
+static void be_signed(struct fix *f, uint32_t *signatures)
+{
+    f->log[1].sign = true;
+    f->o.signer = (struct versions_signer){.sign = sign, .ctx = signatures};
+}
+
+static struct versions_verified verified(struct fix *f, uint32_t log, int want)
+{
+    struct versions_verified v;
+    struct err e = {""};
+    uint32_t checked = 0;
+    block_wait(f->block, BLOCK_JOURNAL);
+    assert_int_equal(versions_verify(f->block, &f->o.owner, log, is_signed, &checked, &v, &e),
+                     want);
+    assert_int_equal(checked, v.with_signature + (want != 0));
+    return v;
 }
 
 static void versions__are_signed_at_each_sync(void **state)
@@ -555,13 +572,78 @@ static void versions__are_signed_at_each_sync(void **state)
     struct fix f;
     uint32_t signatures = 0;
     init(&f, 3, 0);
-    f.o.seal = (struct versions_sealer){.hash = hash, .sign = sign, .ctx = &signatures};
+    fill(&f, 5);
+    die(&f);
+    be_signed(&f, &signatures);
     fill(&f, 5);
     assert_int_equal(signatures, 5);
+    struct versions_verified v = verified(&f, 1, 0);
+    assert_int_equal(v.with_signature, 5);
+    assert_int_equal(v.batches, 10);
+    assert_int_equal(v.unsigned_since, 0);
+    assert_true(v.signed_from > v.first && v.signed_from < v.reach);
     die(&f);
     open_all(&f);
     compare(&f, 1);
-    assert_int_equal(f.want[1]->count, 5);
+    assert_int_equal(f.want[1]->count, 10);
+    fini(&f);
+}
+
+static void versions__that_are_not_signed_any_more_are_counted(void **state)
+{
+    (void)state;
+    struct fix f;
+    uint32_t signatures = 0;
+    init(&f, 3, 0);
+    be_signed(&f, &signatures);
+    fill(&f, 3);
+    die(&f);
+    f.log[1].sign = false;
+    fill(&f, 2);
+    struct versions_verified v = verified(&f, 1, 0);
+    assert_int_equal(v.with_signature, 3);
+    assert_int_equal(v.unsigned_since, 2);
+    fini(&f);
+}
+
+/* Changes a byte of the message in the second batch, and puts right all that anybody can who has no key. */
+static void forge(struct fix *f)
+{
+    static const char name[] = "cell.0.00001";
+    _Alignas(BLOCK_BYTES) static unsigned char page[BLOCK_BYTES];
+    const struct block_step write = {.act = BLOCK_WRITE,
+                                     .name = name,
+                                     .data = page,
+                                     .at = 2 * BLOCK_BYTES,
+                                     .bytes = BLOCK_BYTES};
+    struct versions_batch *b = (void *)page;
+    assert_int_equal(block_read(f->block, name, 2 * BLOCK_BYTES, page, BLOCK_BYTES, NULL), 0);
+    struct version *r = (void *)(b + 1);
+    ((unsigned char *)(r + 1))[7] ^= 1;
+    r->crc = crc32c(crc32c(0, r, offsetof(struct version, crc)), r + 1, r->bytes);
+    versions_batch_seal(b);
+    block_begin(f->block, BLOCK_JOURNAL, &write, 1);
+    while (block_poll(f->block, BLOCK_JOURNAL) == BLOCK_BUSY)
+        f->now += STEP_NS;
+}
+
+static void versions__that_are_signed_cannot_be_forged(void **state)
+{
+    (void)state;
+    struct fix f;
+    uint32_t signatures = 0;
+    init(&f, 3, 0);
+    be_signed(&f, &signatures);
+    fill(&f, 2);
+    verified(&f, 1, 0);
+    forge(&f);
+    verified(&f, 1, ERR_CORRUPT);
+    fini(&f);
+
+    init(&f, 3, 0);
+    fill(&f, 2);
+    forge(&f); /* the last one, as nobody can tell */
+    verified(&f, 1, 0);
     fini(&f);
 }
 
@@ -581,6 +663,8 @@ int main(void)
         cmocka_unit_test(versions__a_failed_flush_ends_it),
         cmocka_unit_test(versions__numbers_without_a_message_need_no_disk),
         cmocka_unit_test(versions__are_signed_at_each_sync),
+        cmocka_unit_test(versions__that_are_not_signed_any_more_are_counted),
+        cmocka_unit_test(versions__that_are_signed_cannot_be_forged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
