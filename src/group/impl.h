@@ -264,6 +264,7 @@ struct member {
     enum member_phase phase;
     uint64_t life;      /* TOP_LIFE */
     uint64_t disk_made; /* the life in which the disk was new */
+    bool untold;        /* the keepers do not know yet what the disk has */
     uint64_t found_reach[GROUP_CELLS_MAX];
     struct view *view; /* the one that was begun; vid 0 if none */
     struct view *next; /* while that one is finished: what follows */

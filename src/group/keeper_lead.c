@@ -98,6 +98,8 @@ static uint64_t wants_in(const struct keeper *k, uint32_t host)
     bool leaves = table_get(k->opt.top, host, TOP_LEAVES) == life;
     const struct keeper_host *h = &k->host[host];
     bool waits = k->now_ns - h->life_ns < turn_wait_ns(k, h);
+    if (k->opt.kept && h->found.life != life) /* first it tells what its disk has */
+        return 0;
     return is_there(k, host) && !leaves && !waits ? life : 0;
 }
 

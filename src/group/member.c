@@ -134,6 +134,8 @@ static bool looks_around(const struct unit *u, uint64_t *last_ns, uint64_t now_n
 
 static int post_views(struct member *m, uint64_t now_ns)
 {
+    if (m->untold)
+        restore_tell(m);
     int work = keeper_post(m->keeper, now_ns);
     m->ring |= m->top->dirty >> TOP_CLOSE & 1; /* a view was closed, in the last settle */
     work += transfer_post(m);

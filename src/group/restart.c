@@ -125,12 +125,14 @@ static bool counts(const struct base *b, uint32_t host, uint64_t reach, bool old
 }
 
 /* How far a log that is written behind has what was delivered: it is a part of that from the first message on; but for what the cell went on without, the
- * last time that it went on from disks. */
+ * last time that it went on from disks. One of before the view in which it did may have what was lost an earlier time. */
 static uint64_t behind_end(const struct view_cell *c, uint64_t reach)
 {
     if (stamp_vid(reach) < c->born)
         return 0;
-    return stamp_vid(reach) >= c->last ? reach : min_u64(reach, c->cut);
+    if (stamp_vid(reach) >= c->last)
+        return reach;
+    return stamp_vid(reach) >= stamp_vid(c->cut) ? min_u64(reach, c->cut) : 0;
 }
 
 /* The longest of them. */

@@ -255,9 +255,9 @@ int restore_read(struct cell *c)
         return 0;
     if (!r->is_read && !member_has_told_busy(m))
         return 1;
-    if (!r->is_read && !read_all(c))
-        return 0;
-    member_set_busy(m, false);
+    if (!r->is_read)
+        return read_all(c);
+    member_set_busy(m, false); /* in a round of its own, as it was set */
     if (!versions_cut(m->opt.versions, log_of(c), r->cut, r->time))
         return 0;
     versions_set_sure(m->opt.versions, log_of(c), r->cut);
@@ -291,9 +291,17 @@ void restore_reset(struct cell *c)
 
 /* ---- what there is, for keepers ---- */
 
+/* In which life it was new the disk has to have, before others count on what this host says. */
+static bool is_made(const struct versions *v)
+{
+    return versions_failure(v) ||
+           versions_done(v, VERSIONS_VIEWS) == versions_place(v, VERSIONS_VIEWS);
+}
+
 void restore_tell(struct member *m)
 {
-    if (m->opt.versions == NULL)
+    m->untold = m->opt.versions && !is_made(m->opt.versions);
+    if (m->opt.versions == NULL || m->untold)
         return;
     for (uint32_t i = 0; i < m->opt.cells; i++)
         m->found_reach[i] =

@@ -169,6 +169,8 @@ static const char *wrong_state(const struct group_node *n, const struct group_as
     const struct view *v = member_view(n->member);
     if (group_check_is_raw(c, a->cell) || c->stateless || v == NULL)
         return NULL;
+    if (a->vid < c->lost_vid[a->cell]) /* it may be of what is lost since */
+        return NULL;
     const struct group_history *y = group_check_history(c, v, a->cell);
     uint64_t have = y ? y->count : 0;
     if (t->count > have)

@@ -607,7 +607,7 @@ void group_check_deliver(struct group_check *c, uint32_t host, uint32_t cell, ui
     const struct group_delivery d = {vid, m->number, s->hash, m->sender};
     uint64_t k = s->count++;
     if (is_left_behind(c, host, cell))
-        check_left_behind(c, host, cell, h->view, m);
+        check_left_behind(c, host, cell, h->cell[cell].restoring ? c->view[vid] : h->view, m);
     else if (k > y->count)
         group_check_violated(c, "same sequence", k, "h%u skipped messages of cell %u", host, cell);
     else if (k == y->count)

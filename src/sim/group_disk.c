@@ -287,7 +287,8 @@ static bool is_delivered(const struct group_history *y, uint64_t from, uint64_t 
 static void compare_ended(struct group_node *n, uint32_t cell, const struct seen *s)
 {
     const struct group_kept *k = &n->disk.kept[cell];
-    if (k->history == NULL || k->first >= k->history->count)
+    bool lost = n->run->check.lost_vid[cell] > stamp_vid(k->told); /* in part, since it was there */
+    if (k->history == NULL || k->first >= k->history->count || lost)
         return;
     const struct group_delivery *first = &k->history->delivery[k->first];
     for (uint32_t i = 0; i < s->count; i++)

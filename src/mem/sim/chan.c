@@ -76,6 +76,14 @@ static void chan_schedule(struct sim *w, struct sim_chan *c)
     c->event = true;
 }
 
+/* Where the owner's process takes what comes: who is paused takes nothing more before he runs; but however short that was, what he had by then he
+ * has taken. */
+static bool awaits_run(const struct sim *w, const struct sim_node *owner, const struct sim_item *it)
+{
+    return w->opt.links.on && !w->opt.links.passive && owner->paused &&
+           it->ready_ns > owner->ran_ns;
+}
+
 static bool item_passes(struct sim *w, struct sim_chan *c, const struct sim_item *it)
 {
     const struct sim_node *owner = &w->nodes[c->to];
@@ -84,7 +92,7 @@ static bool item_passes(struct sim *w, struct sim_chan *c, const struct sim_item
         return false;
     if (it->kind == SIM_BELL)
         return true;
-    if (w->opt.links.on && !w->opt.links.passive && owner->paused)
+    if (awaits_run(w, owner, it))
         return false;
     return owner->reachable && (owner->alive || !w->opt.owner_answers) && it->lane->region->born;
 }
@@ -343,7 +351,7 @@ static void head_land(struct sim *w, struct sim_chan *c)
         sim_chan_pop(w, c);
     } else if (it->piece == it->stop) {
         sim_chan_pop(w, c);
-    } else {
+    } else if (!w->nodes[c->to].paused || w->opt.links.passive || !w->opt.links.on) {
         it->ready_ns = 1 + sim_sent_ns(w, c->from, c->to, 0);
     }
     if (w->on_touch)
