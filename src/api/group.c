@@ -178,6 +178,7 @@ static int make_cells(struct tram_group *g, struct err *e)
             .stateless = stateless && s->history == 0,
             .past = s->history > 0,
             .sign = s->sign,
+            .retain = s->retain,
             .large_max = s->large_max,
             .large_window = s->large_window,
             .rdmc = (enum rdmc_schedule)s->rdmc,

@@ -183,6 +183,7 @@
     X(group_restart_older, stepped, "V23: an older view than the last one is gone on from")        \
     X(group_restart_old_log, stepped, "V39: a log counts that a member has of an earlier life")    \
     X(group_persisted_early, group, "V24: PERSISTED is told before the flush is over")             \
+    X(group_drop_early, group, "old segments of a log go before the state is in later ones")       \
     X(group_persisted_unheard, group, "a durable message is delivered when all have received it")  \
     X(group_tail_uncut, group, "what a log has beyond the trim is not cut when the view ends")     \
     X(group_held_unflushed, group, "what is received counts as held before it is on the disk")     \

@@ -89,6 +89,7 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->shared += g->shared;
     sum->disks += g->disks;
     sum->disk_batches += g->disk_batches;
+    sum->checkpoints += g->checkpoints;
     sum->power_cuts += g->power_cuts;
     sum->disks_failed += g->disks_failed;
 }
@@ -272,9 +273,10 @@ static void print_group(const struct group_figures *g)
            (unsigned long long)g->skipped);
     if (g->disks)
         printf("%llu runs with disks: %llu batches written, %llu power cuts, %llu left for their "
-               "disk\n",
+               "disk, %llu checkpoints\n",
                (unsigned long long)g->disks, (unsigned long long)g->disk_batches,
-               (unsigned long long)g->power_cuts, (unsigned long long)g->disks_failed);
+               (unsigned long long)g->power_cuts, (unsigned long long)g->disks_failed,
+               (unsigned long long)g->checkpoints);
 }
 
 static int run_many(const struct sim_args *a)

@@ -115,7 +115,8 @@ struct cluster_subgroup {
     uint32_t large_window; /* large messages of a sender under way */
     enum cluster_rdmc rdmc;
     bool slots; /* topics that the file does not name have the shard that their name hashes to */
-    bool sign;  /* modes logged and durable: each host signs its logs with its key */
+    uint64_t retain;  /* modes logged and durable: bytes of a log that stay at least; 0: all */
+    bool sign;        /* likewise: each host signs its logs with its key */
     uint32_t history; /* bytes of the last messages that who comes is given; 0: none. Mode memory */
     uint32_t line;    /* 0 if made without a file */
 };

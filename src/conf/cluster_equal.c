@@ -43,8 +43,9 @@ static bool same_subgroup(const struct cluster_subgroup *a, const struct cluster
            a->members_min == b->members_min && a->members_max == b->members_max &&
            a->hosts == b->hosts && a->senders == b->senders && a->overlap == b->overlap &&
            a->ring_bytes == b->ring_bytes && a->message_max == b->message_max &&
-           a->history == b->history && a->slots == b->slots && a->sign == b->sign &&
-           a->large_max == b->large_max && a->large_window == b->large_window && a->rdmc == b->rdmc;
+           a->history == b->history && a->slots == b->slots && a->retain == b->retain &&
+           a->sign == b->sign && a->large_max == b->large_max &&
+           a->large_window == b->large_window && a->rdmc == b->rdmc;
 }
 
 static bool same_views(const struct cluster *a, const struct cluster *b)

@@ -21,6 +21,7 @@ enum subgroup_key {
     SUB_LARGE_WINDOW,
     SUB_RDMC,
     SUB_SLOTS,
+    SUB_RETAIN,
     SUB_SIGN,
     SUB_KEYS
 };
@@ -28,7 +29,7 @@ enum subgroup_key {
 static const char *const subgroup_keys[] = {
     "name",         "shards",  "mode",       "members_min", "members_max", "hosts",
     "senders",      "overlap", "ring_bytes", "message_max", "history",     "large_max",
-    "large_window", "rdmc",    "slots",      "sign",        NULL};
+    "large_window", "rdmc",    "slots",      "retain",      "sign",        NULL};
 
 _Static_assert(sizeof subgroup_keys / sizeof subgroup_keys[0] == SUB_KEYS + 1,
                "every key of a subgroup has a name");
@@ -44,13 +45,14 @@ enum topic_key {
     TOPIC_MESSAGE_MAX,
     TOPIC_HISTORY,
     TOPIC_SLOTS,
+    TOPIC_RETAIN,
     TOPIC_SIGN,
     TOPIC_KEYS
 };
 
 static const char *const topic_keys[] = {"name",        "qos",        "hosts",       "senders",
                                          "members_min", "ring_bytes", "message_max", "history",
-                                         "slots",       "sign",       NULL};
+                                         "slots",       "retain",     "sign",        NULL};
 
 enum topic_qos { QOS_UNORDERED, QOS_ATOMIC, QOS_VOLATILE, QOS_LOGGED };
 
@@ -361,7 +363,8 @@ static int take_values(struct reader *r, const struct node *n,
     rc = rc < 0 ? rc : take_slots(r, value, s);
     rc = rc < 0 ? rc : take_rings(r, value, s);
     rc = rc < 0 ? rc : take_history(r, value[SUB_HISTORY], s);
-    rc = rc < 0 ? rc : sign_read(r, value[SUB_SIGN], s);
+    rc =
+        rc < 0 ? rc : retain_read(r, &(struct retain_nodes){value[SUB_RETAIN], value[SUB_SIGN]}, s);
     rc = rc < 0 ? rc
                 : large_read(r,
                              &(struct large_nodes){value[SUB_LARGE_MAX], value[SUB_LARGE_WINDOW],
@@ -425,6 +428,7 @@ static int take_topic(struct reader *r, const struct node *n)
                                                 [SUB_MESSAGE_MAX] = t[TOPIC_MESSAGE_MAX],
                                                 [SUB_HISTORY] = t[TOPIC_HISTORY],
                                                 [SUB_SHARDS] = t[TOPIC_SLOTS],
+                                                [SUB_RETAIN] = t[TOPIC_RETAIN],
                                                 [SUB_SIGN] = t[TOPIC_SIGN]};
     struct cluster_subgroup *s = &r->c->subgroup[r->c->subgroups];
     s->slots = s->overlap = t[TOPIC_SLOTS] != NULL;

@@ -155,10 +155,15 @@ int large_read(struct reader *, const struct large_nodes *, struct cluster_subgr
 int large_read_blocks(struct reader *, const struct node *);
 int large_read_rack(struct reader *, const struct node *, struct cluster_host *);
 
-/* ---- cluster_sign.c ---- */
+/* ---- cluster_retain.c ---- */
 
-/* Whether the logs of a subgroup are signed; behind its mode. */
-int sign_read(struct reader *, const struct node *sign, struct cluster_subgroup *);
+/* What a subgroup says of its logs; NULL where it says nothing. */
+struct retain_nodes {
+    const struct node *retain, *sign;
+};
+
+/* Behind the mode of the subgroup. */
+int retain_read(struct reader *, const struct retain_nodes *, struct cluster_subgroup *);
 
 /* The memories of a group and who votes, after its replicas. */
 int memories_read(struct reader *, const struct node *list, const struct node *votes,

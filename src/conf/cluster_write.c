@@ -276,6 +276,8 @@ static void write_subgroup(FILE *f, const struct cluster *c, const struct cluste
         fprintf(f, ", message_max: %s", value_size_shown(s->message_max).s);
     if (s->history != 0)
         fprintf(f, ", history: %s", value_size_shown(s->history).s);
+    if (s->retain != 0)
+        fprintf(f, ", retain: %s", value_size_shown(s->retain).s);
     if (s->sign)
         fputs(", sign: true", f);
     if (s->large_max != 0) {
@@ -292,7 +294,7 @@ static void write_subgroups(FILE *f, const struct cluster *c)
         " order.\n"
         "# Further keys: members_max, hosts, senders (all), overlap, ring_bytes (1 MiB),"
         " message_max,\n"
-        "# history (of mode memory), sign (of modes logged and durable).\n"
+        "# history (of mode memory), retain and sign (of modes logged and durable).\n"
         "# large_max, large_window, rdmc; slots (topics that nobody names here).\n"
         "subgroups:\n",
         f);

@@ -456,7 +456,9 @@ void restore_tell(struct member *);
 /* A state was sent to this host; and it is in its log, as far as it has to be. */
 void restore_came(struct cell *);
 bool restore_written(struct cell *);
-bool restore_saves(const struct cell *); /* the machine is being saved for that */
+bool restore_saves(const struct cell *); /* the machine is being saved for that, or */
+/* for this: old segments of the log go once the state is in later ones. Between deliveries; returns work done. */
+int restore_retain(struct cell *);
 /* The cell goes on from this host's disk, and it has not been read yet; a step of that. */
 bool restore_reads(const struct cell *);
 int restore_read(struct cell *);

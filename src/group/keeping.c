@@ -208,7 +208,7 @@ int kept_settle(struct cell *c)
     if (!c->has_state || !begin_appending(c))
         return 0;
     int work = k->durable ? append_received(c, c->received) : 0;
-    return work + tell_persisted(c);
+    return work + tell_persisted(c) + restore_retain(c);
 }
 
 /* ---- delivering ---- */

@@ -41,8 +41,9 @@ struct cell_options {
     bool past;      /* the machine has what was delivered last (`past`) */
     uint32_t
         deliver_bytes; /* most that is delivered in one round, so that cells take turns; 0: ring_bytes / 4 */
-    bool sign;             /* its log is signed */
-    uint32_t large_max;    /* bytes of a large message; 0: there are none */
+    bool sign;          /* its log is signed */
+    uint64_t retain;    /* bytes of its log that stay at least, if the state can be saved; 0: all */
+    uint32_t large_max; /* bytes of a large message; 0: there are none */
     uint32_t large_window; /* large messages of one sender under way; 0: 4 */
     enum rdmc_schedule rdmc;
     struct cell_layout layout;
@@ -263,7 +264,8 @@ struct member_counts {
     uint64_t trimmed;   /* messages of others or of its own that a trim cut off here */
     uint64_t restamped; /* own messages that went on to the next view */
     uint64_t returned;
-    uint64_t restored; /* versions that were delivered again, from the own disk */
+    uint64_t checkpoints; /* states written into logs, so that what is before them may go */
+    uint64_t restored;    /* versions that were delivered again, from the own disk */
     uint64_t
         torn; /* streams of members that had what no member writes, so that they were claimed */
     uint64_t publishes, upcalls, row_pushes; /* batches, by stage */

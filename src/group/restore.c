@@ -20,18 +20,29 @@ struct restoring {
     bool writes;  /* a state was sent to it, and is not in the log yet */
     uint64_t cut; /* where the view begins, as a version of the log */
     uint64_t born;
-    uint64_t time;
+    uint64_t read_time;
 
-    void *save;     /* what is written, */
-    uint64_t bytes; /* as the machine says how large it is */
+    void *save;       /* what is written, */
+    uint64_t bytes;   /* as the machine says how large it is */
+    uint64_t version; /* behind which it is, */
+    uint64_t time;    /* and that one's */
     uint64_t piece;
+    bool wrote_last; /* piece of it */
     unsigned char room[PIECE_BYTES];
     uint32_t room_bytes;
 
     /* A log that is read. */
     uint64_t states,
         whole; /* states that begin; the last that is whole, as the number of its begin; 0: none */
-    bool loading, behind; /* is in it; is behind it */
+    uint64_t whole_version; /* behind which it is */
+
+    /* So that the log need not grow for ever. */
+    bool checks;          /* a state is written while messages go on */
+    uint32_t segment;     /* the last one that is whole begins there or later; 0: there is none */
+    uint64_t place;       /* in the log, behind it */
+    uint32_t from;        /* likewise, of the one that is written */
+    uint64_t state_bytes; /* that it takes */
+    uint32_t looked;      /* segment in which that was looked at last */
     char why[ERR_TEXT_BYTES];
 };
 
@@ -59,6 +70,7 @@ static void stop_writing(struct cell *c)
         c->of->state->save_close(cell_state_ctx(c->of, c->number), r->save);
     r->save = NULL;
     r->piece = 0;
+    r->checks = false;
 }
 
 bool restore_saves(const struct cell *c)
@@ -73,24 +85,39 @@ static uint64_t state_version(const struct cell *c)
     return (all ? c->restoring->cut : stamp(c->of->view->vid, c->skip_to)) - 1;
 }
 
-static bool begin_writing(struct cell *c)
+static bool can_save(const struct cell *c)
+{
+    return state_save_ready(c->of->state, cell_state_ctx(c->of, c->number)) && !is_feeding(c);
+}
+
+static bool open_save(struct cell *c, uint64_t version)
 {
     struct restoring *r = c->restoring;
-    const struct state_ops *ops = c->of->state;
-    struct versions *v = c->of->opt.versions;
     r->bytes = STATE_UNKNOWN;
-    if (!state_save_ready(ops, cell_state_ctx(c->of, c->number)) || is_feeding(c))
-        return false;
-    if (versions_end(v, log_of(c)) > state_version(c) + 1 &&
-        !versions_cut(v, log_of(c), state_version(c) + 1, kept_time(c)))
-        return false;
-    r->save = ops->save_open(cell_state_ctx(c->of, c->number), &r->bytes);
+    r->version = version;
+    r->time = kept_time(c);
+    r->wrote_last = false;
+    r->save = c->of->state->save_open(cell_state_ctx(c->of, c->number), &r->bytes);
     if (r->save == NULL)
         member_stop(c->of, "the machine cannot save its state");
     return r->save != NULL;
 }
 
-/* The next piece; an empty one ends it. */
+static bool begin_writing(struct cell *c)
+{
+    struct versions *v = c->of->opt.versions;
+    uint64_t version = state_version(c);
+    if (!can_save(c))
+        return false;
+    if (versions_end(v, log_of(c)) > version + 1 &&
+        !versions_cut(v, log_of(c), version + 1, kept_time(c)))
+        return false;
+    return open_save(c, version);
+}
+
+enum { PIECES_A_ROUND = 4 };
+
+/* The next piece; false: there is none, an empty one has ended it, or no room. */
 static bool write_piece(struct cell *c)
 {
     struct restoring *r = c->restoring;
@@ -105,22 +132,23 @@ static bool write_piece(struct cell *c)
     }
     const struct version piece = {.bytes = (uint32_t)bytes,
                                   .type = VERSION_STATE,
-                                  .version = state_version(c),
-                                  .time = kept_time(c),
+                                  .version = r->version,
+                                  .time = r->time,
                                   .client = bytes == 0,
                                   .life = r->bytes,
                                   .seq = r->piece++};
     CHECK(versions_append(v, log_of(c), &piece, r->room));
-    r->writes = bytes > 0;
-    if (!r->writes)
-        versions_reach(v, log_of(c), state_version(c) + 1);
-    return true;
+    r->wrote_last = bytes == 0;
+    if (bytes == 0) {
+        versions_reach(v, log_of(c), r->version + 1);
+        r->writes = false;
+    }
+    return bytes > 0;
 }
 
 bool restore_written(struct cell *c)
 {
     struct restoring *r = c->restoring;
-    enum { PIECES_A_ROUND = 4 };
     if (!r->writes || versions_failure(c->of->opt.versions))
         return true;
     if (PLANTED(group_joiner_unwritten))
@@ -132,6 +160,99 @@ bool restore_written(struct cell *c)
     if (!r->writes)
         stop_writing(c);
     return !r->writes;
+}
+
+/* ---- a log that is not to grow for ever ---- */
+
+/* A member writes the state into its log while messages go on. Pieces of it stand among versions that are behind it. When all of them are on the disk what
+ * is before the first one is needed by nobody who goes on from there, and goes if it is more than is to be retained. */
+
+/* Segments before this one are not to be retained. */
+static uint32_t retained_from(const struct cell *c)
+{
+    const struct versions *v = c->of->opt.versions;
+    uint32_t from = versions_segment(v, log_of(c));
+    while (from > versions_oldest(v, log_of(c)) &&
+           versions_bytes(v, log_of(c), from) < c->opt.retain)
+        from--;
+    return from;
+}
+
+/* As large as the state at least, and half of what stays: so that it is not written more often than is worth it. */
+static bool is_worth_it(const struct cell *c, uint32_t from)
+{
+    const struct versions *v = c->of->opt.versions;
+    uint64_t gain = versions_bytes(v, log_of(c), 0) - versions_bytes(v, log_of(c), from);
+    return gain > 0 && gain >= max_u64(c->opt.retain / 2, c->restoring->state_bytes);
+}
+
+static void begin_check(struct cell *c)
+{
+    struct restoring *r = c->restoring;
+    uint64_t below = max_u64(c->number_at, c->skip_to);
+    if (below == 0 || !can_save(c) || !open_save(c, stamp(c->of->view->vid, below) - 1))
+        return;
+    r->checks = true;
+    /* A durable cell has more in its log than it has delivered. */
+    r->from = versions_segment_of(c->of->opt.versions, log_of(c), r->version + 1);
+    if (PLANTED(group_drop_early))
+        r->segment = r->from;
+}
+
+/* Messages have the first call on the room. */
+static int write_check(struct cell *c)
+{
+    struct restoring *r = c->restoring;
+    struct versions *v = c->of->opt.versions;
+    uint64_t before = r->piece;
+    for (int i = 0; i < PIECES_A_ROUND; i++)
+        if (!versions_has_bytes(v, log_of(c),
+                                kept_bytes(&c->opt) + sizeof(struct version) + PIECE_BYTES) ||
+            !write_piece(c))
+            break;
+    if (r->save && r->piece > before && r->wrote_last) {
+        r->segment = r->from;
+        r->place = versions_place(v, log_of(c));
+        r->state_bytes = r->piece * (PIECE_BYTES + sizeof(struct version));
+        stop_writing(c);
+        c->of->count.checkpoints++;
+    }
+    return r->piece != before;
+}
+
+/* Once the last state is on the disk. */
+static void drop_old(struct cell *c, uint32_t from)
+{
+    const struct restoring *r = c->restoring;
+    struct versions *v = c->of->opt.versions;
+    bool needs = c->of->opt.machine->state != NULL;
+    if (needs && r->segment == 0)
+        return;
+    if (versions_done(v, log_of(c)) >= r->place || PLANTED(group_drop_early))
+        versions_drop(v, log_of(c), needs ? (uint32_t)min_u64(from, r->segment) : from);
+}
+
+int restore_retain(struct cell *c)
+{
+    struct restoring *r = c->restoring;
+    struct versions *v = c->of->opt.versions;
+    if (c->opt.retain == 0 || versions_failure(v) || r->writes)
+        return 0;
+    if (r->checks)
+        return write_check(c);
+    uint32_t segment = versions_segment(v, log_of(c));
+    bool behind = r->place > versions_done(v, log_of(c));
+    if (segment == r->looked || behind)
+        return 0;
+    uint32_t from = retained_from(c);
+    drop_old(c, from);
+    bool needs = c->of->opt.machine->state != NULL &&
+                 from > max_u64(r->segment, versions_oldest(v, log_of(c)));
+    if (needs && is_worth_it(c, from))
+        begin_check(c);
+    else
+        r->looked = segment;
+    return 0;
 }
 
 /* ---- reading ---- */
@@ -149,46 +270,43 @@ static int find_state(void *ctx, const struct version *v, const void *payload)
     if (!is_of_this(r, v))
         return 0;
     if (v->type == VERSION_MSG || v->type == VERSION_STATE)
-        r->time = v->time;
+        r->read_time = max_u64(r->read_time, v->time);
     if (v->type != VERSION_STATE)
         return 0;
     r->states += v->seq == 0;
-    if (v->client)
+    if (v->client) {
         r->whole = r->states;
+        r->whole_version = v->version;
+    }
     return 0;
 }
 
-static int load_piece(struct cell *c, const struct version *v, const void *payload)
+static int take_piece(void *ctx, const struct version *v, const void *payload)
 {
+    struct cell *c = ctx;
     struct restoring *r = c->restoring;
     const struct state_ops *ops = c->of->state;
     int rc = 0;
+    if (!is_of_this(r, v) || v->type != VERSION_STATE)
+        return 0;
     r->states += v->seq == 0;
     if (r->states != r->whole)
         return 0;
     if (v->seq == 0)
         rc = ops->load_open(cell_state_ctx(c->of, c->number), v->life);
-    r->loading = true;
     if (rc == 0 && v->bytes)
         rc = ops->load_next(cell_state_ctx(c->of, c->number), payload, v->bytes);
-    if (rc >= 0 && v->client) {
-        r->loading = false;
-        r->behind = true;
+    if (rc >= 0 && v->client)
         rc = ops->load_close(cell_state_ctx(c->of, c->number), true);
-    }
     return rc < 0 ? rc : 0;
 }
 
-static int take_version(void *ctx, const struct version *v, const void *payload)
+static int take_message(void *ctx, const struct version *v, const void *payload)
 {
     struct cell *c = ctx;
-    struct restoring *r = c->restoring;
+    const struct restoring *r = c->restoring;
     struct member *m = c->of;
-    if (!is_of_this(r, v))
-        return 0;
-    if (v->type == VERSION_STATE)
-        return load_piece(c, v, payload);
-    if (v->type != VERSION_MSG || !r->behind)
+    if (!is_of_this(r, v) || v->type != VERSION_MSG || (r->whole && v->version <= r->whole_version))
         return 0;
     if (!relays_restore(c, v) || m->opt.machine->state == NULL)
         return 0;
@@ -220,16 +338,17 @@ static bool read_all(struct cell *c)
 {
     struct restoring *r = c->restoring;
     const struct member_machine *machine = c->of->opt.machine;
-    r->time = r->whole = 0;
+    r->read_time = r->whole = 0;
     if (read_log(c, find_state) != 0)
         return false;
-    r->behind = r->whole == 0;
-    if (r->behind && c->of->state) {
+    if (r->whole == 0 && c->of->state) {
         if (machine->born && machine->state)
             machine->born(c->of->opt.ctx, c->number);
         relays_born(c);
     }
-    if (c->of->state && read_log(c, take_version) != 0)
+    if (r->whole && c->of->state && read_log(c, take_piece) != 0)
+        return false;
+    if (c->of->state && read_log(c, take_message) != 0)
         return false;
     relays_restored(c);
     r->is_read = true;
@@ -258,11 +377,11 @@ int restore_read(struct cell *c)
     if (!r->is_read)
         return read_all(c);
     member_set_busy(m, false); /* in a round of its own, as it was set */
-    if (!versions_cut(m->opt.versions, log_of(c), r->cut, r->time))
+    if (!versions_cut(m->opt.versions, log_of(c), r->cut, r->read_time))
         return 0;
     versions_set_sure(m->opt.versions, log_of(c), r->cut);
     r->reads = r->is_read = false;
-    kept_restored(c, r->time);
+    kept_restored(c, r->read_time);
     c->has_state = true;
     cell_set(c, CELL_STATE, stamp(m->view->vid, HAS_STATE));
     return 1;
@@ -276,7 +395,12 @@ void restore_begin(struct cell *c, const struct view *now, bool had)
     const struct view_cell *vc = &now->cell[c->number];
     bool writes = r->writes;
     stop_writing(c);
-    *r = (struct restoring){.cut = vc->cut, .born = vc->born, .room_bytes = r->room_bytes};
+    *r = (struct restoring){.cut = vc->cut,
+                            .born = vc->born,
+                            .room_bytes = r->room_bytes,
+                            .segment = r->segment,
+                            .place = r->place,
+                            .state_bytes = r->state_bytes};
     r->writes = writes && had;
     r->reads = c->in && !had && in_set(vc->stateful, c->of->opt.me) && vc->born != now->vid;
 }

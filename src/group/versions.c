@@ -297,7 +297,7 @@ static bool is_stuck(const struct version_log *l)
 
 static bool may_drop(const struct version_log *l)
 {
-    return l->payload_max > 0 && l->firsts > 1 && l->first[1] <= l->drop_below;
+    return l->payload_max > 0 && l->firsts > 1 && l->oldest < l->drop_before;
 }
 
 static void begin_bulk(struct versions *v, uint32_t log, enum versions_bulk what,
@@ -413,10 +413,40 @@ uint64_t versions_next_ns(const struct versions *v)
     return waits && v->failure[0] == '\0' ? v->no_room_ns + v->retry_ns : UINT64_MAX;
 }
 
-void versions_drop(struct versions *v, uint32_t log, uint64_t below)
+uint32_t versions_segment(const struct versions *v, uint32_t log)
+{
+    const struct version_log *l = log_of(v, log);
+    return l->index ? l->index : 1;
+}
+
+uint32_t versions_segment_of(const struct versions *v, uint32_t log, uint64_t version)
+{
+    const struct version_log *l = log_of(v, log);
+    uint32_t i = versions_segment(v, log);
+    while (i > l->oldest && l->firsts > 0 && l->first[i - l->oldest] > version)
+        i--;
+    return i;
+}
+
+uint32_t versions_oldest(const struct versions *v, uint32_t log)
+{
+    const struct version_log *l = log_of(v, log);
+    return l->oldest ? l->oldest : 1;
+}
+
+uint64_t versions_bytes(const struct versions *v, uint32_t log, uint32_t from)
+{
+    const struct version_log *l = log_of(v, log);
+    uint64_t bytes = l->index >= from ? l->at : 0;
+    for (uint32_t i = (uint32_t)max_u64(from, l->oldest); i < l->index; i++)
+        bytes += versions_segment_bytes(v, i);
+    return bytes;
+}
+
+void versions_drop(struct versions *v, uint32_t log, uint32_t before)
 {
     struct version_log *l = log_of(v, log);
-    l->drop_below = max_u64(l->drop_below, below);
+    l->drop_before = (uint32_t)max_u64(l->drop_before, before);
 }
 
 const char *versions_failure(const struct versions *v)

@@ -41,11 +41,11 @@ static inline uint32_t versions_of_cell(uint32_t cell)
 enum version_type {
     VERSION_MSG = 1,    /* a message that was received in order */
     VERSION_CUT,        /* versions from this one on, in records before, do not count */
-    VERSION_CHECKPOINT, /* a file has the state that is behind all versions below this one */
+    VERSION_CHECKPOINT, /* not used */
     /* Of the log of views; the versions are what its owner wants to be told by versions_found. */
     VERSION_VIEW,
     VERSION_GENERATION,
-    VERSION_STATE, /* a piece of a state that is behind the versions up to this one: `seq` is its number, `life` the size of all, and with a `client` it is the last */
+    VERSION_STATE, /* of a cell: a piece of a state that is behind the versions up to this one, which may stand before it: `seq` is its number, `life` the size of all, and with a `client` it is the last */
 };
 
 /* A record, as it stands in the file, little-endian. Versions of a log never fall, but by a cut. */
@@ -176,8 +176,14 @@ bool versions_cut(struct versions *, uint32_t log, uint64_t version, uint64_t ti
 uint64_t versions_place(const struct versions *, uint32_t log);
 uint64_t versions_done(const struct versions *, uint32_t log);
 
-/* Segments of which all versions are below this one may go: a checkpoint has what they have, or nobody wants them. */
-void versions_drop(struct versions *, uint32_t log, uint64_t below);
+/* What is appended from now on goes into this segment or later ones; the oldest that there is; and how many bytes there are from one on. */
+uint32_t versions_segment(const struct versions *, uint32_t log);
+/* Versions from this one on are in that segment and later ones. */
+uint32_t versions_segment_of(const struct versions *, uint32_t log, uint64_t version);
+uint32_t versions_oldest(const struct versions *, uint32_t log);
+uint64_t versions_bytes(const struct versions *, uint32_t log, uint32_t from);
+/* Segments before this one may go: later ones have a state that is behind what they have, or nobody wants them. */
+void versions_drop(struct versions *, uint32_t log, uint32_t before);
 
 /* ---- stepping ---- */
 

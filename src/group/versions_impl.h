@@ -147,7 +147,7 @@ struct version_log {
     struct versions_segment *head; /* page of its own: of a segment that begins */
     uint64_t *first;               /* by index - oldest: version with which that segment begins */
     uint32_t firsts;
-    uint64_t drop_below;
+    uint32_t drop_before;             /* segments with a lower index */
     char name[BLOCK_NAME_BYTES];      /* of the segment, */
     char bulk_name[BLOCK_NAME_BYTES]; /* and of what BLOCK_BULK makes or removes */
     struct versions_found found;

@@ -1,6 +1,7 @@
 /* The disks of a group's hosts: what befalls them, and whether what they are said to have is on their platters. */
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/minmax.h"
 #include "sim/group_impl.h"
 
 #include <stdlib.h>
@@ -34,6 +35,14 @@ static void draw_modes(struct group_run *r, struct rng *g)
     }
 }
 
+/* As little as can be: a state is written as soon as a second segment has begun. */
+static void draw_retention(struct group_run *r, struct rng *g)
+{
+    for (uint32_t k = 0; k < r->check.cells; k++)
+        if (r->check.kept >> k & 1 && rng_below(g, 2))
+            r->cell[k].retain = 1;
+}
+
 /* A disk may be lost if what was delivered is on another one at least. */
 static void draw_losable(struct group_run *r)
 {
@@ -60,6 +69,7 @@ void group_disk_draw(struct group_run *r)
     r->disk_slow_in = rng_below(g, 2) ? 0 : rng_range(g, 500, 4000);
     r->disk_fail_in = rng_below(g, 2) ? 0 : rng_range(g, 2000, 20000);
     rng_init(&r->disk_rng, rng_u64(g));
+    draw_retention(r, g);
 }
 
 /* ---- lives ---- */
@@ -82,6 +92,19 @@ static void make_platters(struct group_node *n)
     n->disk.wall_ns = hash_mix(o.seed, 1) % (SKEW_MS * UINT64_C(1000000));
 }
 
+/* Of logs that do not grow for ever segments are as small as may be. */
+static uint64_t segment_bytes(const struct group_run *r, const struct versions_log_options *log)
+{
+    uint64_t largest = log[VERSIONS_VIEWS].buffer_bytes;
+    bool retains = false;
+    for (uint32_t k = 0; k < r->check.cells; k++) {
+        retains |= r->cell[k].retain > 0;
+        largest = max_u64(largest, log[versions_of_cell(k)].buffer_bytes);
+    }
+    uint64_t blocks = (largest + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return retains ? 4 * blocks * BLOCK_BYTES : SEGMENT_BYTES;
+}
+
 static int open_versions(struct group_node *n, struct err *e)
 {
     const struct group_run *r = n->run;
@@ -96,7 +119,7 @@ static int open_versions(struct group_node *n, struct err *e)
                                                  .owner = {.cluster = "simulated", .host = n->host},
                                                  .log = log,
                                                  .logs = r->check.cells + 1,
-                                                 .segment_bytes = SEGMENT_BYTES,
+                                                 .segment_bytes = segment_bytes(r, log),
                                                  .retry_ns = 100 * RUN_US},
                       &n->disk.versions, e);
     if (rc) {
@@ -309,11 +332,13 @@ static void compare(struct group_node *n, uint32_t cell, const struct seen *s)
     if (s->falls)
         group_check_violated(c, "log", 0, "versions fall in the log of cell %u of h%u", cell,
                              n->host);
+    /* What came before a state that is in the log may be gone. */
+    uint64_t first = n->run->cell[cell].retain == 0 ? 0 : s->count ? s->version[0] : UINT64_MAX;
     for (uint64_t i = k->first; k->history && i < k->history->count; i++) {
         const struct group_delivery *d = &k->history->delivery[i];
         if (stamp(d->vid, d->number) >= k->told)
             break;
-        if (!has(s, stamp(d->vid, d->number)))
+        if (stamp(d->vid, d->number) >= first && !has(s, stamp(d->vid, d->number)))
             group_check_violated(c, "log", d->vid,
                                  "number %llu of cell %u is not on the disk of h%u, which told so",
                                  (ull)d->number, cell, n->host);

@@ -260,6 +260,7 @@ static void host_died(struct fleet_node *f)
     g->trimmed += n->counts.trimmed;
     g->restamped += n->counts.restamped;
     g->states += n->counts.states_sent;
+    g->checkpoints += n->counts.checkpoints;
     g->learnt += n->counts.learnt;
     g->nulls += n->counts.nulls;
     g->large += n->counts.large_delivered;

@@ -58,7 +58,8 @@ struct group_figures {
     uint64_t lost_behind;     /* deliveries of logged cells that no disk had when they went on */
     uint64_t disks;           /* runs in which hosts have disks; */
     uint64_t disk_batches, power_cuts; /* of these hosts, */
-    uint64_t disks_failed;             /* and members that left for theirs */
+    uint64_t checkpoints;  /* states that were written into logs which do not grow for ever */
+    uint64_t disks_failed; /* and members that left for theirs */
     uint64_t client_sent,
         client_done; /* messages of clients; and how many of these and of their questions were done */
     uint64_t client_again;            /* requests that were sent again */

@@ -21,6 +21,10 @@ static void group__what_is_kept_needs_an_id_and_a_majority(void **state)
             "transport: tcp", "leave it out", NULL);
     refused(GROUP HOSTS "subgroups: [{name: a, sign: true}]", 6, "mode: memory", "mode: logged",
             NULL);
+    refused(GROUP HOSTS "subgroups: [{name: a, mode: raw, retain: 1 GiB}]", 6, "mode: raw",
+            "mode: logged", NULL);
+    refused(GROUP CLUSTER_ID HOSTS "subgroups: [{name: a, mode: logged, retain: 100k}]", 7,
+            "16 MiB", "1 GiB", NULL);
     refused(GROUP CLUSTER_ID HOSTS SUBS, 2, "id is for what is kept", NULL);
     refused(GROUP "data_dir: x\n" HOSTS SUBS, 2, "data_dir is for what is kept", NULL);
     struct cluster *c = accepted(

@@ -258,7 +258,7 @@ static void live(struct fix *f)
             if (log > 0 && rng_below(&f->rng, 60) == 0)
                 cut(f, log);
             if (drop_in && rng_below(&f->rng, drop_in) == 0 && f->want[log]->durable > 30)
-                versions_drop(f->v, log, f->want[log]->record[f->want[log]->durable - 20].version);
+                versions_drop(f->v, log, versions_segment(f->v, log));
         }
         step(f);
         assert_null(versions_failure(f->v));
