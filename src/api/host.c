@@ -206,13 +206,13 @@ static int member_trace(struct member *p, const char *trace_dir, struct err *e)
 static void say_damage(const struct tram_host *h, uint32_t g)
 {
     const struct tram_cluster *c = h->cluster;
-    enum disk_state state = disk_found(h->disk.disk, g)->state;
-    if (state == DISK_BELOW || state == DISK_BEYOND)
+    const struct disk_found *f = disk_found(h->disk.disk, g);
+    if (f->state == DISK_BELOW || f->state == DISK_BEYOND)
         say_warn(&h->say,
                  "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
                  "the others have%s",
-                 c->conf->host[h->index].name, c->conf->group[g].name, watch_gap(h->disk.disk, g).s,
-                 state == DISK_BEYOND ? "; until then it does not vote" : "");
+                 c->conf->host[h->index].name, c->conf->group[g].name, disk_gap_text(f).s,
+                 f->state == DISK_BEYOND ? "; until then it does not vote" : "");
 }
 
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,

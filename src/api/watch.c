@@ -97,17 +97,6 @@ static const char *host_name(const struct watch *w, uint32_t host)
     return w->opt.cluster->conf->host[host].name;
 }
 
-struct watch_text watch_gap(const struct disk *d, uint32_t group)
-{
-    struct watch_text t = {"everything"};
-    const struct disk_found *f = d ? disk_found(d, group) : NULL;
-
-    if (f != NULL && f->gap_to != 0)
-        snprintf(t.s, sizeof t.s, "positions %llu to %llu", (unsigned long long)f->gap_from,
-                 (unsigned long long)f->gap_to);
-    return t;
-}
-
 static void say_disk(struct watch *w)
 {
     struct disk_status s;
@@ -198,7 +187,7 @@ static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
                   "%s: group %s stands: the disks of a majority of its replicas do not have what "
                   "it had: %s. This one lacks %s; start a host whose disk has it, or restore a "
                   "backup",
-                  me, name, others.text, watch_gap(w->opt.disk, group).s);
+                  me, name, others.text, disk_gap_text(disk_found(w->opt.disk, group)).s);
 }
 
 void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *unit)

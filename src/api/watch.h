@@ -21,12 +21,6 @@ struct watch_options {
     struct say say;
 };
 
-/* What the disk lacks of a group, for people: "positions 7 to 9", "everything". */
-struct watch_text {
-    char s[64];
-};
-struct watch_text watch_gap(const struct disk *, uint32_t group);
-
 struct watch;
 
 /* NULL: no memory. */

@@ -121,6 +121,12 @@ struct disk_found {
 /* It may change when the snapshot is read. */
 const struct disk_found *disk_found(const struct disk *, uint32_t group);
 
+/* What is missing, for people: the positions, or what is known of them. */
+struct disk_gap_text {
+    char s[64];
+};
+struct disk_gap_text disk_gap_text(const struct disk_found *);
+
 /* NULL, or a line for the log: that a torn tail was cut, or what is damaged. */
 const char *disk_note(const struct disk *);
 

@@ -102,6 +102,18 @@ static void take_name(void *ctx, const char *name, uint64_t bytes)
 
 /* ---- what was found ---- */
 
+struct disk_gap_text disk_gap_text(const struct disk_found *f)
+{
+    struct disk_gap_text t = {"everything"};
+
+    if (f->gap_to != 0)
+        snprintf(t.s, sizeof t.s, "positions %llu to %llu", (unsigned long long)f->gap_from,
+                 (unsigned long long)f->gap_to);
+    else if (f->says.end != 0)
+        snprintf(t.s, sizeof t.s, "what followed position %llu", (unsigned long long)f->says.end);
+    return t;
+}
+
 static void tell_damage(struct disk *d)
 {
     for (uint32_t g = 0; g < d->shape.groups; g++) {
@@ -109,8 +121,8 @@ static void tell_damage(struct disk *d)
         if (f->state != DISK_BELOW && f->state != DISK_BEYOND)
             continue;
         size_t at = strlen(d->note);
-        snprintf(d->note + at, sizeof d->note - at, "%sgroup %u lacks positions %llu to %llu",
-                 at ? "; " : "", g, (unsigned long long)f->gap_from, (unsigned long long)f->gap_to);
+        snprintf(d->note + at, sizeof d->note - at, "%sgroup %u lacks %s", at ? "; " : "", g,
+                 disk_gap_text(f).s);
     }
 }
 
