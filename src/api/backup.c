@@ -1,10 +1,13 @@
 #include "api/backup.h"
 
+#include "base/clock.h"
 #include "base/grow.h"
 
 #include <string.h>
 
 enum { PIECES_A_ROUND = 8 };
+
+#define SAY_EVERY_NS UINT64_C(1000000000)
 
 void backup_init(struct backup *b, const struct api_machine *m)
 {
@@ -40,9 +43,13 @@ static void end(struct backup *b, enum backup_phase how, const char *why)
 {
     close_save(b);
     b->phase = how;
-    if (how == BACKUP_FAILED)
-        say_warn(&b->machine.say, "group %s: a backup was not written: %s", b->machine.group_name,
-                 why);
+    if (how != BACKUP_FAILED)
+        return;
+    uint64_t now_ns = clock_now_ns();
+    if (b->said_ns != 0 && now_ns - b->said_ns < SAY_EVERY_NS)
+        return; /* how often one is asked for is up to the clients */
+    b->said_ns = now_ns;
+    say_warn(&b->machine.say, "group %s: a backup was not written: %s", b->machine.group_name, why);
 }
 
 void backup_begin(struct backup *b, const unsigned char *id, uint64_t delivered, bool free)

@@ -24,6 +24,7 @@ struct backup {
     unsigned char id[DISK_ID_BYTES]; /* of the last one */
     uint64_t delivered;              /* messages before it */
     uint64_t bytes;                  /* of the state, as far as it is written */
+    uint64_t said_ns;                /* when it was last said that one was not written; 0: never */
     void *save;                      /* the machine's, while it is open */
     unsigned char *piece;            /* what the disk has yet to take */
     uint32_t piece_bytes, piece_at;
