@@ -1,59 +1,21 @@
 /* tram bench: how fast the protocols are on this machine, beside what the machine itself can do.
  *
- * Options and output; the measurements are in bench/log.c and bench/mcast.c, the comparison of many in
- * bench/compare.c, and all that in virtual time in bench/model_bench.c. */
-#include "agree/entry.h"
+ * The command line and what is run for it; bench_check.c has what goes together, bench_print.c the output of one case. The
+ * measurements are in bench/log.c and bench/mcast.c, the comparison of many in bench/compare.c, and all that in virtual time in
+ * bench/model_bench.c. */
 #include "agree/log.h"
 #include "bench/durable.h"
-#include "bench/group.h"
-#include "bench/model_bench.h"
 #include "bench/topic.h"
 #include "bench/wire.h"
-#include "cli/args.h"
+#include "cli/bench_options.h"
 #include "cli/cmd.h"
-#include "conf/value.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PAYLOAD_LIMIT = 65536, GROUPS_LIMIT = 64 };
-
-enum { CLIENTS = 8, SIM_CLIENTS = 32 };
-enum { SECONDS = 2, COMPARE_SECONDS = 120, QUICK_SECONDS = 15, GROUP_SECONDS = 30 };
+enum { GROUP_SECONDS = 30 };
 enum { TURNS = 5, QUICK_TURNS = 3 };
-
-/* What the command line asks for. */
-struct options {
-    struct bench_args bench;
-    bool protocol_given, compare, quick;
-    const char *report;
-    const char *single; /* an option given that --compare has no use for, or NULL */
-    bool groups_given, check_model;
-    struct bench_model model;
-    const char *simulated; /* an option given that needs it, or NULL */
-    const char *real;      /* an option given that it has no use for, or NULL */
-    bool own_presets;      /* each paper's figures with its own */
-    const char *network;   /* an option given that needs tcp or verbs, or NULL */
-    bool layout_given, dst_given;
-    bool durable;
-    const char *dir;        /* where it keeps its data; NULL: it chooses */
-    const char *serve_file; /* we are a host of the cluster in this file; or NULL */
-    bool is_group;
-    struct group_args group;
-    const char *sizes;         /* of messages, or NULL */
-    const char *stage_item[4]; /* without batches */
-    struct args_list stages;
-    unsigned senders, active, mode;
-    bool topic;
-    bool of_group; /* an option was given that goes with it alone */
-};
-
-static const char *const layout_names[] = {
-    [BENCH_THREADS] = "threads", [BENCH_PROCS] = "procs", [BENCH_SINGLE] = "single", NULL};
-
-const char *const bench_transport_names[] = {
-    [BENCH_SHM] = "shm", [BENCH_SIM] = "sim", [BENCH_TCP] = "tcp", [BENCH_VERBS] = "verbs", NULL};
 
 static const char *const preset_names[] = {"fdr", "cx4", "shm", NULL};
 
@@ -64,313 +26,6 @@ enum { PROTOCOL_GROUP = 3 };
 static const char *const sender_names[] = {"all", "half", "one", NULL};
 static const char *const active_names[] = {"1", "all", NULL};
 static const char *const mode_names[] = {"memory", "raw", "logged", "durable", NULL};
-static const char *const stage_names[] = {"send", "receive", "deliver", "ack", NULL};
-
-static bool simulated(const struct options *o)
-{
-    return o->bench.transport == BENCH_SIM;
-}
-
-static bool networked(const struct bench_args *a)
-{
-    return a->transport == BENCH_TCP || a->transport == BENCH_VERBS;
-}
-
-/* ---- printing ---- */
-
-static void print_json_hist(const char *name, const struct hist *h)
-{
-    printf("\"%s\":{\"count\":%llu,\"p50\":%llu,\"p99\":%llu,\"p999\":%llu,\"max\":%llu}", name,
-           (unsigned long long)hist_count(h), (unsigned long long)hist_quantile(h, 0.5),
-           (unsigned long long)hist_quantile(h, 0.99), (unsigned long long)hist_quantile(h, 0.999),
-           (unsigned long long)hist_max(h));
-}
-
-static void print_hist(const char *name, const struct hist *h)
-{
-    printf("%-34s p50 %6llu   p99 %6llu   p99.9 %7llu   max %9llu ns\n", name,
-           (unsigned long long)hist_quantile(h, 0.5), (unsigned long long)hist_quantile(h, 0.99),
-           (unsigned long long)hist_quantile(h, 0.999), (unsigned long long)hist_max(h));
-}
-
-static const char *protocol_name(const struct bench_args *a)
-{
-    return a->mcast ? mcast_protocol_name(a->protocol) : "log";
-}
-
-static void print_json_case(const struct options *o)
-{
-    const struct bench_args *a = &o->bench;
-    printf("{\"protocol\":\"%s\",\"transport\":\"%s\",\"replicas\":%u,\"payload\":%u,",
-           protocol_name(a), bench_transport_names[a->transport], a->replicas, a->payload);
-    if (a->mcast)
-        printf("\"groups\":%u,\"tree\":\"%s\",\"destinations\":%u,\"adjacent\":%s,\"clients\":%u,",
-               a->groups, overlay_shape_name(a->shape), a->dst, a->adjacent ? "true" : "false",
-               a->clients);
-}
-
-static void print_json_model(const struct options *o, const struct bench_figures *f)
-{
-    struct model_costs costs = o->model.costs;
-    print_json_case(o);
-    printf("\"preset\":\"%s\",\"seed\":%llu,\"costs\":{", o->model.preset->name,
-           (unsigned long long)o->model.seed);
-    for (uint32_t i = 0; i < MODEL_COST_COUNT; i++)
-        printf("%s\"%s\":%.17g", i ? "," : "", model_cost_name(i), *model_cost(&costs, i));
-    printf("},");
-    print_json_hist("latency_ns", &f->latency);
-    printf(",\"messages_per_second\":%.0f}\n", (double)f->messages / f->seconds);
-}
-
-static void print_json(const struct options *o, const struct bench_figures *f)
-{
-    const struct bench_args *a = &o->bench;
-    print_json_case(o);
-    if (a->mcast)
-        printf("\"hosts\":%u,\"layout\":\"%s\",", a->hosts, layout_names[a->layout]);
-    print_json_hist(a->transport == BENCH_TCP ? "raw_round_trip_ns"
-                    : networked(a)            ? "write_round_trip_ns"
-                                              : "line_round_trip_ns",
-                    &f->line);
-    putchar(',');
-    if (networked(a))
-        printf("\"writes_per_second\":%.0f,", f->wire_per_second);
-    if (hist_count(&f->chain) > 0) {
-        printf("\"encrypted\":%s,", a->clear ? "false" : "true");
-        print_json_hist("chain_ns", &f->chain);
-        printf(",\"latency_in_chains\":%.2f,", f->chain_ratio[BENCH_TURNS / 2]);
-    }
-    print_json_hist("latency_ns", &f->latency);
-    printf(",\"latency_in_round_trips\":%.2f,\"messages\":%llu,\"seconds\":%.3f,"
-           "\"messages_per_second\":%.0f",
-           f->ratio[BENCH_TURNS / 2], (unsigned long long)f->messages, f->seconds,
-           (double)f->messages / f->seconds);
-    /* In processes of their own the hosts' counts are out of reach. */
-    if (a->layout != BENCH_PROCS)
-        printf(",\"messages_per_batch\":%.1f", f->batch);
-    printf("}\n");
-}
-
-static void print_where(const struct options *o)
-{
-    const struct bench_args *a = &o->bench;
-    if (simulated(o))
-        printf("a model, preset %s", o->model.preset->name);
-    else
-        printf("%s%s%s%u hosts %s", networked(a) ? bench_transport_names[a->transport] : "",
-               a->clear ? " in clear text" : "", networked(a) ? ", " : "", a->hosts,
-               a->layout == BENCH_PROCS ? "as processes" : "in one thread");
-}
-
-static const char *line_name(const struct bench_args *a)
-{
-    return a->transport == BENCH_TCP ? "raw TCP round trip"
-           : networked(a)            ? "fi_write round trip"
-                                     : "cache line round trip";
-}
-
-static void print(const struct options *o, const struct bench_figures *f)
-{
-    const struct bench_args *a = &o->bench;
-    double rate = (double)f->messages / f->seconds;
-    if (a->mcast) {
-        printf("%u group%s of %u replicas, %s%s, ", a->groups, a->groups > 1 ? "s" : "",
-               a->replicas, a->protocol == MCAST_TREE ? overlay_shape_name(a->shape) : "genuine",
-               a->protocol == MCAST_TREE ? " tree" : "");
-        print_where(o);
-        printf(", %u-byte messages to %u%s %s\n", a->payload, a->dst,
-               a->adjacent ? " adjacent" : "", a->dst == 1 ? "group" : "groups");
-    } else {
-        printf("replicated log, %u replicas, %u-byte messages, shared memory, 2 threads\n",
-               a->replicas, a->payload);
-    }
-    if (hist_count(&f->line) > 0)
-        print_hist(line_name(a), &f->line);
-    if (hist_count(&f->chain) > 0)
-        print_hist("bare chain of the same layout", &f->chain);
-    print_hist(a->mcast ? "message done, one at a time" : "message committed, one at a time",
-               &f->latency);
-    if (hist_count(&f->line) > 0)
-        printf("  in %ss %*s %.2f\n", line_name(a), (int)(28 - strlen(line_name(a))), "",
-               f->ratio[BENCH_TURNS / 2]);
-    if (hist_count(&f->chain) > 0)
-        printf("%-34s %.2f\n", "  in bare chains", f->chain_ratio[BENCH_TURNS / 2]);
-    if (networked(a))
-        printf("%-34s %.*f million a second\n",
-               a->transport == BENCH_TCP ? "sends in a row" : "fi_write in a row",
-               f->wire_per_second < 1e5 ? 4 : 2, f->wire_per_second / 1e6);
-    printf("%-34s %.*f million messages/s", "saturated", rate < 1e5 ? 4 : 2, rate / 1e6);
-    if (a->mcast)
-        printf(", %u clients", a->clients);
-    if (f->batch > 0)
-        printf(", %.1f in a batch", f->batch);
-    putchar('\n');
-    if (simulated(o))
-        bench_model_print(&o->model, stdout);
-}
-
-/* ---- arguments ---- */
-
-static int check_transport(struct options *o)
-{
-    struct bench_args *a = &o->bench;
-    if (o->network && !networked(a))
-        return args_bad("bench", o->network, "goes with --transport tcp or verbs");
-    if (!simulated(o) && o->simulated)
-        return args_bad("bench", o->simulated, "goes with --transport sim");
-    if (a->clear && a->transport != BENCH_TCP)
-        return args_bad("bench", "--clear", "goes with --transport tcp");
-    if (networked(a) && (o->compare || a->layout == BENCH_SINGLE))
-        return args_bad("bench", o->compare ? "--compare" : "--layout",
-                        o->compare ? "goes with --transport shm or sim"
-                                   : "over a network hosts and clients need a thread each");
-    if (networked(a) && o->protocol_given && !a->mcast)
-        return args_bad("bench", "--transport", "over a network there are tree and genuine");
-    a->mcast |= networked(a);
-    if (!simulated(o))
-        return CMD_DONE;
-    if (o->real)
-        return args_bad("bench", o->real, "--transport sim has no use for it");
-    if (o->protocol_given && !a->mcast)
-        return args_bad("bench", "--transport", "sim has the protocols tree and genuine");
-    bool one = o->protocol_given || o->groups_given || o->single;
-    if (o->check_model && one && !o->compare)
-        return args_bad("bench", "--check-model", "goes alone or with --compare");
-    o->compare |= !one && !o->check_model;
-    a->mcast = true;
-    return CMD_DONE;
-}
-
-/* "64,1k,10k": sizes as in a cluster file. */
-static int read_sizes(struct options *o)
-{
-    struct group_args *g = &o->group;
-    char text[128], *rest = text;
-
-    g->size[0] = o->bench.payload;
-    g->sizes = 1;
-    if (o->sizes == NULL)
-        return CMD_DONE;
-    snprintf(text, sizeof text, "%s", o->sizes);
-    g->sizes = 0;
-    for (char *word; (word = strsep(&rest, ",")) != NULL; g->sizes++) {
-        uint64_t size;
-        if (g->sizes == GROUP_SIZES_MAX || !value_size(word, &size) || size < 1 ||
-            size > GROUP_SIZE_MAX)
-            return args_bad("bench", "--size",
-                            "it needs 1 to 8 sizes from 1 to 16M with commas between them, like"
-                            " 64,1k,10k");
-        g->size[g->sizes] = (uint32_t)size;
-    }
-    return CMD_DONE;
-}
-
-static int read_stages(struct options *o)
-{
-    for (int i = 0; i < o->stages.count; i++) {
-        unsigned at = 0;
-        while (stage_names[at] && strcmp(stage_names[at], o->stages.item[i]) != 0)
-            at++;
-        if (stage_names[at] == NULL)
-            return args_bad("bench", "--no-batch", "the stages are send, receive, deliver, ack");
-        o->group.unbatched |= 1u << at; /* as BATCH_SEND, BATCH_RECEIVE, ... */
-    }
-    return CMD_DONE;
-}
-
-static int check_group(struct options *o)
-{
-    const struct bench_args *a = &o->bench;
-    struct group_args *g = &o->group;
-
-    if (o->topic && (!o->is_group || o->of_group || o->compare || o->layout_given))
-        return args_bad("bench", "--topic",
-                        "goes with --protocol group, and besides with --transport, --address,"
-                        " --clear, --payload, --seconds and --json alone");
-    if (o->topic && (a->payload < TOPIC_SIZE_LEAST || a->payload > TOPIC_SIZE_MOST))
-        return args_bad("bench", "--payload", "24 to 16384 with --topic");
-    if (!o->is_group)
-        return o->of_group ? args_bad("bench", "--protocol",
-                                      "--members, --senders, --size, --subgroups, --active, --mode,"
-                                      " --delay-us, --one-sends, --touch, --no-batch, --no-nulls "
-                                      "and --bare go with"
-                                      " --protocol group")
-                           : CMD_DONE;
-    if (o->durable || o->groups_given || a->transport == BENCH_SIM || a->layout == BENCH_SINGLE)
-        return args_bad("bench", "--protocol",
-                        "group has no use for --durable, --groups, --transport sim and"
-                        " --layout single");
-    if (o->compare && o->of_group)
-        return args_bad("bench", "--compare",
-                        "the cases of --protocol group are laid down: it goes with --seconds,"
-                        " --report and --json alone");
-    static const enum cell_mode modes[] = {CELL_MEMORY, CELL_RAW, CELL_LOGGED, CELL_DURABLE};
-    g->transport = a->transport;
-    g->address = a->address;
-    g->clear = a->clear;
-    g->procs = o->layout_given ? a->layout == BENCH_PROCS : a->transport != BENCH_SHM;
-    g->senders = (enum group_senders)o->senders;
-    g->active_all = o->active == 1;
-    g->mode = modes[o->mode];
-    g->dir = o->dir;
-    g->seconds = a->seconds ? a->seconds : SECONDS;
-    int rc = read_sizes(o);
-    return rc == CMD_DONE ? read_stages(o) : rc;
-}
-
-static int check_durable(const struct options *o)
-{
-    const struct bench_args *a = &o->bench;
-    if (o->dir && !o->durable && !(o->of_group && o->mode >= 2))
-        return args_bad("bench", "--dir", "goes with --durable, and with --mode logged or durable");
-    if (!o->durable)
-        return CMD_DONE;
-    if (a->transport != BENCH_SHM)
-        return args_bad("bench", "--durable", "goes with --transport shm");
-    if (o->protocol_given && !a->mcast)
-        return args_bad("bench", "--durable", "goes with the protocols tree and genuine");
-    if (o->compare || o->layout_given || o->dst_given)
-        return args_bad("bench",
-                        o->compare        ? "--compare"
-                        : o->layout_given ? "--layout"
-                                          : "--dst",
-                        "--durable has no use for it");
-    if (a->payload > DURABLE_PAYLOAD_MAX)
-        return args_bad("bench", "--payload", "at most 16384 with --durable");
-    return CMD_DONE;
-}
-
-static int check(struct options *o)
-{
-    struct bench_args *a = &o->bench;
-    if (a->log_bytes & (a->log_bytes - 1))
-        return args_bad("bench", "--log-bytes", "needs a power of two");
-    int rc = check_durable(o);
-    if (rc == CMD_DONE)
-        rc = check_transport(o);
-    if (rc != CMD_DONE)
-        return rc;
-    a->mcast |= o->durable;
-    if (o->compare && o->single)
-        return args_bad("bench", o->single, "--compare measures them all");
-    if (!o->compare && (o->quick || o->report))
-        return args_bad("bench", o->quick ? "--quick" : "--report", "goes with --compare");
-    if (o->report && o->report[0] == '\0')
-        return args_bad("bench", "--report", "it needs a directory");
-    if (a->clients == 0)
-        a->clients = simulated(o) ? SIM_CLIENTS : CLIENTS;
-    if (a->seconds == 0)
-        a->seconds = !o->compare ? SECONDS : o->quick ? QUICK_SECONDS : COMPARE_SECONDS;
-    if (!a->mcast && !o->compare)
-        return CMD_DONE;
-    if (a->hosts == 0)
-        a->hosts = a->replicas > 3 ? a->replicas : 3;
-    if (a->hosts < a->replicas)
-        return args_bad("bench", "--hosts", "each replica of a group needs a host of its own");
-    if (a->dst > a->groups)
-        return args_bad("bench", "--dst", "there are not that many groups");
-    return CMD_DONE;
-}
 
 /* ---- the comparison ---- */
 
@@ -397,7 +52,7 @@ static void write_command(struct compare *c, int argc, char **argv)
 }
 
 /* The figures that are no part of a comparison: of the model, or against it. */
-static int model_figures(const struct options *o, struct err *e)
+static int model_figures(const struct bench_options *o, struct err *e)
 {
     struct bench_model m = o->model;
     int rc = 0;
@@ -414,9 +69,9 @@ static int model_figures(const struct options *o, struct err *e)
     return rc == 0 && o->check_model ? bench_model_check(&m, stdout, e) : rc;
 }
 
-static void compare_origin(const struct options *o, struct compare *c)
+static void compare_origin(const struct bench_options *o, struct compare *c)
 {
-    if (!simulated(o)) {
+    if (!bench_simulated(o)) {
         snprintf(c->origin, sizeof(c->origin), "measured on shared memory");
         compare_facts_here(c);
         return;
@@ -427,13 +82,13 @@ static void compare_origin(const struct options *o, struct compare *c)
 }
 
 /* What was measured until then is worth having: errors and ^C only leave out the rest. */
-static int compare(struct options *o, int argc, char **argv)
+static int compare(struct bench_options *o, int argc, char **argv)
 {
     /* In a model a second turn gives the same. */
     struct compare_options co = {.args = o->bench,
-                                 .turns = simulated(o) ? 1
-                                          : o->quick   ? QUICK_TURNS
-                                                       : TURNS,
+                                 .turns = bench_simulated(o) ? 1
+                                          : o->quick         ? QUICK_TURNS
+                                                             : TURNS,
                                  .quick = o->quick};
     struct sigaction on = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
     struct compare c;
@@ -448,13 +103,13 @@ static int compare(struct options *o, int argc, char **argv)
     write_command(&c, argc, argv);
     compare_origin(o, &c);
     sigaction(SIGINT, &on, NULL);
-    uint32_t missing = compare_run(&c, simulated(o) ? bench_model_point : measure_on_shm, &o->model,
-                                   stderr, &interrupted);
+    uint32_t missing = compare_run(&c, bench_simulated(o) ? bench_model_point : measure_on_shm,
+                                   &o->model, stderr, &interrupted);
     if (o->bench.json)
         compare_json(&c, stdout);
     else
         compare_print(&c, stdout);
-    if (simulated(o) && !o->bench.json && !interrupted)
+    if (bench_simulated(o) && !o->bench.json && !interrupted)
         rc = model_figures(o, &e);
     if (rc == 0 && o->report)
         rc = compare_report(&c, o->report, &e);
@@ -470,7 +125,7 @@ static int compare(struct options *o, int argc, char **argv)
 
 /* ---- one case ---- */
 
-static int measure_one(const struct options *o)
+static int measure_one(const struct bench_options *o)
 {
     const struct bench_args *a = &o->bench;
     struct err e = {""};
@@ -481,22 +136,22 @@ static int measure_one(const struct options *o)
     }
     hist_init(&f->line);
     hist_init(&f->latency);
-    int rc = simulated(o) ? bench_model_figures(&o->model, a, f, &e)
-             : a->mcast   ? bench_tree(a, f, &e)
-                          : bench_log(a, f, &e);
+    int rc = bench_simulated(o) ? bench_model_figures(&o->model, a, f, &e)
+             : a->mcast         ? bench_tree(a, f, &e)
+                                : bench_log(a, f, &e);
     if (rc != 0)
         fprintf(stderr, "tram bench: %s\n", e.text);
-    else if (a->json && simulated(o))
-        print_json_model(o, f);
+    else if (a->json && bench_simulated(o))
+        bench_print_json_model(o, f);
     else if (a->json)
-        print_json(o, f);
+        bench_print_json(o, f);
     else
-        print(o, f);
+        bench_print(o, f);
     free(f);
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
-static int measure_group(const struct options *o, int argc, char **argv)
+static int measure_group(const struct bench_options *o, int argc, char **argv)
 {
     struct group_point point[GROUP_SIZES_MAX] = {{0}};
     struct compare c = {.figures = 0};
@@ -519,13 +174,13 @@ static int measure_group(const struct options *o, int argc, char **argv)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
-static int measure_topic(const struct options *o)
+static int measure_topic(const struct bench_options *o)
 {
     const struct topic_args a = {.transport = o->bench.transport,
                                  .address = o->bench.address,
                                  .clear = o->bench.clear,
                                  .size = o->bench.payload,
-                                 .seconds = o->bench.seconds ? o->bench.seconds : SECONDS};
+                                 .seconds = o->bench.seconds ? o->bench.seconds : BENCH_SECONDS};
     struct topic_figures f;
     struct err e = {""};
     int rc = bench_topic(&a, &f, &e);
@@ -538,7 +193,7 @@ static int measure_topic(const struct options *o)
 }
 
 /* Cases of `group` beside each other, and which bars they reach. */
-static int compare_group(const struct options *o, int argc, char **argv)
+static int compare_group(const struct bench_options *o, int argc, char **argv)
 {
     struct compare c = {.figures = 0};
     struct err e = {""};
@@ -565,7 +220,7 @@ static int compare_group(const struct options *o, int argc, char **argv)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
-static int measure_durable(const struct options *o)
+static int measure_durable(const struct bench_options *o)
 {
     const struct bench_args *a = &o->bench;
     struct err e = {""};
@@ -589,7 +244,7 @@ static int measure_durable(const struct options *o)
 }
 
 /* Over a network, if no case is named: one group, and eight with one and with all of them as destinations. */
-static int measure_network(const struct options *o)
+static int measure_network(const struct bench_options *o)
 {
     static const struct {
         uint32_t groups, dst;
@@ -597,7 +252,7 @@ static int measure_network(const struct options *o)
     int code = CMD_DONE;
     for (unsigned layout = BENCH_THREADS; layout <= BENCH_PROCS; layout++)
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-            struct options one = *o;
+            struct bench_options one = *o;
             if (o->layout_given && o->bench.layout != (enum bench_layout)layout)
                 continue;
             one.bench.layout = (enum bench_layout)layout;
@@ -612,7 +267,7 @@ static int measure_network(const struct options *o)
     return code;
 }
 
-static int serve(const struct options *o)
+static int serve(const struct bench_options *o)
 {
     const struct bench_args *a = &o->bench;
     struct err e = {""};
@@ -624,7 +279,7 @@ static int serve(const struct options *o)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
-static int simulate(struct options *o, int argc, char **argv)
+static int simulate(struct bench_options *o, int argc, char **argv)
 {
     struct err e = {""};
     o->own_presets = o->model.preset == NULL;
@@ -642,7 +297,7 @@ static int simulate(struct options *o, int argc, char **argv)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {
+    struct bench_options o = {
         .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .address = "127.0.0.1"},
         .model.seed = 1,
         .group = {.members = 3, .subgroups = 1}};
@@ -689,7 +344,7 @@ int cmd_bench(int argc, char **argv)
          "threads: one polls all hosts, another is all clients (default); procs: every host is a "
          "process; single: one thread is everything, and its CPU time is measured, which shows the "
          "work whatever else the machine does",
-         .choice = &layout, .choices = layout_names, .needs = "the layouts are",
+         .choice = &layout, .choices = bench_layout_names, .needs = "the layouts are",
          .given = &o.layout_given},
         {.help = "Tree and genuine side by side, as in figures 5 to 8 of the TRAM paper:"},
         {"--compare", NULL,
@@ -821,9 +476,9 @@ int cmd_bench(int argc, char **argv)
     struct err e = {""};
     if (costs && bench_model_costs(&o.model, costs, &e) != 0)
         return args_bad("bench", "--cost", e.text);
-    code = check_group(&o);
+    code = bench_options_check_group(&o);
     if (code == CMD_DONE && !o.is_group)
-        code = check(&o);
+        code = bench_options_check(&o);
     if (code != CMD_DONE)
         return code;
     if (o.topic)
@@ -834,9 +489,9 @@ int cmd_bench(int argc, char **argv)
         return serve(&o);
     if (o.durable)
         return measure_durable(&o);
-    if (simulated(&o))
+    if (bench_simulated(&o))
         return simulate(&o, argc, argv);
-    if (networked(a) && !o.groups_given && !o.single)
+    if (bench_networked(a) && !o.groups_given && !o.single)
         return measure_network(&o);
     return o.compare ? compare(&o, argc, argv) : measure_one(&o);
 }

@@ -1,5 +1,6 @@
 /* The inside of the public simulator. Files: tram_sim.c is include/tram/sim.h; tram_sim_world.c is what the fleet calls,
- * the replicas with the user's machine and its clients; tram_sim_group.c is the same for members of a group. */
+ * the replicas with the user's machine and its clients; tram_sim_group.c is the same for members of a group, whose machine is in
+ * tram_sim_machine.c; tram_sim_spare.c knows who of them may be lost, and whether anything is under way. */
 #ifndef SIM_TRAM_SIM_IMPL_H
 #define SIM_TRAM_SIM_IMPL_H
 
@@ -118,6 +119,22 @@ int world_group_check(struct tram_sim *, struct err *);
 void world_group_options(struct tram_sim *, struct sim_options *);
 int world_group_make(struct tram_sim *, struct err *);
 void world_group_free(struct tram_sim *);
+
+/* ---- tram_sim_machine.c ---- */
+
+/* Has the user's machine a state, that is saved and loaded? */
+bool world_has_state(const struct tram_sim *);
+/* The machine of a member, and its layout callback; their ctx is a struct world_member. */
+struct tram_group_machine world_group_machine(const struct tram_sim *);
+void world_group_layout(void *ctx, const struct tram_view *before, struct tram_layout *next);
+
+/* ---- tram_sim_spare.c ---- */
+
+/* Is all that is delivered on disks? */
+bool world_is_durable(const struct cluster *);
+/* As in struct fleet_calls. */
+bool world_may_crash(const struct fleet_node *, bool keep_memory);
+bool world_may_lose_disk(const struct fleet_node *);
 bool world_group_idle(struct tram_sim *);
 void world_group_stuck(const struct tram_sim *, char *text, size_t bytes);
 /* The host that leads the keepers, or NULL. */
