@@ -243,7 +243,6 @@ bool ofi_grant(struct link *, struct lane *, bool writes, struct far_at *);
 /* link.c */
 struct ofi_link *ofi_link_new(struct ofi *, struct peer *, struct fi_info *, uint64_t stage_bytes);
 bool ofi_link_room(struct link *, uint64_t bytes); /* false: it cannot have so much */
-bool ofi_link_sent(const struct link *);
 bool ofi_link_write(struct ofi_link *, uint64_t address, uint64_t key, const void *,
                     uint32_t bytes);
 bool ofi_link_write_kept(struct ofi_link *, uint64_t address, uint64_t key, const struct chunk *,
@@ -254,11 +253,18 @@ bool ofi_link_send(struct link *, uint32_t kind, const void *items, uint32_t cou
 bool ofi_link_notice(struct ofi_link *, const struct ofi_promised *, uint32_t region, uint32_t gen);
 bool ofi_link_owes(const struct ofi_link *, uint32_t region, uint32_t gen); /* one is not out yet */
 bool ofi_link_mark(struct ofi_link *, struct mem_flow *, uint64_t gen, uint64_t tag);
-void ofi_link_push(struct ofi_link *); /* hands over what is queued */
-int ofi_link_post(struct link *);
 void ofi_link_stop(struct link *);
 void ofi_link_stopped(struct link *);
 void ofi_link_freed(struct link *);
+void *ofi_desc(struct fid_mr *); /* NULL of NULL */
+void *ofi_stage_desc(const struct ofi_link *);
+bool ofi_link_receive(struct ofi_link *, struct slot *); /* room for one more message */
+bool ofi_bounce_open(struct ofi_link *); /* room for reads, when the first is queued */
+
+/* post.c */
+void ofi_link_push(struct ofi_link *); /* hands over what is queued */
+int ofi_link_post(struct link *);
+bool ofi_link_sent(const struct link *);
 int ofi_links_poll(struct ofi *); /* completions */
 
 /* meet.c: connecting, and proving who one is */
