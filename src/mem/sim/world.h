@@ -1,7 +1,7 @@
 /* The inside of the simulated memory, shared by sim.c (world, clock, events), chan.c (writes
  * and completions), buffer.c (what is stored and not yet visible), op.c (raises and reads), cost.c (how long these take), link.c
  * (connections), stream.c (those over which the owner judges), fault.c (lives, cuts, lies) and
- * mem.c (regions, lanes and the table of mem.h). Nothing else includes it.
+ * mem.c (regions, flows and the table of mem.h), lanes.c (lanes). Nothing else includes it.
  *
  * One thread at a time uses a world.
  *
@@ -462,9 +462,34 @@ void sim_ops_settle(struct sim *, uint32_t node);
 /* mem.c */
 extern const struct mem_ops sim_mem_ops;
 struct sim_region *sim_region_get(struct sim *, uint32_t owner, uint32_t region);
+static inline struct sim_node *sim_node_of(struct mem *m)
+{
+    struct sim_node *n = (struct sim_node *)m;
+
+    CHECK(n->alive); /* a view ends with its life */
+    return n;
+}
+
+/* lanes.c */
 void sim_region_lose(struct sim *, struct sim_region *); /* its memory is gone */
+void sim_region_end_lanes(struct sim *, struct sim_region *, uint32_t node);
 void sim_lanes_free(struct sim *);
 void sim_lanes_begin(struct sim *, uint32_t node);                    /* a life of the node */
 void sim_lanes_reborn(struct sim *, uint32_t writer, uint32_t owner); /* they are connected */
+/* As mem.h has them. */
+int sim_lanes_open(struct mem *, const struct mem_lane_spec *, uint32_t count, struct mem_lane **,
+                   struct err *);
+bool sim_lane_next(struct mem *, struct mem_lane *);
+void sim_lanes_end(struct mem *, struct mem_lane *const *, uint32_t count);
+bool sim_lane_offer(struct mem *, struct mem_lane_spec *);
+struct sim_handle *sim_lane_handle(const struct sim_lane *, uint32_t node); /* NULL: it has none */
+bool sim_lane_over(const struct sim *,
+                   const struct sim_lane *); /* nobody writes it or sees it any more */
+/* The lane behind a handle that was not ended. */
+static inline struct sim_lane *sim_lane_of(const struct mem_lane *handle)
+{
+    CHECK(handle->impl != NULL);
+    return handle->impl;
+}
 
 #endif
