@@ -4,6 +4,7 @@
 #include "api/keys.h"
 #include "base/clock.h"
 #include "base/say.h"
+#include "mem/home.h"
 #include "mem/ofi/ofi.h"
 #include "mem/shm/shm.h"
 
@@ -12,12 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    HOME_TRIES = 100,
     PLACES_IN_ORDER =
         4, /* tried first, so that the few who come one after the other have low ones */
 };
@@ -212,36 +211,8 @@ static int far_join_node(const struct tram_cluster *c, uint32_t self, const char
     return c->conf->transport == CLUSTER_TCP ? tcp_join(c, &o, out, e) : verbs_join(c, &o, out, e);
 }
 
-/* Opens the directory, makes it if it is not there, and locks it for a moment. */
-static int home_open(struct api_home *h, struct err *e)
-{
-    for (int tries = 0; tries < HOME_TRIES; tries++) {
-        struct stat here, there;
-        if (mkdir(h->dir, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, "make directory %s, where runtime_dir or XDG_RUNTIME_DIR says",
-                           h->dir);
-        h->dir_fd = open(h->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (h->dir_fd < 0 && errno == ENOENT)
-            continue; /* the last one out has just removed it */
-        if (h->dir_fd < 0 || fstat(h->dir_fd, &here) < 0)
-            return err_sys(e, "open directory %s", h->dir);
-        if (here.st_uid != geteuid() || (here.st_mode & 077))
-            return err_set(e, ERR_REFUSED,
-                           "directory %s: owned by uid %u with mode %o; it must be ours (uid %u) "
-                           "and closed to others (mode 700)",
-                           h->dir, here.st_uid, here.st_mode & 0777, geteuid());
-        if (flock(h->dir_fd, LOCK_EX) < 0)
-            return err_sys(e, "lock %s", h->dir);
-        if (stat(h->dir, &there) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
-            return 0;
-        close(h->dir_fd);
-        h->dir_fd = -1;
-    }
-    return err_set(e, ERR_AGAIN, "directory %s comes and goes", h->dir);
-}
-
 /* Locks the host's file: by that others on this machine see that it is there. */
-static int home_lock(struct api_home *h, const char *host, struct err *e)
+static int home_claim(struct api_home *h, const char *host, struct err *e)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     snprintf(h->lock, sizeof(h->lock), "%s.lock", host);
@@ -268,11 +239,11 @@ static int far_join_host(const struct tram_cluster *c, uint32_t host, struct api
                          struct err *e)
 {
     char data[512];
-    int rc = home_open(h, e);
+    int rc = home_open(h->dir, &h->dir_fd, e);
     if (rc == 0)
-        rc = home_lock(h, c->conf->host[host].name, e);
+        rc = home_claim(h, c->conf->host[host].name, e);
     if (h->dir_fd >= 0)
-        flock(h->dir_fd, LOCK_UN);
+        home_unlock(h->dir_fd);
     if (rc == 0 && lives)
         rc = cluster_path(c->conf, c->file, CLUSTER_PATH_DATA, NULL, data, sizeof(data), e);
     if (rc != 0)

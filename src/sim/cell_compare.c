@@ -1,26 +1,18 @@
 #include "sim/cell_compare.h"
 
 #include "base/hash.h"
+#include "sim/imprint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What one member said or had, for the others to be compared with. */
-struct image {
-    unsigned char *bytes; /* NULL: only the hash was kept */
-    size_t len;
-    uint64_t hash;
-    uint32_t host;
-    bool there;
-};
-
 /* A message of a cell's sequence. */
 struct step {
     uint64_t version, hash; /* hash: of its sender, client and bytes */
     uint32_t sender, host;  /* host: who was the first to deliver it */
-    struct image reply, state;
+    struct imprint reply, state;
 };
 
 /* Where a host is in the sequence of a cell. */
@@ -47,7 +39,7 @@ struct sequence {
     uint64_t born;
     uint64_t ended; /* the last view that somebody has ended in order */
     uint64_t lost; /* the last view in which it went on from disks without all that was delivered */
-    struct image birth;
+    struct imprint birth;
     struct step *step;
     uint32_t count, max;
     struct position at[GROUP_HOSTS_MAX];
@@ -79,19 +71,11 @@ struct cell_compare *cell_compare_open(const struct cluster *conf)
     return c;
 }
 
-static void image_drop(struct cell_compare *c, struct image *m)
-{
-    if (m->bytes)
-        c->kept -= m->len;
-    free(m->bytes);
-    *m = (struct image){0};
-}
-
 static void cut_steps(struct cell_compare *c, struct sequence *s, uint32_t count)
 {
     for (uint32_t i = count; i < s->count; i++) {
-        image_drop(c, &s->step[i].reply);
-        image_drop(c, &s->step[i].state);
+        imprint_drop(&c->kept, &s->step[i].reply);
+        imprint_drop(&c->kept, &s->step[i].state);
     }
     s->count = count;
 }
@@ -102,7 +86,7 @@ void cell_compare_close(struct cell_compare *c)
         return;
     for (uint32_t k = 0; k < c->cells; k++) {
         cut_steps(c, &c->cell[k], 0);
-        image_drop(c, &c->cell[k].birth);
+        imprint_drop(&c->kept, &c->cell[k].birth);
         free(c->cell[k].step);
         for (uint32_t h = 0; h < GROUP_HOSTS_MAX; h++)
             free(c->cell[k].from[h].step);
@@ -149,28 +133,14 @@ static void found(struct cell_compare *c, const char *property, struct cell_comp
     snprintf(f->text, sizeof(f->text), "%s: cell %s, %s: %s", property, cell.s, where, text);
 }
 
-/* ---- images ---- */
-
-static struct image image_of(struct cell_compare *c, uint32_t host, const void *data, size_t len)
-{
-    struct image m = {.len = len, .hash = hash_bytes(0, data, len), .host = host, .there = true};
-    if (c->kept + len > CELL_COMPARE_KEPT_BYTES || len == 0)
-        return m;
-    m.bytes = malloc(len);
-    CHECK(m.bytes != NULL);
-    memcpy(m.bytes, data, len);
-    c->kept += len;
-    return m;
-}
+/* ---- imprints ---- */
 
 /* "h2 has 24 bytes, and byte 8 is 05; h1 has 24, and there 04" */
-static void describe(const struct cell_compare *c, const struct image *first, uint32_t host,
+static void describe(const struct cell_compare *c, const struct imprint *first, uint32_t host,
                      const unsigned char *data, size_t len, char *out, size_t bytes)
 {
-    size_t at = 0, least = len < first->len ? len : first->len;
-    while (first->bytes && at < least && data[at] == first->bytes[at])
-        at++;
-    if (first->bytes == NULL || at == least)
+    size_t at = imprint_differs_at(first, data, len), least = len < first->len ? len : first->len;
+    if (at == least)
         snprintf(out, bytes, "%s has %zu bytes, %s %zu%s", host_name(c, host), len,
                  host_name(c, first->host), first->len,
                  first->bytes ? "" : ", and they are not the same");
@@ -181,17 +151,17 @@ static void describe(const struct cell_compare *c, const struct image *first, ui
 }
 
 static void compare(struct cell_compare *c, const char *property, struct cell_compare_who w,
-                    struct image *image, const struct step *m, const void *data, size_t len)
+                    struct imprint *known, const struct step *m, const void *data, size_t len)
 {
     char text[200];
-    if (!image->there) {
-        *image = image_of(c, w.host, data, len);
+    if (!known->there) {
+        *known = imprint_of(&c->kept, CELL_COMPARE_KEPT_BYTES, w.host, data, len);
         return;
     }
-    if (image->len == len && image->hash == hash_bytes(0, data, len))
+    if (imprint_is(known, data, len))
         return;
-    describe(c, image, w.host, data, len, text, sizeof(text));
-    found(c, property, w, image->host, m, text);
+    describe(c, known, w.host, data, len, text, sizeof(text));
+    found(c, property, w, known->host, m, text);
 }
 
 /* ---- sequences ---- */
@@ -234,7 +204,7 @@ static void cell_begins(struct cell_compare *c, struct sequence *s, const struct
 {
     if (v->born > s->born) {
         cut_steps(c, s, 0);
-        image_drop(c, &s->birth);
+        imprint_drop(&c->kept, &s->birth);
         s->born = v->born;
         s->ended = 0;
         for (uint32_t h = 0; h < GROUP_HOSTS_MAX; h++)

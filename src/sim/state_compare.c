@@ -1,7 +1,7 @@
 #include "sim/state_compare.h"
 
-#include "base/hash.h"
 #include "check/amcast.h"
+#include "sim/imprint.h"
 #include "trace/intern.h"
 
 #include <inttypes.h>
@@ -9,26 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one replica said or had, for the others to be compared with. */
-struct image {
-    unsigned char *bytes; /* NULL: only the hash was kept */
-    size_t len;
-    uint64_t hash;
-    uint32_t host;
-    bool there;
-};
-
 /* A message of a group's sequence. */
 struct step {
     uint32_t client, life;
     uint64_t seq;
-    struct image reply;
+    struct imprint reply;
 };
 
 struct sequence {
     struct step *step;
     uint32_t count, step_max;
-    struct image *state; /* after so many messages */
+    struct imprint *state; /* after so many messages */
     uint32_t state_max;
 };
 
@@ -149,22 +140,20 @@ struct difference {
     bool loaded;
 };
 
-static void say_bytes(char *text, size_t room, const struct image *known, const void *data,
+static void say_bytes(char *text, size_t room, const struct imprint *known, const void *data,
                       size_t len)
 {
     const unsigned char *b = data;
-    size_t i = 0, least = len < known->len ? len : known->len;
-    while (known->bytes && i < least && known->bytes[i] == b[i])
-        i++;
+    size_t i = imprint_differs_at(known, data, len), least = len < known->len ? len : known->len;
     if (len != known->len)
         snprintf(text, room, "%zu bytes and %zu", known->len, len);
-    else if (known->bytes && i < least)
+    else if (i < least)
         snprintf(text, room, "byte %zu of %zu is %02x and %02x", i, len, known->bytes[i], b[i]);
     else
         snprintf(text, room, "%zu bytes that differ", len);
 }
 
-static void note(struct state_compare *w, const struct difference *d, const struct image *known,
+static void note(struct state_compare *w, const struct difference *d, const struct imprint *known,
                  const void *data, size_t len, uint64_t now_ns)
 {
     struct tram_sim_finding *f = &w->finding;
@@ -201,22 +190,13 @@ static void note(struct state_compare *w, const struct difference *d, const stru
         memcpy(f->text + sizeof(f->text) - sizeof("..."), "...", sizeof("..."));
 }
 
-static void compare(struct state_compare *w, struct image *known, const struct difference *d,
+static void compare(struct state_compare *w, struct imprint *known, const struct difference *d,
                     const void *data, size_t len, uint64_t now_ns)
 {
-    uint64_t hash = hash_bytes(0, data, len);
-    if (known->there) {
-        if (known->len != len || known->hash != hash)
-            note(w, d, known, data, len, now_ns);
-        return;
-    }
-    *known = (struct image){.len = len, .hash = hash, .host = d->who.host, .there = true};
-    if (len > 0 && w->kept + len <= STATE_COMPARE_KEPT_BYTES) {
-        known->bytes = malloc(len);
-        CHECK(known->bytes != NULL);
-        memcpy(known->bytes, data, len);
-        w->kept += len;
-    }
+    if (!known->there)
+        *known = imprint_of(&w->kept, STATE_COMPARE_KEPT_BYTES, d->who.host, data, len);
+    else if (!imprint_is(known, data, len))
+        note(w, d, known, data, len, now_ns);
 }
 
 void state_compare_state(struct state_compare *w, struct state_compare_who who, uint64_t count,

@@ -6,6 +6,7 @@
 #include "disk/block_file.h"
 #include "disk/block_sim.h"
 
+#include "../remove_all.h"
 #include "../skip.h"
 
 #include <dirent.h>
@@ -81,24 +82,6 @@ static int set_up(void **state)
         return 1;
     open_block(r);
     return 0;
-}
-
-static void remove_all(const char *path)
-{
-    DIR *d = opendir(path);
-    const struct dirent *e;
-    char inner[512];
-
-    while (d && (e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
-        if (unlink(inner) != 0)
-            remove_all(inner);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
 }
 
 static int tear_down(void **state)

@@ -5,9 +5,9 @@
 #include "base/rng.h"
 #include "disk/block_shadow_impl.h"
 
+#include "../remove_all.h"
 #include "../skip.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -127,24 +127,6 @@ static int set_up(void **state)
     for (int i = 0; i < CALLS; i++)
         atomic_store(&fail_with[i], 0);
     return mkdtemp(dir) == NULL;
-}
-
-static void remove_all(const char *path)
-{
-    DIR *d = opendir(path);
-    const struct dirent *e;
-    char inner[512];
-
-    while (d && (e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
-        if (unlink(inner) != 0)
-            remove_all(inner);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
 }
 
 static int tear_down(void **state)

@@ -1,4 +1,4 @@
-#include "base/clock.h"
+#include "mem/home.h"
 #include "mem/shm/impl.h"
 
 #include <dirent.h>
@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The cluster's directory holds, per node,
@@ -30,27 +29,16 @@
  * name, which has another directory; they see that theirs is gone, and say so. A client, or a host that could not open,
  * leaves the files of hosts that have lived: after kills these keep a host from voting as if it were new. */
 
-enum { DIRECTORY_WAIT_MS = 5000, LISTEN_BACKLOG = 1024 };
+enum { LISTEN_BACKLOG = 1024 };
 
 int directory_lock(struct shm *s, struct err *e)
 {
-    struct timespec ms = {.tv_nsec = 1000000};
-
-    /* Bounded: the holder may have been stopped just there. */
-    for (int i = 0; i < DIRECTORY_WAIT_MS; i++) {
-        if (flock(s->dir_fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return err_sys(e, "lock %s", s->dir);
-        nanosleep(&ms, NULL);
-    }
-    return err_set(e, ERR_TIMEOUT, "lock %s: another process has held it for %d ms", s->dir,
-                   DIRECTORY_WAIT_MS);
+    return home_lock(s->dir, s->dir_fd, e);
 }
 
 void directory_unlock(struct shm *s)
 {
-    flock(s->dir_fd, LOCK_UN);
+    home_unlock(s->dir_fd);
 }
 
 int shm_directory_of(const char *dir, const char *cluster, char *out, size_t bytes, struct err *e)
@@ -77,35 +65,8 @@ const char *shm_directory(struct mem *m)
 int directory_open(struct shm *s, const char *dir, struct err *e)
 {
     int named = shm_directory_of(dir, s->cluster, s->dir, sizeof s->dir, e);
-    if (named != 0)
-        return named;
-    for (int tries = 0; tries < 100; tries++) {
-        struct stat here, there;
 
-        if (mkdir(s->dir, 0700) < 0 && errno != EEXIST)
-            return err_sys(e, "make directory %s, where runtime_dir or XDG_RUNTIME_DIR says",
-                           s->dir);
-        s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (s->dir_fd < 0 && errno == ENOENT)
-            continue; /* the last one out has just removed it */
-        if (s->dir_fd < 0)
-            return err_sys(e, "open directory %s", s->dir);
-        if (fstat(s->dir_fd, &here) < 0)
-            return err_sys(e, "look at directory %s", s->dir);
-        if (here.st_uid != geteuid() || (here.st_mode & 077))
-            return err_set(e, ERR_REFUSED,
-                           "directory %s: owned by uid %u with mode %o; it must be ours (uid %u) "
-                           "and closed to others (mode 700)",
-                           s->dir, here.st_uid, here.st_mode & 0777, geteuid());
-        int rc = directory_lock(s, e);
-        if (rc < 0)
-            return rc;
-        if (stat(s->dir, &there) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
-            return 0;
-        close(s->dir_fd); /* removed while we waited */
-        s->dir_fd = -1;
-    }
-    return err_set(e, ERR_AGAIN, "directory %s comes and goes", s->dir);
+    return named != 0 ? named : home_open(s->dir, &s->dir_fd, e);
 }
 
 bool directory_try_lock(struct shm *s)
