@@ -18,6 +18,11 @@ enum { SIGN_BYTES = 64, SIGN_KEY_BYTES = 32 };
 enum sign_role {
     SIGN_BROADCAST = 1, /* number: place in the signer's broadcasts, more: bytes; digest: of them */
     SIGN_VERSIONS = 2,  /* group: log of versions; digest: of all that it has so far */
+    /* Of logs among liars (agree/bft_wire.h): */
+    SIGN_CERTIFY = 3,    /* number: view, more: slot; digest: name of the value */
+    SIGN_VOUCH = 4,      /* number: key of another's broadcast, more: its rank; digest: of it */
+    SIGN_CHECKPOINT = 5, /* number: slot; digest: of the checkpoint */
+    SIGN_JOIN = 6,       /* that it is back, in this life */
 };
 
 struct sign_text {

@@ -41,6 +41,7 @@ enum lane_kind {
     LANE_RELAYED = 21, /* owner: a client; writer: a host; ring of what became of that */
     LANE_FED = 22,     /* owner: a host; writer: a client; how far it has taken its samples */
     LANE_FEED = 23,    /* owner: a client; writer: a host; ring of samples */
+    LANE_TALK = 25,    /* owner: a member; writer: a member; ring of frames (agree/bft_wire.h) */
 };
 
 static inline enum region_class region_class(uint32_t number)
