@@ -32,7 +32,8 @@ struct bft_watch {
     void (*certified)(void *ctx, uint64_t view, uint64_t slot, struct digest name);
     void (*locked)(void *ctx, uint64_t view, uint64_t slot,
                    struct digest name); /* has a certificate */
-    void (*decided)(void *ctx, uint64_t slot, struct digest name);
+    /* view UINT64_MAX: f+1 members say so */
+    void (*decided)(void *ctx, uint64_t view, uint64_t slot, struct digest name);
     void (*entered)(void *ctx, uint64_t view);
     void (*jumped)(void *ctx, uint32_t sender, uint64_t key);
     void (*votes)(void *ctx, uint64_t slot); /* again, from that checkpoint on */

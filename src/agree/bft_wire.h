@@ -105,7 +105,8 @@ struct bft_head {
     uint64_t view;
 };
 
-/* Of `head.count` bytes of value: a batch, or for a JOIN its request's signature, or none. */
+/* Of `head.count` bytes of value: a batch; for a JOIN its request's signature, without which nobody certifies it unless a NEW-VIEW
+ * names it; or none. */
 struct bft_propose {
     struct bft_head head;
     uint64_t slot;
@@ -160,6 +161,12 @@ _Static_assert(sizeof(struct bft_state) == 152 && sizeof(struct bft_vouched) == 
  * of rising slots of the window. Signatures are not looked at. */
 const char *bft_body_fault(const struct bft_scope *, const void *body, uint64_t bytes);
 
+/* The same of a STATE that is vouched for, with more behind it perhaps. */
+const char *bft_vouched_fault(const struct bft_scope *, const struct bft_vouched *, uint64_t bytes);
+
+/* f+1, that make a certificate. */
+uint32_t bft_certificate_marks(const struct bft_scope *);
+
 /* The parts of one that is sound in form. */
 const struct digest *bft_state_names(const struct bft_state *);
 const struct bft_mark *bft_state_marks(const struct bft_state *);
@@ -211,5 +218,8 @@ struct bft_frame {
 };
 
 _Static_assert(sizeof(struct bft_frame) == 136, "no padding");
+
+/* What its mark signs; false: it has none. Of a CHECKPOINT the data is there. */
+bool bft_frame_text(const struct bft_scope *, const struct bft_frame *, struct sign_text *);
 
 #endif

@@ -11,8 +11,8 @@
 /* The name, the protocol whose simulation must catch it, what the mistake is. Many are what the papers leave open or
  * get wrong, if one follows them to the letter. What needs a coincidence that no drawn seed brings about is "stepped": a schedule stepped by hand
  * (tests/log_schedules*.c, tests/tree_schedules*.c; for the two of tcp, tests/unit/mem_sim_stream.c; for
- * those of the disk, tests/unit/disk_planted.c; of views, tests/unit/group_keeper.c; of broadcasts, which have a world of their
- * own, tests/unit/agree_bft_neb.c) must catch it. */
+ * those of the disk, tests/unit/disk_planted.c; of views, tests/unit/group_keeper.c; of broadcasts and of logs among liars, which have worlds
+ * of their own, tests/unit/agree_bft_neb.c and agree_bft_core.c) must catch it. */
 #define PLANTED_LIST(X)                                                                            \
     X(late_stale, log, "a late follower keeps its old suffix instead of being resynchronised")     \
     X(skip_first, log, "the first entry recovered in a take-over is not applied by the leader")    \
@@ -144,6 +144,13 @@
     X(neb_hides_two, stepped, "B4: a row of which two memories differ has nothing")                \
     X(neb_skips_torn, stepped, "B29: a cell that is not good is taken for none")                   \
     X(neb_waits_torn, stepped, "B30: a cell that is not good is waited for")                       \
+    X(bft_cert_f, stepped, "B17: f members make a certificate")                                    \
+    X(bft_vouch_blind, stepped, "B18: who vouches for a STATE does not compare it")                \
+    X(bft_late_commit, stepped, "B19: a COMMIT below a promised view counts")                      \
+    X(bft_join_old_state, stepped, "B20: a NEW-VIEW uses what was said in a life before a JOIN")   \
+    X(bft_timeout_fixed, stepped, "B24: views do not grow longer")                                 \
+    X(bft_jump_blank, stepped, "B27: who jumps forgets what its sender has proposed")              \
+    X(bft_sig_no_domain, stepped, "B11: a signature does not say what it is for")                  \
     X(group_guard_first, group, "V10: a guard is told before END")                                 \
     X(group_one_null, group, "V12: one null answers a batch of messages")                          \
     X(group_nulls_for_ever, group, "V14: nulls are answered with nulls")                           \

@@ -1,0 +1,404 @@
+/* One slot after the other: who has heard a proposal certifies it, who has a certificate locks it, what f+1 have locked is decided, and
+ * what is decided is applied in order. */
+#include "agree/bft_core.h"
+
+#include "base/minmax.h"
+
+/* ---- slots ---- */
+
+static void slot_begin(struct bft_slot *s, uint64_t slot)
+{
+    struct bft_value kept[BFT_VALUES];
+    memcpy(kept, s->value, sizeof(kept));
+    *s = (struct bft_slot){.slot = slot};
+    for (uint32_t i = 0; i < BFT_VALUES; i++)
+        s->value[i].data = kept[i].data;
+}
+
+struct bft_slot *bft_slot_of(struct bft_core *c, uint64_t slot)
+{
+    struct bft_slot *s = &c->slot[slot % BFT_SLOTS];
+    if (slot < c->stable.slot || slot - c->stable.slot >= BFT_SLOTS)
+        return NULL;
+    if (s->slot != slot)
+        slot_begin(s, slot);
+    return s;
+}
+
+const struct bft_slot *bft_slot_find(const struct bft_core *c, uint64_t slot)
+{
+    const struct bft_slot *s = &c->slot[slot % BFT_SLOTS];
+    return s->slot == slot ? s : NULL;
+}
+
+/* What was said for it last, by the sender itself. */
+static const struct bft_lock *own_lock(const struct bft_core *c, uint64_t slot)
+{
+    return bft_automaton_lock(&c->said, slot);
+}
+
+/* ---- values ---- */
+
+const struct bft_value *bft_value_of(const struct bft_slot *s, struct digest name)
+{
+    for (uint32_t i = 0; i < BFT_VALUES; i++)
+        if (s->value[i].bytes > 0 && digest_equal(s->value[i].name, name))
+            return &s->value[i];
+    return NULL;
+}
+
+bool bft_value_there(const struct bft_slot *s, struct digest name)
+{
+    return !bft_name_has_bytes(name) || bft_value_of(s, name) != NULL;
+}
+
+/* Names that are locked, decided or on the way there. */
+static bool needed(const struct bft_core *c, const struct bft_slot *s, struct digest name)
+{
+    const struct bft_lock *l = own_lock(c, s->slot);
+    return (l && digest_equal(l->name, name)) || (s->decided && digest_equal(s->name, name)) ||
+           (s->due_1 > c->view && digest_equal(s->due, name)) ||
+           (s->proposed_1 > 0 && digest_equal(s->proposed, name)) ||
+           (s->wanted && digest_equal(s->want, name));
+}
+
+bool bft_value_wanted(const struct bft_core *c, const struct bft_slot *s, struct digest name)
+{
+    return needed(c, s, name) && !bft_value_there(s, name);
+}
+
+void bft_value_put(struct bft_core *c, struct bft_slot *s, struct digest name, const void *data,
+                   uint32_t bytes)
+{
+    if (bft_value_of(s, name) || bytes == 0)
+        return;
+    for (uint32_t i = 0; i < BFT_VALUES; i++) {
+        struct bft_value *v = &s->value[i];
+        if (v->bytes > 0 && needed(c, s, v->name))
+            continue;
+        v->name = name;
+        v->bytes = bytes;
+        memcpy(v->data, data, bytes);
+        return;
+    }
+}
+
+/* ---- what is heard ---- */
+
+void bft_slots_propose(struct bft_core *c, const struct bft_propose *p, bool bound)
+{
+    struct bft_slot *s = bft_slot_of(c, p->slot);
+    if (s == NULL || p->head.view + 1 <= s->proposed_1)
+        return;
+    s->proposed_1 = p->head.view + 1;
+    s->proposed = p->name;
+    s->bound = bound;
+    s->asked_for = p->head.count > 0;
+    if (bft_name_has_bytes(p->name))
+        bft_value_put(c, s, p->name, p->value, p->head.count);
+}
+
+static void certificate(struct bft_core *c, struct bft_slot *s, uint64_t view, struct digest name,
+                        const struct bft_mark *marks)
+{
+    const struct bft_lock *l = own_lock(c, s->slot);
+    if (s->due_1 > view || (l && l->view >= view))
+        return;
+    s->due_1 = view + 1;
+    s->due = name;
+    memcpy(s->due_mark, marks, bft_certificate_marks(&c->opt.scope) * sizeof(*marks));
+}
+
+void bft_slots_commit(struct bft_core *c, const struct bft_commit *m)
+{
+    struct bft_slot *s = bft_slot_of(c, m->slot);
+    if (s)
+        certificate(c, s, m->head.view, m->name, m->mark);
+}
+
+/* As many signatures of one name as make a certificate? */
+static void count_certify(struct bft_core *c, struct bft_slot *s, uint64_t view_1,
+                          struct digest name)
+{
+    struct bft_mark marks[BFT_QUORUM_MAX];
+    uint32_t count = 0, needed_marks = bft_certificate_marks(&c->opt.scope);
+    for (uint32_t r = 0; r < c->opt.scope.members && count < needed_marks; r++) {
+        const struct bft_certify *v = &s->certify[r];
+        if (v->view_1 == view_1 && digest_equal(v->name, name))
+            marks[count++] = v->mark;
+    }
+    if (count == needed_marks)
+        certificate(c, s, view_1 - 1, name, marks);
+}
+
+void bft_slots_certify(struct bft_core *c, const struct bft_frame *f)
+{
+    struct bft_slot *s = bft_slot_of(c, f->number);
+    uint32_t r = f->mark.rank;
+    if (s == NULL || f->key + 1 <= s->certify[r].view_1)
+        return;
+    s->certify[r] = (struct bft_certify){.view_1 = f->key + 1, .name = f->name, .mark = f->mark};
+    count_certify(c, s, f->key + 1, f->name);
+}
+
+void bft_slots_claim(struct bft_core *c, uint32_t from, const struct bft_frame *f)
+{
+    struct bft_slot *s = bft_slot_of(c, f->number);
+    if (s == NULL || s->claims[from])
+        return;
+    s->claims[from] = true;
+    s->claim[from] = f->name;
+}
+
+/* ---- certifying ---- */
+
+/* That a member is back it does not decide on itself; once it is, it may help to say so again. */
+static bool is_own_join(struct digest name, uint32_t rank, uint32_t life)
+{
+    return bft_name_is_join(name) && name.word[1] == rank && name.word[2] > life;
+}
+
+static bool join_fits(const struct bft_core *c, struct digest name)
+{
+    uint32_t rank = (uint32_t)name.word[1];
+    return name.word[2] > c->life[rank];
+}
+
+/* A value that a NEW-VIEW names has been found valid before. */
+static bool finds_valid(struct bft_core *c, const struct bft_slot *s)
+{
+    if (bft_name_is_join(s->proposed))
+        return !is_own_join(s->proposed, c->opt.rank, c->opt.life) &&
+               (s->bound || (s->asked_for && join_fits(c, s->proposed)));
+    const struct bft_value *v = bft_value_of(s, s->proposed);
+    if (s->bound || bft_name_is_nothing(s->proposed))
+        return bft_value_there(s, s->proposed);
+    return v && c->opt.calls->valid(c->opt.ctx, v->data, v->bytes) > 0;
+}
+
+static int certify(struct bft_core *c, struct bft_slot *s)
+{
+    const struct bft_frame f = {
+        .kind = BFT_FRAME_CERTIFY, .key = c->view, .number = s->slot, .name = s->proposed};
+    if (s->proposed_1 != c->view + 1 || s->certified_1 > c->view || !finds_valid(c, s) ||
+        !c->opt.calls->sign(c->opt.ctx, &f, NULL, 0))
+        return 0;
+    s->certified_1 = c->view + 1;
+    c->count.certified++;
+    c->opt.calls->certified(c->opt.ctx, c->view, s->slot, s->proposed);
+    return 1;
+}
+
+/* ---- locking ---- */
+
+/* Within the window that the others know of, from our last STATE. */
+static bool locks(const struct bft_core *c, const struct bft_slot *s)
+{
+    const struct bft_lock *l = own_lock(c, s->slot);
+    return s->due_1 == c->view + 1 && s->slot - c->said.stable < BFT_SLOTS &&
+           (l == NULL || l->view < c->view) && bft_value_there(s, s->due) &&
+           !is_own_join(s->due, c->opt.rank, c->opt.life);
+}
+
+/* The lock is the COMMIT: both are there from the moment it is said. */
+static int lock(struct bft_core *c, struct bft_slot *s)
+{
+    struct bft_commit *m = (void *)c->scratch;
+    uint32_t marks = bft_certificate_marks(&c->opt.scope);
+    if (!locks(c, s))
+        return 0;
+    *m = (struct bft_commit){.head = {.kind = BFT_COMMIT, .count = marks, .view = c->view},
+                             .slot = s->slot,
+                             .name = s->due};
+    memcpy(m->mark, s->due_mark, marks * sizeof(m->mark[0]));
+    if (!bft_say(c, (uint32_t)(sizeof(*m) + marks * sizeof(m->mark[0])), false))
+        return 0;
+    c->count.committed++;
+    c->opt.calls->locked(c->opt.ctx, c->view, s->slot, s->due);
+    return 1;
+}
+
+/* ---- deciding ---- */
+
+/* What a member has COMMITted to; of its former lives nothing is left once a JOIN is applied. */
+static const struct bft_lock *commit_of(const struct bft_core *c, uint32_t rank, uint64_t slot)
+{
+    const struct bft_automaton *a = &c->peer[rank].automaton;
+    const struct bft_lock *l = &a->lock[slot % BFT_SLOTS];
+    if (!a->locked[slot % BFT_SLOTS] || l->slot != slot || is_own_join(l->name, rank, a->life))
+        return NULL;
+    return l;
+}
+
+static uint32_t count_commits(const struct bft_core *c, const struct bft_lock *as)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < c->opt.scope.members; r++) {
+        const struct bft_lock *l = commit_of(c, r, as->slot);
+        count += l && l->view == as->view && digest_equal(l->name, as->name);
+    }
+    return count;
+}
+
+static bool committed(const struct bft_core *c, struct bft_slot *s, uint64_t *view)
+{
+    for (uint32_t r = 0; r < c->opt.scope.members; r++) {
+        const struct bft_lock *l = commit_of(c, r, s->slot);
+        if (l && count_commits(c, l) >= c->quorum) {
+            s->name = l->name;
+            *view = l->view;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* f+1 say so: one of them is correct. */
+static bool claimed(const struct bft_core *c, struct bft_slot *s)
+{
+    for (uint32_t r = 0; r < c->opt.scope.members; r++) {
+        uint32_t count = 0;
+        for (uint32_t q = 0; s->claims[r] && q < c->opt.scope.members; q++)
+            count += s->claims[q] && digest_equal(s->claim[q], s->claim[r]);
+        if (count >= c->quorum) {
+            s->name = s->claim[r];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool decide(struct bft_core *c, struct bft_slot *s)
+{
+    uint64_t view = UINT64_MAX;
+    if (s->decided)
+        return true;
+    if (!committed(c, s, &view)) {
+        if (!claimed(c, s))
+            return false;
+        c->count.taken_over++;
+    }
+    s->decided = true;
+    c->opt.calls->decided(c->opt.ctx, view, s->slot, s->name);
+    return true;
+}
+
+/* ---- applying ---- */
+
+static void applied(struct bft_core *c, const struct bft_slot *s)
+{
+    const uint64_t *w = s->name.word;
+    bool join = bft_name_is_join(s->name) && w[1] < c->opt.scope.members;
+    c->chain = digest_chain(c->chain, s->name);
+    c->applied++;
+    if (join && w[2] > c->life[w[1]])
+        bft_core_joined(c, (uint32_t)w[1], (uint32_t)w[2]);
+    c->save_due = join || c->applied % BFT_CHECKPOINT_SLOTS == 0;
+    bft_view_progress(c);
+}
+
+static bool apply(struct bft_core *c, const struct bft_slot *s)
+{
+    const struct bft_value *v = bft_value_of(s, s->name);
+    if (!bft_value_there(s, s->name) ||
+        !c->opt.calls->apply(c->opt.ctx, s->slot, v ? v->data : NULL, v ? v->bytes : 0))
+        return false;
+    applied(c, s);
+    return true;
+}
+
+static int apply_what_is_decided(struct bft_core *c)
+{
+    int work = 0;
+    while (!c->saving) {
+        if (c->save_due) {
+            if (!c->opt.calls->save(c->opt.ctx, c->applied))
+                break;
+            c->saving = true;
+            c->save_due = false;
+            break;
+        }
+        struct bft_slot *s = bft_slot_of(c, c->applied);
+        if (s == NULL || !decide(c, s) || !apply(c, s))
+            break;
+        work++;
+    }
+    return work;
+}
+
+int bft_slots_step(struct bft_core *c)
+{
+    int work = 0;
+    uint64_t end = c->stable.slot + BFT_SLOTS;
+    for (uint64_t slot = c->stable.slot; c->votes && slot < end; slot++) {
+        struct bft_slot *s = &c->slot[slot % BFT_SLOTS];
+        if (s->slot != slot || !bft_may_speak(c))
+            continue;
+        work += certify(c, s);
+        work += lock(c, s);
+    }
+    return c->votes ? work + apply_what_is_decided(c) : work;
+}
+
+/* ---- saying it again ---- */
+
+/* Whoever has committed needs no certificate any more. */
+static bool has_locked(const struct bft_core *c, uint32_t rank, uint64_t slot, uint64_t view)
+{
+    const struct bft_lock *l = bft_automaton_lock(&c->peer[rank].automaton, slot);
+    return l && l->view >= view;
+}
+
+static void tell_certify(struct bft_core *c, const struct bft_slot *s)
+{
+    const struct bft_certify *v = &s->certify[c->opt.rank];
+    const struct bft_frame f = {.kind = BFT_FRAME_CERTIFY,
+                                .key = v->view_1 - 1,
+                                .number = s->slot,
+                                .name = v->name,
+                                .mark = v->mark};
+    if (v->view_1 != c->view + 1 || v->view_1 != s->certified_1)
+        return;
+    for (uint32_t p = 0; p < c->opt.scope.members; p++)
+        if (p != c->opt.rank && !has_locked(c, p, s->slot, c->view))
+            c->opt.calls->tell(c->opt.ctx, p, &f, NULL, 0);
+}
+
+static void ask(struct bft_core *c, const struct bft_slot *s, bool needed_now, struct digest name)
+{
+    if (needed_now && !bft_value_there(s, name))
+        c->opt.calls->tell(
+            c->opt.ctx, BFT_ALL,
+            &(struct bft_frame){.kind = BFT_FRAME_ASK_VALUE, .number = s->slot, .name = name}, NULL,
+            0);
+}
+
+/* Who is behind is told what was decided. */
+static void tell_decided(struct bft_core *c, uint32_t to)
+{
+    uint64_t from = c->peer[to].applied;
+    for (uint64_t slot = from; slot < min_u64(c->applied, from + BFT_CHECKPOINT_SLOTS); slot++) {
+        const struct bft_slot *s = bft_slot_find(c, slot);
+        if (s && s->decided)
+            c->opt.calls->tell(
+                c->opt.ctx, to,
+                &(struct bft_frame){.kind = BFT_FRAME_DECIDED, .number = slot, .name = s->name},
+                NULL, 0);
+    }
+}
+
+void bft_slots_beat(struct bft_core *c)
+{
+    for (uint64_t slot = c->stable.slot; slot < c->stable.slot + BFT_SLOTS; slot++) {
+        const struct bft_slot *s = bft_slot_find(c, slot);
+        if (s == NULL)
+            continue;
+        tell_certify(c, s);
+        ask(c, s, s->decided, s->name);
+        ask(c, s, s->due_1 > c->view, s->due);
+        ask(c, s, s->wanted, s->want);
+    }
+    for (uint32_t p = 0; p < c->opt.scope.members; p++)
+        if (p != c->opt.rank)
+            tell_decided(c, p);
+}
