@@ -107,6 +107,15 @@ bool neb_lapped(const struct neb *, uint32_t sender);
 
 bool neb_is_convicted(const struct neb *, uint32_t sender);
 
+/* From here on that life of a sender is heard, from its first place on. */
+void neb_life(struct neb *, uint32_t sender, uint32_t life);
+
+/* It is heard no more: somebody else has shown that it has signed two messages for one place. */
+void neb_convict(struct neb *, uint32_t sender);
+
+/* What the sender of a cell has signed, or signs. */
+struct sign_text neb_text(const struct neb *, uint32_t sender, const struct neb_cell *);
+
 /* Before and after each mem_poll; between them the signer is polled, too. Return work done. */
 int neb_post(struct neb *);
 int neb_settle(struct neb *);

@@ -359,3 +359,20 @@ void neb_jump(struct neb *n, uint32_t sender, uint64_t key)
     h->written = 0;
     go_to(n, h, HEAR_FIND);
 }
+
+void neb_life(struct neb *n, uint32_t sender, uint32_t life)
+{
+    struct hearing *h = &n->hear[sender];
+    if (life <= n->life[sender] || h->state == HEAR_CONVICTED)
+        return;
+    n->life[sender] = life;
+    h->next = neb_key(life, 1);
+    h->tries = 0;
+    h->written = 0;
+    go_to(n, h, HEAR_FIND);
+}
+
+void neb_convict(struct neb *n, uint32_t sender)
+{
+    go_to(n, &n->hear[sender], HEAR_CONVICTED);
+}

@@ -91,9 +91,6 @@ static inline uint64_t neb_offset(const struct neb *n, uint32_t sender, uint64_t
     return (sender * n->opt.window + neb_slot(n, place)) * sizeof(struct neb_cell);
 }
 
-/* What the sender of a cell has signed, or signs. */
-struct sign_text neb_text(const struct neb *, uint32_t sender, const struct neb_cell *);
-
 /* Writes a cell of the own row; and has it been written, where it counts? */
 uint64_t neb_write(struct neb *, uint32_t sender, const struct neb_cell *);
 bool neb_written(const struct neb *, uint64_t tag);

@@ -152,7 +152,8 @@ int source_send(struct source *s, const void *payload, uint32_t bytes, uint64_t 
  * spares most of them. A new leader tells all sources that it leads, and gets then what was not taken. */
 static bool to_leader_alone(const struct source *s)
 {
-    return s->mem->remote && s->leader_ballot > 0 && s->out[s->leader].flow.status == MEM_DONE;
+    return s->opt.faulty == 0 && s->mem->remote && s->leader_ballot > 0 &&
+           s->out[s->leader].flow.status == MEM_DONE;
 }
 
 void source_flush(struct source *s)
@@ -166,8 +167,33 @@ void source_flush(struct source *s)
         stream_push(s->mem, &s->stream, &s->out[q]);
 }
 
+/* As far as one replica says; what it says of another life is nothing. */
+static uint64_t said_taken(const struct source *s, uint32_t q)
+{
+    const struct mem_lane *ack = s->ack[q];
+    uint64_t taken = ack->ctl ? mem_word(ack, ACK_TAKEN) : stream_start();
+    bool ours = ack->ctl && mem_word(ack, ACK_LIFE) == s->opt.life;
+    return ours ? min_u64(taken, s->stream.tail) : stream_start();
+}
+
+/* Of the replicas one more than may lie say that it was taken up to there. */
+static uint64_t taken_among_liars(struct source *s)
+{
+    for (uint32_t q = 0; q < s->opt.replicas; q++) {
+        uint64_t taken = said_taken(s, q);
+        uint32_t count = 0;
+        for (uint32_t p = 0; taken > s->stream.taken && p < s->opt.replicas; p++)
+            count += said_taken(s, p) >= taken;
+        if (count > s->opt.faulty)
+            s->stream.taken = taken;
+    }
+    return taken_so_far(s);
+}
+
 uint64_t source_taken(struct source *s)
 {
+    if (s->opt.faulty > 0)
+        return taken_among_liars(s);
     for (uint32_t q = 0; q < s->opt.replicas; q++) {
         const struct mem_lane *ack = s->ack[q];
         if (ack->ctl == NULL)

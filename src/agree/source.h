@@ -39,6 +39,8 @@ struct source_options {
     uint64_t retry_ns; /* write again after this long without progress, then ever later; 0: 10 ms */
     uint16_t life;     /* which life of the source this is, as the memory has told the replicas */
     uint32_t ack_region; /* own region for what the group tells us; 0: the same number */
+    /* So many of the replicas may lie (agree/bft.h): all are written to, and taken is what so many and one more say. */
+    uint32_t faulty;
 };
 
 struct source;

@@ -1,0 +1,160 @@
+/* Inside of a member of a log among liars, around its core: bft.c opens and steps it, bft_store.c has the bodies of broadcasts, bft_frames.c
+ * checks and signs frames, bft_feed.c takes from sources and applies, bft_load.c saves and loads states. */
+#ifndef AGREE_BFT_IMPL_H
+#define AGREE_BFT_IMPL_H
+
+#include "agree/bft.h"
+#include "agree/bft_core.h"
+#include "agree/bft_talk.h"
+
+enum {
+    CHECKS_MAX = 8,    /* frames of one member that are being checked */
+    OWN_MAX = 64,      /* frames that are being signed */
+    READS_MAX = 32,    /* frames of one member in a round */
+    SAVES_MAX = 8,     /* states: those that may become stable, and the stable ones of late */
+    PART_BYTES = 4096, /* of a state, in a frame */
+    LINE_MAX = 160,
+    PATIENCE_BEATS = 4, /* before somebody else is asked */
+};
+
+/* A broadcast's bytes. */
+struct body {
+    uint64_t key;
+    struct digest digest;
+    uint32_t bytes; /* 0: none */
+    unsigned char *data;
+};
+
+/* Of a sender whose next broadcast is being looked at. */
+struct arriving {
+    bool wanted; /* its bytes are not here */
+    uint64_t wanted_key;
+    struct digest wanted_digest;
+    uint32_t beats; /* it has been wanted for */
+    uint64_t key;   /* that is being checked; 0: none */
+    const char *fault;
+    uint32_t jobs;
+    struct sign_job job[BFT_SIGNATURES_MAX];
+};
+
+/* A frame whose signatures are being checked. */
+struct check {
+    bool busy;
+    uint32_t bytes, jobs;
+    struct sign_job job[BFT_QUORUM_MAX];
+    struct bft_frame *frame;
+};
+
+struct own_frame {
+    bool busy;
+    uint32_t bytes;
+    struct sign_job job;
+    struct bft_frame frame;
+    struct bft_checkpoint data;
+};
+
+struct bft_source {
+    struct mem_lane *in, *ack;
+    struct mem_flow flow;
+    uint64_t taken, cursor;
+    uint16_t life, cursor_life;
+    bool told_life;
+    uint64_t told;
+};
+
+struct bft_saved {
+    uint64_t slot; /* 0: none */
+    uint32_t bytes;
+    unsigned char *data;
+};
+
+/* What a saved state begins with; behind it a struct bft_saved_source for each source, then the machine's. */
+struct bft_saved_head {
+    uint64_t pos, messages;
+};
+
+struct bft_saved_source {
+    uint64_t taken, life;
+};
+
+struct bft_loading {
+    bool on;
+    struct bft_checkpoint at;
+    struct bft_mark mark[BFT_QUORUM_MAX];
+    uint32_t from, bytes, beats;
+    unsigned char *data;
+    uint64_t asked_applied; /* nothing was applied since this */
+    uint32_t waited;        /* beats */
+};
+
+struct bft_evidence {
+    bool there;
+    struct neb_cell cell[2];
+};
+
+struct bft {
+    struct bft_options opt;
+    uint32_t nodes[BFT_MEMBERS_MAX];
+    struct bft_core core;
+    struct neb *neb;
+    struct bft_talk *talk;
+    uint64_t now_ns, beat_at, bytes;
+    uint32_t body_max, frame_max;
+    struct body *body[BFT_MEMBERS_MAX]; /* by place % window */
+    struct arriving arriving[BFT_MEMBERS_MAX];
+    struct check check[BFT_MEMBERS_MAX][CHECKS_MAX];
+    struct check accused[BFT_MEMBERS_MAX]; /* evidence that is being checked, by who gave it */
+    struct own_frame own[OWN_MAX];
+    struct bft_evidence evidence[BFT_MEMBERS_MAX];
+    char line[BFT_MEMBERS_MAX][LINE_MAX];
+    struct bft_source *source;
+    struct entry *entry, *other; /* being applied; compared with the ring */
+    uint64_t pos, messages;
+    uint32_t apply_at; /* bytes of the batch that are applied */
+    struct bft_saved saved[SAVES_MAX];
+    struct bft_saved *saving; /* NULL: none */
+    void *save;
+    struct bft_loading loading;
+    uint64_t loads;
+    bool voted;
+};
+
+void *bft_memory_open(struct bft *, uint64_t bytes);
+void bft_tell(void *ctx, uint32_t to, const struct bft_frame *, const void *data, uint32_t bytes);
+void bft_convict(struct bft *, uint32_t rank, const struct neb_cell *, const struct neb_cell *,
+                 const char *why);
+
+bool bft_store_open(struct bft *);
+void bft_store_close(struct bft *);
+bool bft_store_has(void *ctx, uint32_t sender, const struct neb_message *);
+void bft_store_deliver(void *ctx, uint32_t sender, const struct neb_message *);
+int bft_store_say(void *ctx, const void *body, uint32_t bytes);
+void bft_store_take(struct bft *, uint32_t from, const struct bft_frame *, uint32_t bytes);
+void bft_store_give(struct bft *, uint32_t to, const struct bft_frame *);
+void bft_store_beat(struct bft *);
+
+bool bft_frames_open(struct bft *);
+void bft_frames_close(struct bft *);
+int bft_frames_read(struct bft *);
+int bft_frames_settle(struct bft *);
+bool bft_frames_sign(void *ctx, const struct bft_frame *, const void *data, uint32_t bytes);
+void bft_frames_beat(struct bft *);
+
+int bft_feed_open(struct bft *, struct err *);
+void bft_feed_close(struct bft *);
+int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes);
+uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew);
+bool bft_feed_pending(void *ctx);
+bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
+int bft_feed_tell(struct bft *);
+void bft_feed_loaded(struct bft *, uint32_t source, uint64_t taken, uint16_t life);
+
+bool bft_load_open(struct bft *);
+void bft_load_close(struct bft *);
+bool bft_load_save(void *ctx, uint64_t slot);
+int bft_load_step(struct bft *);
+void bft_load_give(struct bft *, uint32_t to, const struct bft_frame *);
+void bft_load_take(struct bft *, uint32_t from, const struct bft_frame *, uint32_t bytes);
+void bft_load_beat(struct bft *);
+
+#endif

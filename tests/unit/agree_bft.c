@@ -1,0 +1,215 @@
+/* A log among members that may lie, on simulated memory: what clients send is applied by all, in one order; a member that lost its memory is
+ * taken back; what cannot be opened is refused. */
+#include "agree/bft.h"
+#include "agree/source.h"
+#include "base/hash.h"
+#include "mem/sim/sim.h"
+#include "sim/counter_machine.h"
+#include "sim/sim_signer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+enum { MEMBERS = 3, CLIENT = MEMBERS, REGION = 3, SEED = 7, MESSAGES = 100, ROUNDS = 200000 };
+
+struct member {
+    struct counter_machine counter; /* first: the machine's ctx */
+    struct mem *mem;
+    struct signer *signer;
+    struct bft *bft;
+};
+
+static struct world {
+    struct sim *sim;
+    struct member member[MEMBERS];
+    struct mem *client;
+    struct source *source;
+    uint64_t now_ns, sent;
+} w;
+
+static void apply(void *ctx, const struct entry *e)
+{
+    struct member *m = ctx;
+    m->counter.state.count++;
+    m->counter.state.hash = hash_bytes(m->counter.state.hash, e->payload, e->bytes);
+}
+
+static void on_load(struct counter_machine *m, bool good)
+{
+    (void)m;
+    assert_true(good);
+}
+
+static const struct log_machine machine = {.apply = apply, .state = &counter_machine_ops};
+
+static void open_member(uint32_t p, uint32_t life)
+{
+    static const uint32_t nodes[MEMBERS] = {0, 1, 2}, source_node = CLIENT;
+    struct member *m = &w.member[p];
+    struct err e = {""};
+    *m = (struct member){.mem = sim_node_start(w.sim, p)};
+    m->counter.on_load = on_load;
+    m->signer = sim_signer_open(SEED, p, 3);
+    const struct bft_options o = {.mem = m->mem,
+                                  .region = REGION,
+                                  .nodes = nodes,
+                                  .members = MEMBERS,
+                                  .rank = p,
+                                  .life = life,
+                                  .cluster = 1,
+                                  .signer = m->signer,
+                                  .source_nodes = &source_node,
+                                  .sources = 1,
+                                  .window = 16,
+                                  .batch_bytes = 1024,
+                                  .payload_max = 64,
+                                  .beat_ns = 20000,
+                                  .view_ns = 2000000,
+                                  .machine = &machine,
+                                  .ctx = m};
+    if (bft_open(&o, &m->bft, &e) != 0)
+        fail_msg("%s", e.text);
+}
+
+static void open_world(void)
+{
+    struct err e = {""};
+    enum mem_birth birth;
+    static const uint32_t nodes[MEMBERS] = {0, 1, 2};
+    const struct sim_options o = {.seed = SEED,
+                                  .nodes_max = MEMBERS + 1,
+                                  .delay_ns_min = 100,
+                                  .delay_ns_max = 2000,
+                                  .lost_after_ns = 50000};
+    w = (struct world){.sim = sim_open(&o, &e)};
+    assert_non_null(w.sim);
+    for (uint32_t p = 0; p < MEMBERS; p++)
+        open_member(p, 0);
+    w.client = sim_node_start(w.sim, CLIENT);
+    assert_int_equal(mem_region_open(w.client, REGION, &birth, &e), 0);
+    const struct source_options s = {.mem = w.client,
+                                     .region = REGION,
+                                     .nodes = nodes,
+                                     .replicas = MEMBERS,
+                                     .payload_max = 64,
+                                     .faulty = 1};
+    assert_int_equal(source_open(&s, &w.source, &e), 0);
+}
+
+static void end_member(struct member *m)
+{
+    if (m->bft == NULL)
+        return;
+    signer_close(m->signer);
+    bft_close(m->bft);
+    m->bft = NULL;
+}
+
+static void close_world(void)
+{
+    source_close(w.source);
+    for (uint32_t p = 0; p < MEMBERS; p++)
+        end_member(&w.member[p]);
+    sim_close(w.sim);
+}
+
+static void client_step(uint64_t until)
+{
+    uint64_t end;
+    while (w.sent < until && source_send(w.source, &w.sent, sizeof(w.sent), &end) == 0)
+        w.sent++;
+    source_flush(w.source);
+    source_step(w.source, w.now_ns);
+    source_taken(w.source);
+    mem_poll(w.client);
+}
+
+static void member_step(struct member *m)
+{
+    if (m->bft == NULL)
+        return;
+    bft_post(m->bft, w.now_ns);
+    mem_poll(m->mem);
+    signer_poll(m->signer);
+    bft_settle(m->bft, w.now_ns);
+    assert_null(bft_check(m->bft));
+    assert_null(bft_broken(m->bft));
+}
+
+static bool all_have(uint64_t count)
+{
+    for (uint32_t p = 0; p < MEMBERS; p++)
+        if (w.member[p].bft && w.member[p].counter.state.count < count)
+            return false;
+    return true;
+}
+
+static void go_on_until(uint64_t count)
+{
+    uint32_t rounds = 0;
+    while (!all_have(count)) {
+        client_step(count);
+        for (uint32_t p = 0; p < MEMBERS; p++)
+            member_step(&w.member[p]);
+        for (uint32_t i = 0; i < 20; i++)
+            sim_step(w.sim);
+        w.now_ns = sim_now(w.sim);
+        if (++rounds == ROUNDS)
+            fail_msg("%d messages are not applied", (int)count);
+    }
+}
+
+static struct bft_stats stats_of(uint32_t p)
+{
+    struct bft_stats s;
+    bft_stats(w.member[p].bft, &s);
+    return s;
+}
+
+static void assert_alike(uint32_t p, uint32_t q)
+{
+    assert_int_equal(w.member[p].counter.state.count, w.member[q].counter.state.count);
+    assert_true(w.member[p].counter.state.hash == w.member[q].counter.state.hash);
+}
+
+static void bft__all_apply_the_same(void **state)
+{
+    (void)state;
+    open_world();
+    go_on_until(MESSAGES);
+    assert_alike(0, 1);
+    assert_alike(1, 2);
+    printf("# %d messages in %d slots, %d checkpoints, view %d, %d KiB\n", MESSAGES,
+           (int)stats_of(0).slots, (int)stats_of(0).checkpoints, (int)stats_of(0).view,
+           (int)(stats_of(0).bytes / 1024));
+    close_world();
+}
+
+static void bft__goes_on_without_its_leader_and_takes_it_back(void **state)
+{
+    (void)state;
+    open_world();
+    go_on_until(MESSAGES);
+    end_member(&w.member[0]);
+    sim_node_crash(w.sim, 0, true);
+    go_on_until(2 * MESSAGES);
+    assert_true(stats_of(1).view > 0);
+    open_member(0, 1);
+    go_on_until(3 * MESSAGES);
+    assert_alike(0, 1);
+    assert_true(stats_of(0).votes);
+    assert_int_equal(stats_of(1).life[0], 1);
+    close_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bft__all_apply_the_same),
+        cmocka_unit_test(bft__goes_on_without_its_leader_and_takes_it_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
