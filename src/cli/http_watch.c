@@ -327,7 +327,7 @@ static void host_metrics(const struct http_watch *w, FILE *f)
 
     EACH_HOST("host_up", "gauge", "Whether the host runs and shows itself.", true,
               host->state == RUNNING_UP);
-    EACH_HOST("host_life", "counter", "Processes that were this host before.",
+    EACH_HOST("host_life", "gauge", "Processes that were this host before.",
               host->state != RUNNING_DOWN, host->life);
 }
 
