@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -82,6 +82,13 @@ test-page: all
 test-group: all
 	@$(BUILD)/tests/proc/proc_group_kill 200 shm
 	@$(BUILD)/tests/proc/proc_group_kill 200 net
+
+# Each member of groups with members that are only memory killed, stopped and back, 200 times under load, on shared memory and over
+# tcp, and with disks; some 20 minutes.
+test-memories: all
+	@for layout in "2 1 all tcp 200" "2 1 all shm 200" "2 3 memories tcp 200" "2 3 memories shm 200" "2 3 all tcp 200" \
+	    "2 1 all tcp 200 durable" "2 3 memories tcp 200 durable"; do \
+	    TRAM=$(abspath $(BUILD)/tram) tests/proc/memory_kill $$layout || exit 1; done
 
 # A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms. And all
 # hosts of a durable group with 1 GiB and 256 MiB of journal: it serves within 5 s.

@@ -439,7 +439,7 @@ void group_tick(struct group *g)
     for (uint32_t i = 0; i < g->opt.memories; i++)
         if (g->memory[i].mem) {
             mem_poll(g->memory[i].mem);
-            log_memory_step(&g->memory[i]);
+            log_memory_step(&g->memory[i], group_now(g));
         }
     for (uint32_t q = 0; q < g->n; q++)
         if (g->replica[q].log && !g->replica[q].held) {

@@ -93,11 +93,19 @@ void log_fall_behind(struct log *l)
  * far back its log has to reach. */
 static void push_applied(struct log *l)
 {
-    l->row_sent_applied = l->applied;
-    table_set(l->rows, ROW_APPLIED, l->applied);
+    l->row_sent_applied = keep_stands_to(l);
+    table_set(l->rows, ROW_APPLIED, l->row_sent_applied);
     for (uint32_t q = 0; q < l->n; q++)
         if (q != l->me && table_reaches(l->rows, q))
             table_tell(l->rows, q, ROW_APPLIED);
+}
+
+void log_show_applied(struct log *l)
+{
+    uint64_t applied = keep_stands_to(l);
+    table_set(l->rows, ROW_APPLIED, applied);
+    if (applied >= l->row_sent_applied + l->opt.log_bytes / 16)
+        push_applied(l);
 }
 
 /* ---- applying ---- */
@@ -266,9 +274,7 @@ __attribute__((always_inline)) static inline int apply_decided(struct log *l)
         work++;
     }
     hand_on(l, w, from);
-    table_set(l->rows, ROW_APPLIED, l->applied);
-    if (l->applied - l->row_sent_applied >= l->opt.log_bytes / 16)
-        push_applied(l);
+    log_show_applied(l);
     return work;
 }
 
@@ -291,14 +297,19 @@ static void look_at_rows(struct log *l, struct oracle_view *view)
     oracle_watch(&l->oracle, view, l->now_ns);
 }
 
-static void show_row(struct log *l)
+void log_push_row(struct log *l)
 {
-    table_set(l->rows, ROW_BEAT, ++l->beat);
-    table_set(l->rows, ROW_APPLIED, l->applied);
-    l->row_sent_applied = l->applied;
     table_push_row(l->rows);
     if (has_memories(l))
         memories_tell(l);
+}
+
+static void show_row(struct log *l)
+{
+    table_set(l->rows, ROW_BEAT, ++l->beat);
+    l->row_sent_applied = keep_stands_to(l);
+    table_set(l->rows, ROW_APPLIED, l->row_sent_applied);
+    log_push_row(l);
 }
 
 static void beat(struct log *l)
@@ -324,7 +335,7 @@ static void show_backing(struct log *l, uint64_t backs)
     if (!l->mem->remote || table_get(l->rows, l->me, ROW_BACKS) == backs)
         return;
     table_set(l->rows, ROW_BACKS, backs);
-    table_push_row(l->rows);
+    log_push_row(l);
 }
 
 /* Before a candidacy: what the last leader has told is decided is read from its lane, and from ours when we have raised. */

@@ -116,6 +116,9 @@ struct log_options {
 
 struct log;
 
+/* Defaults where an option is 0, and limits of sizes. */
+int log_sizes_settle(struct log_options *, struct err *);
+
 /* Opens the replica's region and lanes on mem. ERR_INVALID says which option is wrong and what would
  * be right. */
 int log_open(const struct log_options *, struct log **, struct err *);

@@ -8,6 +8,7 @@
 
 #include "agree/backlog.h"
 #include "agree/chain.h"
+#include "agree/keep_wait.h"
 #include "agree/lanes.h"
 #include "agree/log.h"
 #include "agree/oracle.h"
@@ -21,6 +22,10 @@
 
 /* Ranks 0 to n - 1 are replicas, those from n on memories: members with a region and lanes that run nothing. Those from
  * `voters` on vote: all replicas where there are no memories, else these, with the replicas or without. */
+
+enum {
+    LOG_LANES_MAX = LOG_REPLICAS_MAX + 1
+}; /* of a member, by writer; the last is a memory's own */
 
 /* What a leader or candidate knows of one member, itself included. */
 enum peer_phase {
@@ -47,10 +52,10 @@ struct peer {
     struct mem_flow flow; /* log writes under our ballot */
 
     /* Its log lanes, by writer, as read after the raise: RUN, all words, RUN again. */
-    struct mem_op lane_op[LOG_REPLICAS_MAX];
-    uint64_t run[LOG_REPLICAS_MAX]; /* in the end: the run that all of head is of; 0: none */
-    uint64_t run_after[LOG_REPLICAS_MAX];
-    uint64_t head[LOG_REPLICAS_MAX][LOG_WORDS];
+    struct mem_op lane_op[LOG_LANES_MAX];
+    uint64_t run[LOG_LANES_MAX]; /* in the end: the run that all of head is of; 0: none */
+    uint64_t run_after[LOG_LANES_MAX];
+    uint64_t head[LOG_LANES_MAX][LOG_WORDS];
 
     uint64_t start; /* where our run there begins */
     uint64_t next;  /* position up to which we have written to it */
@@ -166,15 +171,6 @@ struct log_source {
 };
 _Static_assert(sizeof(struct log_source) == 64, "a source is a cache line");
 
-/* What was appended to the disk in one batch; 0: nothing of that kind. */
-struct keep_wait {
-    uint64_t batch;
-    uint64_t run, copied;
-    uint64_t pledge;
-};
-
-enum { KEEP_WAITS_MAX = 8 }; /* more are taken together */
-
 /* What this replica has on its disk. */
 struct keeping {
     struct disk *disk; /* NULL: nothing is kept */
@@ -185,13 +181,13 @@ struct keeping {
     uint64_t end;
     bool chained;
     struct chain chain;
-    bool unknown;          /* neither: it is not known any more what it has below `end` */
-    uint64_t again_in;     /* the batch in which it was last written again */
-    uint64_t pledge;       /* promise that was last appended */
-    struct disk_says said; /* with it, or with entries */
-    struct keep_wait wait[KEEP_WAITS_MAX]; /* appended and not known to be durable, in order */
-    uint32_t waits;
-    uint64_t kept_run, kept; /* what is durable, as the row says */
+    bool unknown;            /* neither: it is not known any more what it has below `end` */
+    uint64_t again_in;       /* the batch in which it was last written again */
+    uint64_t pledge;         /* promise that was last appended */
+    struct disk_says said;   /* with it, or with entries */
+    struct keep_waits waits; /* appended and not known to be durable */
+    uint64_t kept_run, kept; /* what is durable, as the row says, */
+    uint64_t stands;         /* and what was applied of that; see keep_stands_to */
     uint64_t pledged;
     /* The state was replaced: nothing is copied until a snapshot of at least this position is durable; 0: it was not. */
     uint64_t gap;
@@ -219,7 +215,8 @@ struct keeping {
 struct memory_view {
     struct mem_lane *out;                  /* our row there */
     struct mem_lane *in[LOG_REPLICAS_MAX]; /* the others' rows there; */
-    struct mem_lane *own;                  /* what it says of itself */
+    struct mem_lane *own;                  /* what it says of itself, where it is read */
+    struct mem_lane *told;                 /* and where it tells us; if logs are kept */
     struct mem_flow flow;                  /* of our row */
     bool asked;                            /* reads are under way: */
     struct mem_op op[LOG_REPLICAS_MAX];    /* of rows, and at our own rank of what it says */
@@ -250,7 +247,7 @@ struct recovery {
     uint32_t quorum;     /* mask of ranks that were read */
     uint32_t read;       /* how many they are, */
     uint32_t needed;     /* and how many they must be, if more than a quorum */
-    uint32_t lane;       /* REC_SUFFIX: next lane to look at, q * n + w */
+    uint32_t lane;       /* REC_SUFFIX: next lane to look at, q * LOG_LANES_MAX + w */
     uint64_t check[LOG_WORDS];
 };
 
@@ -303,8 +300,8 @@ struct log {
     struct peer peer[LOG_AGENTS_MAX];
     struct recovery rec;
 
-    struct mem_lane *lane[LOG_AGENTS_MAX][LOG_REPLICAS_MAX]; /* LANE_LOG by owner, writer */
-    struct table *rows;         /* LANE_ROW: what each says of itself */
+    struct mem_lane *lane[LOG_AGENTS_MAX][LOG_LANES_MAX]; /* LANE_LOG by owner, writer */
+    struct table *rows;                                   /* LANE_ROW: what each says of itself */
     struct memory_view *memory; /* of rank n and on; NULL if there are none */
     struct mem_lane *snap_in[LOG_REPLICAS_MAX];
     struct mem_lane *snap_out[LOG_REPLICAS_MAX];
@@ -390,6 +387,12 @@ static inline bool has_memories(const struct log *l)
     return l->all > l->n;
 }
 
+/* How many log lanes a member has: one for each replica, and a memory with a disk one of its own, for what that had. */
+static inline uint32_t lanes_of(const struct log *l, uint32_t rank)
+{
+    return l->n + (l->keep.disk != NULL && is_memory(l, rank));
+}
+
 static inline bool has_vote(const struct log *l, uint32_t rank)
 {
     return rank >= l->voters;
@@ -411,6 +414,10 @@ static inline bool peer_is_well(const struct log *l, uint32_t rank)
 void log_move(struct log *, enum unit_role);
 bool log_apply(struct log *, const struct entry *);
 void log_fall_behind(struct log *);
+/* Shows all others its row, at once. */
+void log_push_row(struct log *);
+/* Tells the others how far it is, if that is much further than they were told. */
+void log_show_applied(struct log *);
 void log_set_deadline(struct log *);
 
 /* When a commit goes to the followers though there is nothing to take it along. Where writes are messages
@@ -570,6 +577,11 @@ void keep_later(struct log *, const struct entry *);
 uint64_t keep_end_of(const struct log *, uint32_t rank);
 /* Its disk has the promise that we raised, in the life that we raised it in. */
 bool keep_is_pledged(const struct log *, uint32_t rank);
+/* The life that it says this in. */
+uint64_t keep_life_of(const struct log *, uint32_t rank);
+/* Up to where it has the log for good. Beside memories that is what its disk knows as applied: they have no state to give to one that comes
+ * back with less, and must have the rest. Else all that is applied is. */
+uint64_t keep_stands_to(const struct log *);
 /* The state was replaced by one of the present position. */
 void keep_reset(struct log *);
 /* Tells the disk of it, as decided under that ballot; false: there is no room. */

@@ -11,37 +11,34 @@
 
 enum {
 #if TRAM_PLANTED
-    COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
     APPLY_BYTES_MAX = 1 << 8,
 #else
     /* A round; the rest follows in the next one. Much is copied, for what is copied together is flushed together; little is applied,
      * for meanwhile nothing is taken and copied, and the disk waits. */
-    COPY_BYTES_MAX = 256 << 10,
     APPLY_BYTES_MAX = 64 << 10,
 #endif
-    SAVE_AT = 500, /* thousandths of the journal in use, from which on states are saved, */
     SAVE_ASK_ROUNDS = 2,
-    SAVE_STAGGER = 200, /* and so many more for the last in rank */
+    SAVE_STAGGER = 200, /* and so many thousandths more than SAVE_AT for the last in rank */
 };
 
 /* ---- what is durable ---- */
+
+uint64_t keep_stands_to(const struct log *l)
+{
+    const struct keeping *k = &l->keep;
+    bool counts = k->disk != NULL && has_memories(l) && k->gap == 0 && k->later.bytes == 0;
+    return counts && !PLANTED(memory_from_unkept) ? min_u64(k->stands, l->applied) : l->applied;
+}
 
 /* Notes what has just been appended, for when its batch is done. */
 static void wait_for(struct log *l, uint64_t run, uint64_t copied, uint64_t pledge)
 {
     struct keeping *k = &l->keep;
-    uint64_t batch = disk_batch(k->disk);
-    struct keep_wait *last = k->waits > 0 ? &k->wait[k->waits - 1] : NULL;
-    if (last == NULL || (last->batch != batch && k->waits < KEEP_WAITS_MAX)) {
-        last = &k->wait[k->waits++];
-        *last = (struct keep_wait){0};
-    }
-    last->batch = batch;
-    if (run != 0) {
-        last->run = run;
-        last->copied = copied;
-    }
-    last->pledge = max_u64(last->pledge, pledge);
+    keep_wait_for(&k->waits, &(struct keep_wait){.batch = disk_batch(k->disk),
+                                                 .run = run,
+                                                 .copied = copied,
+                                                 .pledge = pledge,
+                                                 .applied = k->said.applied});
 }
 
 static void show(struct log *l)
@@ -164,6 +161,7 @@ static void cover(struct log *l)
     while ((e = backlog_first(&k->later)) != NULL && e->pos < from)
         backlog_pop(&k->later);
     k->end = max_u64(k->end, from);
+    k->stands = max_u64(k->stands, from);
     if (k->chained && k->chain.base > from) { /* the state is one of before what was missing */
         k->chained = false;
         k->unknown = true;
@@ -179,22 +177,23 @@ int keep_settle(struct log *l)
 {
     struct keeping *k = &l->keep;
     uint64_t done = PLANTED(kept_at_submit) ? UINT64_MAX : disk_done(k->disk);
-    uint32_t over = 0;
+    struct keep_wait w;
+    int over = 0;
     if (k->gap != 0 && !k->reset_due && is_covered(l))
         cover(l);
-    for (; over < k->waits && k->wait[over].batch <= done; over++) {
-        const struct keep_wait *w = &k->wait[over];
-        if (w->run != 0) {
-            k->kept_run = w->run;
-            k->kept = w->copied;
+    for (; keep_wait_over(&k->waits, done, &w); over++) {
+        if (w.run != 0) {
+            k->kept_run = w.run;
+            k->kept = w.copied;
         }
-        k->pledged = max_u64(k->pledged, w->pledge);
+        k->pledged = max_u64(k->pledged, w.pledge);
+        k->stands = max_u64(k->stands, w.applied);
     }
     if (over == 0)
         return 0;
-    k->waits -= over;
-    memmove(k->wait, k->wait + over, k->waits * sizeof(*k->wait));
     tell(l);
+    if (has_memories(l))
+        log_show_applied(l);
     return 1;
 }
 
@@ -230,6 +229,23 @@ void keep_pledge(struct log *l, uint64_t promised)
         .kind = DISK_PLEDGE, .group = l->opt.disk_group, .ballot = promised, .says = says(l, 0, 0)};
     wait_for(l, 0, 0, promised);
     disk_append(k->disk, &r);
+}
+
+/* What was applied goes along with what is appended next; where others wait for that, so that there is room, and nothing else is to be
+ * appended, it goes alone. */
+static int say_applied(struct log *l)
+{
+    struct keeping *k = &l->keep;
+    if (!has_memories(l) || k->waits.count > 0 || k->gap != 0 || l->behind || k->pledge == 0 ||
+        min_u64(l->applied, k->end) < k->stands + l->opt.log_bytes / 16)
+        return 0;
+    struct disk_record r = {.kind = DISK_PLEDGE,
+                            .group = l->opt.disk_group,
+                            .ballot = k->pledge,
+                            .says = says(l, 0, 0)};
+    wait_for(l, 0, 0, 0);
+    disk_append(k->disk, &r);
+    return 1;
 }
 
 /* The end of what may be copied of the lane, from `from` on. What is below the commit is decided, and so in every later ballot
@@ -479,7 +495,7 @@ int keep_follow(struct log *l)
     const struct mem_lane *lane = l->lane[l->me][w];
     if (l->behind || lane->ctl == NULL || mem_word(lane, LOG_RUN) != promised)
         return work;
-    work += copy(l, w, promised);
+    work += copy(l, w, promised) + say_applied(l);
     if (k->run == promised) {
         struct disk_says s = says(l, mem_word(lane, LOG_COMMIT), promised);
         disk_say(k->disk, l->opt.disk_group, &s);
@@ -529,7 +545,7 @@ static int save_ask(struct log *l)
 {
     if (l->keep.save_asked++ == 0) {
         table_set(l->rows, ROW_BUSY, 1);
-        table_push_row(l->rows);
+        log_push_row(l);
     }
     return 1;
 }
@@ -611,7 +627,7 @@ void keep_drop_save(struct log *l)
 bool keep_at_rest(const struct log *l)
 {
     const struct keeping *k = &l->keep;
-    return k->waits == 0 && !keep_is_late(l) && k->copied == l->applied && k->save == NULL &&
+    return k->waits.count == 0 && !keep_is_late(l) && k->copied == l->applied && k->save == NULL &&
            k->save_asked == 0 && !wants_save(l) &&
            !wants_copy(l, disk_snap(k->disk, l->opt.disk_group));
 }
@@ -623,8 +639,8 @@ void keep_status(const struct log *l, struct unit_status *s)
     if (k->disk == NULL)
         return;
     uint64_t accepted = l->state == UNIT_LEADER ? max_u64(l->tail, k->copied) : k->copied;
-    bool all = k->waits == 0 && accepted <= k->copied;
-    s->kept = k->waits == 0 ? k->end : k->kept;
+    bool all = k->waits.count == 0 && accepted <= k->copied;
+    s->kept = k->waits.count == 0 ? k->end : k->kept;
     s->unkept = all || accepted < k->kept ? 0 : accepted - k->kept;
     s->lacks = disk_found(k->disk, l->opt.disk_group)->state > DISK_WHOLE &&
                (l->behind || k->beyond || k->gap != 0 || l->state == UNIT_JOINING);
@@ -646,15 +662,29 @@ struct disk_row {
     uint64_t ballot, kept, pledged;
 };
 
+/* A word of what the member's disk has: a replica says so in its row, a memory in a lane of its own. */
+static uint64_t disk_word(const struct log *l, uint32_t rank, uint32_t word)
+{
+    const struct mem_lane *lane = is_memory(l, rank) ? l->memory[rank - l->n].told : NULL;
+    if (lane == NULL)
+        return table_get(l->rows, rank, word);
+    return lane->ctl ? mem_word(lane, word) : 0;
+}
+
+uint64_t keep_life_of(const struct log *l, uint32_t rank)
+{
+    return disk_word(l, rank, ROW_LIFE);
+}
+
 /* What the replica's disk has, as its row says; false: its words do not go together. */
 static bool read_row(const struct log *l, uint32_t rank, struct disk_row *r)
 {
-    *r = (struct disk_row){.ballot = table_get(l->rows, rank, ROW_KEPT_BALLOT),
-                           .kept = table_get(l->rows, rank, ROW_KEPT),
-                           .pledged = table_get(l->rows, rank, ROW_PLEDGED)};
-    uint64_t life = table_get(l->rows, rank, ROW_LIFE);
+    *r = (struct disk_row){.ballot = disk_word(l, rank, ROW_KEPT_BALLOT),
+                           .kept = disk_word(l, rank, ROW_KEPT),
+                           .pledged = disk_word(l, rank, ROW_PLEDGED)};
+    uint64_t life = keep_life_of(l, rank);
     return PLANTED(disk_words_unchecked) ||
-           table_get(l->rows, rank, ROW_DISK_CHECK) ==
+           disk_word(l, rank, ROW_DISK_CHECK) ==
                row_disk_check(life, r->ballot, r->kept, r->pledged);
 }
 
@@ -673,7 +703,7 @@ bool keep_is_pledged(const struct log *l, uint32_t rank)
     if (PLANTED(pledge_unawaited) || (PLANTED(own_pledge_unawaited) && rank == l->me))
         return true;
     if (rank != l->me &&
-        (!read_row(l, rank, &r) || table_get(l->rows, rank, ROW_LIFE) != l->peer[rank].raised_life))
+        (!read_row(l, rank, &r) || keep_life_of(l, rank) != l->peer[rank].raised_life))
         return false;
     return r.pledged >= l->ballot;
 }

@@ -252,8 +252,9 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
     peer_ask(l, rank);
     /* A follower wakes by itself, unless its ring fills up before that, or its disk is waited for. */
-    if (rank != l->me && rank < l->n &&
-        (end - needs_from(l, rank) > l->opt.log_bytes / 4 || (log_kept(l) && is_first(l, rank))))
+    bool wakes = log_kept(l) && is_first(l, rank);
+    if (rank != l->me &&
+        (wakes || (rank < l->n && end - needs_from(l, rank) > l->opt.log_bytes / 4)))
         mem_bell_later(l->mem, l->opt.nodes[rank]);
 }
 
@@ -652,8 +653,8 @@ bool lead_at_rest(const struct log *l)
 /* A quorum that gives signs of life has in memory what it has not on disk: only flushes are missing. */
 static bool waits_for_disks(const struct log *l)
 {
-    uint32_t have = own_landed(l) > l->commit;
-    for (uint32_t q = 0; q < l->n; q++) {
+    uint32_t have = has_vote(l, l->me) && own_landed(l) > l->commit;
+    for (uint32_t q = l->voters; q < l->all; q++) {
         const struct peer *p = &l->peer[q];
         have += q != l->me && p->phase == PEER_LIVE && p->flow.done > l->commit &&
                 !oracle_silent(&l->oracle, q, l->now_ns);

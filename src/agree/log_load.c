@@ -163,7 +163,7 @@ static void announce_close(struct log *l)
 {
     l->taking.closing = true;
     table_set(l->rows, ROW_BUSY, 1);
-    table_push_row(l->rows);
+    log_push_row(l);
 }
 
 static void finish_load(struct log *l)

@@ -6,15 +6,16 @@
  * reach, and that it answers is its sign of life. All of this is for the oracle; no promise rests on it but one: a life
  * that was read there is one that has been. */
 #include "agree/log_impl.h"
+#include "agree/memory_keep.h"
 
 #include <stdlib.h>
 
 /* ---- opening ---- */
 
-static struct mem_lane_spec row_spec(const struct log *l, uint32_t memory, uint32_t writer)
+static struct mem_lane_spec row_spec(const struct log *l, uint32_t owner, uint32_t writer)
 {
     const uint32_t *node = l->opt.nodes;
-    struct mem_lane_spec spec = lane_spec(l->opt.region, node[memory], node[writer], LANE_ROW, 0);
+    struct mem_lane_spec spec = lane_spec(l->opt.region, node[owner], node[writer], LANE_ROW, 0);
     spec.ctl_words = ROW_WORDS;
     return spec;
 }
@@ -27,18 +28,22 @@ int memories_open(struct log *l, struct err *e)
     int rc = 0;
     for (uint32_t q = l->n; rc == 0 && q < l->all; q++) {
         struct memory_view *v = &l->memory[q - l->n];
-        struct mem_lane_spec specs[LOG_REPLICAS_MAX + 1];
-        struct mem_lane *lanes[LOG_REPLICAS_MAX + 1];
+        struct mem_lane_spec specs[LOG_REPLICAS_MAX + 3];
+        struct mem_lane *lanes[LOG_REPLICAS_MAX + 3] = {NULL};
         for (uint32_t w = 0; w < l->n; w++)
             specs[w] = row_spec(l, q, w);
         specs[l->n] = row_spec(l, q, q);
-        rc = mem_lanes_open(l->mem, specs, l->n + 1, lanes, e);
+        specs[l->n + 1] = row_spec(l, l->me, q);
+        specs[l->n + 2] = memory_log_spec(&l->opt, l->opt.nodes[q], l->opt.nodes[q]);
+        rc = mem_lanes_open(l->mem, specs, l->n + (log_kept(l) ? 3 : 1), lanes, e);
         for (uint32_t w = 0; rc == 0 && w < l->n; w++)
             v->in[w] = lanes[w];
         if (rc != 0)
             break;
         v->out = lanes[l->me];
         v->own = lanes[l->n];
+        v->told = lanes[l->n + 1];
+        l->lane[q][l->n] = lanes[l->n + 2];
         mem_flow_open(l->mem, &v->flow, l->opt.nodes[q], l->opt.region, 0);
     }
     return rc;
@@ -155,12 +160,18 @@ uint64_t member_life(const struct log *l, uint32_t rank)
 
 /* ---- coming back ---- */
 
+/* Where logs are kept most come back with what their disk has, and open themselves. */
+static bool is_blank(const struct log *l, uint32_t rank)
+{
+    return l->memory[rank - l->n].row[l->me][ROW_FLAGS] & ROW_JOINING;
+}
+
 /* First its return is committed, on a quorum that cannot include it, and applied here; then it is opened, in the life that
  * was named, and is a late follower. A later leader that counts with a promise of its earlier life finds the JOIN. */
 bool memory_take_back(struct log *l, uint32_t rank)
 {
     const uint64_t life = member_life(l, rank);
-    if (life == 0 || !log_leading(l))
+    if (life == 0 || !log_leading(l) || (log_kept(l) && !is_blank(l, rank)))
         return false;
     if (l->joined[rank] + 1 == life || PLANTED(grant_early)) {
         mem_grant(l->mem, &l->peer[rank].op, l->opt.nodes[rank], l->opt.region, (uint32_t)life - 1,
@@ -181,9 +192,11 @@ bool memory_take_back(struct log *l, uint32_t rank)
  * applied that could still be written to, and whoever a state was sent to. */
 uint64_t memory_start(const struct log *l)
 {
-    uint64_t start = l->applied;
+    uint64_t start = l->applied, own = keep_stands_to(l);
     if (PLANTED(memory_from_applied))
         return start;
+    if (own + l->opt.log_bytes >= l->tail + l->put_max)
+        start = own;
     for (uint32_t q = 0; q < l->n; q++) {
         uint64_t hold = l->peer[q].hold;
         uint64_t applied = table_get(l->rows, q, ROW_APPLIED);

@@ -53,8 +53,6 @@ static int members_check(const struct log_options *o, struct err *e)
                                "log: node %u is a memory, and has another part of the group; one "
                                "part on each",
                                o->memory_nodes[i]);
-    if (o->memories > 0 && o->disk)
-        return bad_option(e, "a log with memories is not kept on disk");
     if ((uint64_t)o->sources + o->streams > SOURCES_MAX)
         return err_set(e, ERR_INVALID, "log: %u sources and %u streams; at most %d together",
                        o->sources, o->streams, SOURCES_MAX);
@@ -77,8 +75,7 @@ static int streams_check(const struct log_options *o, struct err *e)
     return 0;
 }
 
-/* Defaults where an option is 0, and limits. */
-static int sizes_settle(struct log_options *o, struct err *e)
+int log_sizes_settle(struct log_options *o, struct err *e)
 {
     o->log_bytes = o->log_bytes ? o->log_bytes : LOG_RING_DEFAULT;
     o->source_bytes = o->source_bytes ? o->source_bytes : SOURCE_BYTES_DEFAULT;
@@ -117,7 +114,7 @@ static int options_settle(struct log_options *o, struct err *e)
 {
     int rc = members_check(o, e);
     if (rc == 0)
-        rc = sizes_settle(o, e);
+        rc = log_sizes_settle(o, e);
     if (rc == 0)
         rc = streams_check(o, e);
     return rc == 0 ? times_settle(o, e) : rc;

@@ -37,7 +37,7 @@ void peer_move(struct log *l, uint32_t rank, enum peer_phase to)
 void peer_down(struct log *l, uint32_t rank, uint64_t retry_ns)
 {
     struct peer *p = &l->peer[rank];
-    if (p->phase == PEER_LIVE || (log_kept(l) && p->phase > PEER_RAISE))
+    if (p->phase == PEER_LIVE || (log_kept(l) && p->phase > PEER_GRANT))
         mem_flow_close(l->mem, &p->flow);
     peer_move(l, rank, PEER_DOWN);
     p->retry_ns = retry_ns;
@@ -51,9 +51,14 @@ static int try_later(struct log *l, uint32_t rank)
     return 1;
 }
 
+static uint32_t rank_of(const struct log *l, const struct peer *p)
+{
+    return (uint32_t)(p - l->peer);
+}
+
 static bool lane_ops_pending(const struct log *l, const struct peer *p)
 {
-    for (uint32_t w = 0; w < l->n; w++)
+    for (uint32_t w = 0; w < lanes_of(l, rank_of(l, p)); w++)
         if (p->lane_op[w].status == MEM_PENDING)
             return true;
     return false;
@@ -61,7 +66,7 @@ static bool lane_ops_pending(const struct log *l, const struct peer *p)
 
 static bool lane_ops_lost(const struct log *l, const struct peer *p)
 {
-    for (uint32_t w = 0; w < l->n; w++)
+    for (uint32_t w = 0; w < lanes_of(l, rank_of(l, p)); w++)
         if (p->lane_op[w].status != MEM_DONE)
             return true;
     return false;
@@ -70,14 +75,14 @@ static bool lane_ops_lost(const struct log *l, const struct peer *p)
 static void read_runs(struct log *l, uint32_t rank, uint64_t *into)
 {
     struct peer *p = &l->peer[rank];
-    for (uint32_t w = 0; w < l->n; w++)
+    for (uint32_t w = 0; w < lanes_of(l, rank); w++)
         mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], LOG_RUN, 1, &into[w]);
 }
 
 static void read_heads(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    for (uint32_t w = 0; w < l->n; w++)
+    for (uint32_t w = 0; w < lanes_of(l, rank); w++)
         mem_read_ctl(l->mem, &p->lane_op[w], l->lane[rank][w], 0, LOG_WORDS, p->head[w]);
 }
 
@@ -85,7 +90,7 @@ static void read_heads(struct log *l, uint32_t rank)
  * read, and still does after the last. */
 static void drop_changed_runs(const struct log *l, struct peer *p)
 {
-    for (uint32_t w = 0; w < l->n; w++)
+    for (uint32_t w = 0; w < lanes_of(l, rank_of(l, p)); w++)
         if (p->run[w] != p->head[w][LOG_RUN] ||
             (p->run[w] != p->run_after[w] && !PLANTED(run_read_once)))
             p->run[w] = 0;
@@ -259,7 +264,7 @@ static int pledge_step(struct log *l, uint32_t rank)
     if (p->flow.status != MEM_DONE && by_flow(l))
         return try_later(l, rank);
     if (!keep_is_pledged(l, rank)) {
-        if (rank != l->me && table_get(l->rows, rank, ROW_LIFE) > p->raised_life)
+        if (rank != l->me && keep_life_of(l, rank) > p->raised_life)
             return try_later(l, rank);
         return 0;
     }

@@ -150,7 +150,7 @@ static void rec_find_commit(struct log *l)
     for (uint32_t q = 0; q < l->all; q++) {
         if (!(r->quorum >> q & 1))
             continue;
-        for (uint32_t w = 0; w < l->n; w++) {
+        for (uint32_t w = 0; w < lanes_of(l, q); w++) {
             const uint64_t *head = l->peer[q].head[w];
             /* A run begins at what its owner had applied, and was told of the commit later. */
             uint64_t claim = max_u64(head[LOG_COMMIT], head[LOG_START]);
@@ -225,7 +225,7 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
     for (uint32_t q = 0; q < l->all; q++) {
         if (!(r->quorum >> q & 1))
             continue;
-        for (uint32_t w = 0; w < l->n; w++) {
+        for (uint32_t w = 0; w < lanes_of(l, q); w++) {
             const uint64_t *head = l->peer[q].head[w];
             uint64_t run = l->peer[q].run[w];
             if (run == 0 || head[LOG_START] > pos)
@@ -249,7 +249,7 @@ static uint64_t rec_decided_lane(const struct log *l, uint64_t pos, uint32_t *q_
  * applied what was before, and may have lost that since. */
 static bool rec_covers(const struct log *l, uint32_t q, uint64_t pos)
 {
-    for (uint32_t w = 0; w < l->n; w++) {
+    for (uint32_t w = 0; w < lanes_of(l, q); w++) {
         const uint64_t *head = l->peer[q].head[w];
         bool blank = head[LOG_RUN] == 0 && head[LOG_START] == 0 && head[LOG_GUARD] == 0;
         if (!blank && (l->peer[q].run[w] == 0 || head[LOG_START] > pos ||
@@ -316,9 +316,9 @@ static void rec_decided(struct log *l)
 static bool rec_suffix(struct log *l)
 {
     struct recovery *r = &l->rec;
-    for (; r->lane < l->all * l->n; r->lane++) {
-        uint32_t q = r->lane / l->n, w = r->lane % l->n;
-        if (!(r->quorum >> q & 1))
+    for (; r->lane < l->all * LOG_LANES_MAX; r->lane++) {
+        uint32_t q = r->lane / LOG_LANES_MAX, w = r->lane % LOG_LANES_MAX;
+        if (w >= lanes_of(l, q) || !(r->quorum >> q & 1))
             continue;
         const uint64_t *head = l->peer[q].head[w];
         if (head[LOG_RUN] == 0 || head[LOG_GUARD] <= r->commit || head[LOG_START] > r->commit)

@@ -12,157 +12,9 @@
  *
  * Entries count as applied only as far as the disk says that they were: until there what they bring about was taken by whom it
  * is for, and need not be kept for them. */
+#include "agree/found.h"
 #include "agree/log_impl.h"
 #include "base/grow.h"
-
-/* Entries [base, end), one behind the other; they stand where the disk has read them to. */
-struct found_list {
-    const struct entry **entry;
-    uint32_t count, room;
-    uint64_t base, end;
-};
-
-struct found_chain {
-    struct log *log;
-    struct found_list of;
-    struct found_list ahead; /* behind a gap: it goes on there when that is closed */
-    uint64_t highest;        /* stamp of all that ever stood in it */
-    bool bad;                /* no correct replica writes that */
-};
-
-/* ---- putting it together ---- */
-
-/* The first entry that does not begin before pos, by its number; the count, if all do. */
-static uint32_t found_find(const struct found_list *c, uint64_t pos)
-{
-    uint32_t low = 0, high = c->count;
-    if (pos >= c->end)
-        return c->count;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (c->entry[mid]->pos < pos)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-static void found_push(struct found_list *c, const struct entry *e)
-{
-    if (c->count == c->room) {
-        c->room = c->room ? 2 * c->room : 1024;
-        c->entry =
-            grow("what a disk has of a log", c->entry, sizeof(const struct entry *), c->room);
-    }
-    c->entry[c->count++] = e;
-    c->end = e->pos + entry_size(e->bytes);
-}
-
-static void found_begin(struct found_list *c, uint64_t at)
-{
-    c->count = 0;
-    c->base = c->end = at;
-}
-
-/* Drops what begins at pos or behind. What it cuts through is dropped, too, with all before: such an entry was not decided. */
-static void found_cut(struct found_list *c, uint64_t pos)
-{
-    c->count = found_find(c, pos);
-    if (pos >= c->end)
-        return;
-    const struct entry *last = c->count > 0 ? c->entry[c->count - 1] : NULL;
-    if (last != NULL && last->pos + entry_size(last->bytes) > pos) {
-        c->count = 0;
-        c->base = pos;
-    }
-    c->end = pos;
-}
-
-/* It begins in the list, or where that ends. */
-static void found_put(struct found_list *c, const struct entry *e)
-{
-    uint32_t i = found_find(c, e->pos);
-    if (i < c->count && entry_same(c->entry[i], e)) {
-        c->entry[i] = e;
-        if (PLANTED(suffix_dropped))
-            found_cut(c, e->pos + entry_size(e->bytes));
-        return;
-    }
-    found_cut(c, e->pos);
-    found_push(c, e);
-}
-
-/* What was missing came again, after a state of before it. What stood behind counts as before: a decision may rest on it. */
-static void found_join(struct found_chain *c)
-{
-    struct found_list *ahead = &c->ahead;
-    if (ahead->count == 0 || c->of.end < ahead->base)
-        return;
-    uint32_t count = c->of.end == ahead->base ? ahead->count : 0;
-    for (uint32_t i = 0; i < count; i++)
-        found_push(&c->of, ahead->entry[i]);
-    ahead->count = 0;
-}
-
-static void found_add(struct found_chain *c, const struct entry *e)
-{
-    struct found_list *ahead = &c->ahead;
-    c->highest = max_u64(c->highest, e->ballot);
-    if (e->pos < c->of.base)
-        return; /* in the snapshot */
-    if (e->pos <= c->of.end) {
-        found_put(&c->of, e);
-        found_join(c);
-        return;
-    }
-    if (ahead->count == 0 || e->pos < ahead->base || e->pos > ahead->end)
-        found_begin(ahead, e->pos);
-    found_put(ahead, e);
-}
-
-/* The state was replaced: what is below may be other than what was decided. On what is beyond a decision may rest, unless no entry
- * begins there: then none of what follows was decided. */
-static void found_reset(struct found_chain *f, uint64_t to)
-{
-    struct found_list *c = &f->of;
-    if (to <= c->base)
-        return;
-    f->ahead.count = 0;
-    uint32_t i = found_find(c, to);
-    if (i < c->count && c->entry[i]->pos == to) {
-        c->count -= i;
-        memmove(c->entry, c->entry + i, c->count * sizeof(c->entry[0]));
-    } else {
-        c->count = 0;
-        c->end = to;
-    }
-    c->base = to;
-}
-
-static void found_take(void *ctx, const struct disk_record *r)
-{
-    struct found_chain *c = ctx;
-    if (r->kind == DISK_RESET && !c->bad)
-        found_reset(c, r->from);
-    if (PLANTED(snap_drops_beyond) && r->kind == DISK_SNAP && r->from == c->of.base)
-        found_cut(&c->of, c->of.base);
-    if ((r->kind != DISK_ENTRIES && r->kind != DISK_COPY) || c->bad)
-        return;
-    if (r->kind == DISK_COPY && r->from >= c->of.base) {
-        found_cut(&c->of, r->from);
-        c->ahead.count = 0;
-    }
-    for (uint64_t pos = r->from; pos < r->to && !c->bad;) {
-        const struct entry *e = entry_at(r->bytes + (pos - r->from));
-        c->bad = r->to - pos < sizeof(*e) || e->pos != pos || e->bytes > c->log->opt.payload_max ||
-                 r->to - pos < entry_size(e->bytes);
-        if (!c->bad) {
-            found_add(c, e);
-            pos += entry_size(e->bytes);
-        }
-    }
-}
 
 /* ---- the state ---- */
 
@@ -418,7 +270,7 @@ static int check_promise(const struct log *l, struct err *e)
 static int restore_chain(struct log *l, const struct disk_found *f, bool kept, struct err *e)
 {
     struct keeping *k = &l->keep;
-    struct found_chain c = {.log = l};
+    struct found_chain c = {.payload_max = l->opt.payload_max};
     int rc = load_state(l, f, e);
     if (rc == 0)
         rc = take_chain(l, f, &c, e);
@@ -428,6 +280,7 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
             l, &c.of,
             min_u64(PLANTED(replay_to_commit) ? f->says.commit : f->says.applied, c.of.end));
     k->end = c.of.end;
+    k->stands = l->applied;
     k->said = f->says;
     k->pledge = k->pledged = max_u64(f->says.pledge, c.highest);
     if (rc == 0 && kept)
@@ -442,8 +295,7 @@ static int restore_chain(struct log *l, const struct disk_found *f, bool kept, s
     }
     if (rc == 0)
         remember(l, &c);
-    grow_free(c.of.entry);
-    grow_free(c.ahead.entry);
+    found_free(&c);
     return rc;
 }
 

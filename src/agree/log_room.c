@@ -14,11 +14,12 @@
 
 enum { DETACHES_MAX = 6 }; /* that double the time until a replica may come back */
 
-/* What is not known to have landed in a memory is sent again from our lane. */
+/* What is not known to have landed in a memory is sent again from our lane; and if its disk has not got it, that takes it from there. */
 static uint64_t memory_needs_from(const struct log *l, uint32_t rank)
 {
     const struct peer *p = &l->peer[rank];
-    return p->phase == PEER_LIVE ? max_u64(p->start, p->flow.done) : UINT64_MAX;
+    uint64_t there = log_kept(l) ? keep_end_of(l, rank) : p->flow.done;
+    return p->phase == PEER_LIVE ? max_u64(p->start, there) : UINT64_MAX;
 }
 
 /* The first position that another replica, well or not, still needs; UINT64_MAX: none. */
@@ -53,7 +54,7 @@ static uint64_t end_from(const struct log *l, uint64_t from)
 
 uint64_t room_end(const struct log *l)
 {
-    uint64_t least = l->applied;
+    uint64_t least = keep_stands_to(l);
     uint32_t count =
         1; /* of those that are written to, have a state and live as far as we know; to a quorum */
     for (uint32_t q = 0; q < l->n && !PLANTED(overrun); q++) {
@@ -172,6 +173,9 @@ bool room_awaits_apply(const struct log *l, uint32_t rank)
 {
     const struct peer *p = &l->peer[rank];
     const uint64_t *head = p->head[l->me];
-    return !is_memory(l, rank) && p->detached_ns != 0 && head[LOG_RUN] == l->ballot &&
-           table_get(l->rows, rank, ROW_APPLIED) < head[LOG_COMMIT] && !PLANTED(hung_again);
+    if (p->detached_ns == 0 || head[LOG_RUN] != l->ballot || PLANTED(hung_again))
+        return false;
+    if (is_memory(l, rank))
+        return log_kept(l) && keep_end_of(l, rank) < head[LOG_GUARD];
+    return table_get(l->rows, rank, ROW_APPLIED) < head[LOG_COMMIT];
 }

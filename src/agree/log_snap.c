@@ -213,7 +213,7 @@ static int ask(struct log *l)
                                           .ceiling = l->opt.backlog_bytes,
                                           .losses = table_losses(l->rows, q)};
             table_set(l->rows, ROW_BUSY, 1);
-            table_push_row(l->rows);
+            log_push_row(l);
             return 1;
         }
     return 0;

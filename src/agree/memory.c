@@ -1,6 +1,15 @@
 #include "agree/memory.h"
 
 #include "agree/lanes.h"
+#include "agree/memory_keep.h"
+
+struct mem_lane_spec memory_log_spec(const struct log_options *o, uint32_t memory, uint32_t writer)
+{
+    struct mem_lane_spec spec = lane_spec(o->region, memory, writer, LANE_LOG, 0);
+    spec.ctl_words = LOG_WORDS;
+    spec.ring_bytes = o->log_bytes;
+    return spec;
+}
 
 static int lanes_open(struct log_memory *m, const struct log_options *o, struct mem_lane **own,
                       struct err *e)
@@ -10,9 +19,7 @@ static int lanes_open(struct log_memory *m, const struct log_options *o, struct 
     const uint32_t self = m->mem->self;
     uint32_t count = 0;
     for (uint32_t w = 0; w < o->replicas; w++) {
-        specs[count] = lane_spec(o->region, self, o->nodes[w], LANE_LOG, 0);
-        specs[count].ctl_words = LOG_WORDS;
-        specs[count++].ring_bytes = o->log_bytes ? o->log_bytes : LOG_RING_DEFAULT;
+        specs[count++] = memory_log_spec(o, self, o->nodes[w]);
         specs[count] = lane_spec(o->region, self, o->nodes[w], LANE_ROW, 0);
         specs[count++].ctl_words = ROW_WORDS;
     }
@@ -24,18 +31,23 @@ static int lanes_open(struct log_memory *m, const struct log_options *o, struct 
     return rc;
 }
 
-int log_memory_open(struct log_memory *m, const struct log_options *o, struct err *e)
+int log_memory_open(struct log_memory *m, const struct log_options *options, struct err *e)
 {
-    *m = (struct log_memory){.mem = o->mem, .region = o->region};
-    if (o->replicas == 0 || o->replicas > LOG_REPLICAS_MAX)
-        return err_set(e, ERR_INVALID, "log: %u replicas; a group has 1 to %d", o->replicas,
+    struct log_options o = *options;
+    *m = (struct log_memory){.mem = o.mem, .region = o.region};
+    if (o.replicas == 0 || o.replicas > LOG_REPLICAS_MAX)
+        return err_set(e, ERR_INVALID, "log: %u replicas; a group has 1 to %d", o.replicas,
                        LOG_REPLICAS_MAX);
     enum mem_birth birth;
     struct mem_lane *own;
-    int rc = mem_region_open(m->mem, m->region, &birth, e);
+    int rc = log_sizes_settle(&o, e);
     if (rc == 0)
-        rc = lanes_open(m, o, &own, e);
-    if (rc != 0)
+        rc = mem_region_open(m->mem, m->region, &birth, e);
+    if (rc == 0)
+        rc = lanes_open(m, &o, &own, e);
+    if (rc == 0 && o.disk)
+        rc = memory_keep_open(m, &o, &m->keep, e);
+    if (rc != 0 || o.disk)
         return rc;
     mem_flow_open(m->mem, &m->flow, m->mem->self, m->region, 0);
     mem_set1(m->mem, &m->flow, own, ROW_LIFE, m->mem->life + 1);
@@ -47,15 +59,26 @@ bool log_memory_is_closed(const struct log_memory *m)
     return mem_promised(m->mem, m->region) == MEM_CLOSED;
 }
 
-void log_memory_step(struct log_memory *m)
+int log_memory_step(struct log_memory *m, uint64_t now_ns)
 {
+    if (m->keep)
+        return memory_keep_step(m->keep, now_ns);
     if (m->mem->anew && log_memory_is_closed(m))
         mem_region_grant(m->mem, m->region, 0);
+    return 0;
 }
 
 void log_memory_close(struct log_memory *m)
 {
-    mem_flow_close(m->mem, &m->flow);
+    if (m->keep == NULL)
+        mem_flow_close(m->mem, &m->flow);
+    memory_keep_close(m->keep);
+    m->keep = NULL;
+}
+
+bool log_memory_lacks(const struct log_memory *m)
+{
+    return m->keep && memory_keep_lacks(m->keep);
 }
 
 /* ---- as a unit ---- */
@@ -68,21 +91,18 @@ static int unit_of_post(struct unit *u, uint64_t now_ns)
 {
     struct log_memory *m = u->of;
     m->now_ns = now_ns;
-    log_memory_step(m);
     return 0;
 }
 
 static int unit_of_settle(struct unit *u, uint64_t now_ns)
 {
-    (void)u;
-    (void)now_ns;
-    return 0;
+    return log_memory_step(u->of, now_ns);
 }
 
 static uint64_t unit_of_next_ns(const struct unit *u)
 {
     const struct log_memory *m = u->of;
-    return m->now_ns + LOOK_EVERY_NS;
+    return m->keep ? memory_keep_next_ns(m->keep) : m->now_ns + LOOK_EVERY_NS;
 }
 
 static void unit_of_status(const struct unit *u, struct unit_status *s)
@@ -91,6 +111,8 @@ static void unit_of_status(const struct unit *u, struct unit_status *s)
     *s = (struct unit_status){.role = log_memory_is_closed(m) ? UNIT_JOINING : UNIT_FOLLOWER,
                               .leader = UINT32_MAX,
                               .promised = mem_promised(m->mem, m->region)};
+    if (m->keep)
+        memory_keep_status(m->keep, s);
 }
 
 static void unit_of_close(struct unit *u)

@@ -8,24 +8,31 @@
 
 #include "agree/log.h"
 
+struct memory_keep;
+
 struct log_memory {
     struct mem *mem;
     uint32_t region;
     struct mem_flow flow; /* to itself: what it says */
     uint64_t now_ns;
+    struct memory_keep *keep; /* what it has on a disk; NULL: it has none */
 };
 
-/* The options of the group's replicas; of these mem, region, nodes, replicas and log_bytes count. In place until the memory
- * is closed. */
+/* The options of the group's replicas; those of sources, states and the machine do not count. In place until the memory is closed. With a
+ * disk it is opened before anything else is done, as a log is with log_restore. */
 int log_memory_open(struct log_memory *, const struct log_options *, struct err *);
 
-/* Inside the loop that polls its memory: begins anew where all that held anything have left in order. */
-void log_memory_step(struct log_memory *);
+/* Inside the loop that polls its memory, after that: begins anew where all that held anything have left in order; with a disk, keeps
+ * what has come. Returns work done. */
+int log_memory_step(struct log_memory *, uint64_t now_ns);
 
 void log_memory_close(struct log_memory *);
 
 /* What it has was lost, and it has not been taken back. */
 bool log_memory_is_closed(const struct log_memory *);
+
+/* Its disk is not what it was, and what was lost is not there again. */
+bool log_memory_lacks(const struct log_memory *);
 
 /* The same as what a host steps. */
 struct unit log_memory_unit(struct log_memory *);

@@ -88,13 +88,21 @@ static uint64_t draw_wait(struct oracle *o, const struct oracle_view *view, uint
     return wait;
 }
 
+/* Not met, and heard through a memory. */
+static bool heard_elsewhere(const struct oracle *o, const struct oracle_view *view, uint32_t rank,
+                            uint64_t now_ns)
+{
+    return o->all > o->n && view[rank].dead && !oracle_silent(o, rank, now_ns);
+}
+
 static enum oracle_seat seat_now(const struct oracle *o, const struct oracle_view *view,
                                  uint64_t promised, uint64_t now_ns)
 {
     uint32_t leader = (uint32_t)(promised % o->n);
     /* Who comes back from its disk has had no time to hear it yet; over a network it may not have met it, either. */
     if (o->kept && promised != 0 && leader != o->me && (!view[leader].dead || o->unmet) &&
-        o->beat_ns[leader] == 0 && now_ns - o->began_ns < o->suspect_ns << NEW_DOUBLINGS)
+        (o->beat_ns[leader] == 0 || heard_elsewhere(o, view, leader, now_ns)) &&
+        now_ns - o->began_ns < o->suspect_ns << NEW_DOUBLINGS)
         return SEAT_TAKEN;
     if (promised == 0 || leader == o->me || view[leader].dead || oracle_silent(o, leader, now_ns) ||
         view[leader].backs == ORACLE_ALONE)

@@ -255,14 +255,11 @@ static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const
 /* What the group has at a host that is only memory of it. */
 static int memory_open(struct tram_host *h, uint16_t group, struct err *e)
 {
-    const struct tram_cluster *c = h->cluster;
     struct log_memory *m = &h->memory[h->memories];
-    struct log_options o = {.mem = h->run.mem,
-                            .region = group,
-                            .nodes = c->group[group].nodes,
-                            .replicas = c->group[group].replicas,
-                            .log_bytes = c->sizes.log_bytes};
-    int rc = log_memory_open(m, &o, e);
+    struct replica_options o = api_replica_options(h->cluster, group, 0);
+    o.mem = h->run.mem;
+    o.disk = h->disk.disk;
+    int rc = replica_memory_open(&o, m, e);
     if (rc != 0)
         return rc;
     h->memories++;

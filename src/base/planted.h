@@ -34,6 +34,7 @@
     X(grant_early, log, "B14: a memory that lost what it had is let in before that is decided")    \
     X(quorum_of_replicas, log, "B25: copies at replicas that do not vote make a commit")           \
     X(memory_from_applied, log, "B26: a memory's lane begins where its leader has applied")        \
+    X(memory_from_unkept, durable, "a memory gives up what a replica has applied and not on disk") \
     X(early_serve, log, "a leader serves before its start marker is committed")                    \
     X(overrun, log, "a log position is reused before every attached replica has applied it")       \
     X(hung_again, log, "a replica that was detached is written to again while it hangs")           \

@@ -454,9 +454,8 @@ int cmd_sim(int argc, char **argv)
     a.memory = (enum run_memory)memory;
     a.aim = (enum aim_when)aim;
     a.votes = (enum run_votes)votes;
-    if (a.votes && (a.durable || a.protocol->run == run_group))
-        return args_bad("sim", "--votes",
-                        "the logs of log, tree and genuine have memories, without --durable");
+    if (a.votes && a.protocol->run == run_group)
+        return args_bad("sim", "--votes", "the logs of log, tree and genuine have memories");
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];
         code = plant(a.bug);

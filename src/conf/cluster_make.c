@@ -37,8 +37,6 @@ static int check_groups_plan(const struct cluster_plan *p, struct err *e)
         return err_set(e, ERR_INVALID,
                        "%u memories; a group has at most %d, and a cluster %d hosts with them",
                        p->memories, CLUSTER_MEMORIES_MAX, CLUSTER_HOSTS_MAX);
-    if (p->memories > 0 && p->id != NULL)
-        return err_set(e, ERR_INVALID, "a durable group has no memories so far");
     if (p->replicas > p->hosts)
         return err_set(e, ERR_INVALID,
                        "%u replicas on %u hosts; each replica of a group needs a host of its own",

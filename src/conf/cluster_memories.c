@@ -71,11 +71,6 @@ int memories_read(struct reader *r, const struct node *list, const struct node *
         return doc_bad(r->d, list->line, r->e,
                        "memories must be a list of hosts with role: memory like [m1], not %s",
                        list->kind == NODE_LIST ? "an empty one" : doc_what(r->d, list).s);
-    if (r->c->durable)
-        return doc_bad(r->d, list->line, r->e,
-                       "group '%s' has memories, and durable: true is for groups without so far; "
-                       "leave one of them out",
-                       g->name);
     uint32_t at = list->first;
     for (uint32_t i = 0; rc == 0 && i < list->count; i++) {
         const struct node *n = doc_node(r->d, at);

@@ -39,9 +39,13 @@ enum { REPLICA_INITIAL_BYTES = 24 };
 void replica_initial(unsigned char out[REPLICA_INITIAL_BYTES], uint64_t delivered, uint64_t bytes);
 
 struct replica;
+struct log_memory;
 
 int replica_open(const struct replica_options *, struct replica **, struct err *);
 void replica_close(struct replica *);
+
+/* What a host that is only memory of the group has of it; of the options mem, groups, group, sizes, protocol and disk count. */
+int replica_memory_open(const struct replica_options *, struct log_memory *, struct err *);
 
 /* A client has come that writes this lane, as mem_offer tells: opens what it needs. ERR_NOTFOUND: the lane
  * is nothing that a client of this group would write. */

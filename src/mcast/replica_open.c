@@ -1,4 +1,5 @@
 /* Opening and closing a replica, and what of it a snapshot carries. */
+#include "agree/memory.h"
 #include "base/lines.h"
 #include "base/planted.h"
 #include "lane/names.h"
@@ -6,6 +7,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#define HEARTBEAT_NS UINT64_C(15000000)
 
 /* ---- snapshots: | delivered | bytes, the protocol's | per edge: bytes, stream | replies | ---- */
 
@@ -93,11 +96,35 @@ static int edges_open(struct replica *r, const struct protocol_streams *s, struc
     return 0;
 }
 
+/* Of the group's log, for all its members alike; sources, states and the machine are left out. */
+static struct log_options log_options_of(const struct replica_options *o,
+                                         const struct protocol_streams *s)
+{
+    const struct mcast_sizes *z = &o->sizes;
+    const struct mcast_group *g = &o->groups[o->group];
+    return (struct log_options){
+        .mem = o->mem,
+        .region = o->group,
+        .nodes = g->nodes,
+        .replicas = g->replicas,
+        .memory_nodes = g->memory,
+        .memories = g->memories,
+        .all_vote = g->all_vote,
+        .source_bytes = z->source_bytes,
+        .log_bytes = z->log_bytes,
+        .batch_bytes = z->batch_bytes,
+        .window_bytes = z->window_bytes,
+        .snap_bytes = z->snap_bytes,
+        .disk = o->disk,
+        .disk_group = o->group,
+        .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
+        .heartbeat_ns = o->heartbeat_ns,
+    };
+}
+
 static int log_part_open(struct replica *r, const struct protocol_streams *s, struct err *e)
 {
     const struct replica_options *o = &r->opt;
-    const struct mcast_sizes *z = &o->sizes;
-    const struct mcast_group *g = &o->groups[o->group];
     struct log_stream *streams = calloc(s->ins + 1, sizeof(*streams));
     if (streams == NULL)
         return err_set(e, ERR_NOMEM, "no memory for streams of %u groups", s->ins);
@@ -106,40 +133,40 @@ static int log_part_open(struct replica *r, const struct protocol_streams *s, st
             streams[i] = (struct log_stream){.nodes = o->groups[s->in[i]].nodes,
                                              .writers = o->groups[s->in[i]].replicas,
                                              .ring_bytes = s->ring_bytes};
-    struct log_options lo = {
-        .mem = o->mem,
-        .region = o->group,
-        .nodes = g->nodes,
-        .replicas = g->replicas,
-        .rank = o->rank,
-        .memory_nodes = g->memory,
-        .memories = g->memories,
-        .all_vote = g->all_vote,
-        .sources = z->clients,
-        .source_bytes = z->source_bytes,
-        .ack_lazily = true,
-        .stream = streams,
-        .streams = s->ins,
-        .log_bytes = z->log_bytes,
-        .batch_bytes = z->batch_bytes,
-        .window_bytes = z->window_bytes,
-        .snap_bytes = z->snap_bytes,
-        .backlog_bytes = z->backlog_bytes,
-        .budget = o->budget,
-        .disk = o->disk,
-        .disk_group = o->group,
-        .payload_max = message_bytes(DST_GROUPS_MAX, z->body_max) + s->head_bytes,
-        .heartbeat_ns = o->heartbeat_ns,
-        .suspect_ns = o->suspect_ns,
-        .stagger_ns = o->stagger_ns,
-        .detach_ns = o->detach_ns,
-        .seed = o->seed,
-        .duels = o->duels,
-        .machine = &r->log_calls,
-        .ctx = r,
-    };
+    struct log_options lo = log_options_of(o, s);
+    lo.rank = o->rank;
+    lo.sources = o->sizes.clients;
+    lo.ack_lazily = true;
+    lo.stream = streams;
+    lo.streams = s->ins;
+    lo.backlog_bytes = o->sizes.backlog_bytes;
+    lo.budget = o->budget;
+    lo.suspect_ns = o->suspect_ns;
+    lo.stagger_ns = o->stagger_ns;
+    lo.detach_ns = o->detach_ns;
+    lo.seed = o->seed;
+    lo.duels = o->duels;
+    lo.machine = &r->log_calls;
+    lo.ctx = r;
     int rc = log_open(&lo, &r->log, e);
     free(streams);
+    return rc;
+}
+
+int replica_memory_open(const struct replica_options *options, struct log_memory *m, struct err *e)
+{
+    struct replica_options o = *options;
+    int rc = mcast_sizes_settle(&o.sizes, e);
+    if (rc != 0)
+        return rc;
+    struct protocol_streams *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return err_set(e, ERR_NOMEM, "no memory for a member of group %u", o.group);
+    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : HEARTBEAT_NS;
+    protocol_of(o.protocol)->streams(&o, s);
+    struct log_options lo = log_options_of(&o, s);
+    rc = log_memory_open(m, &lo, e);
+    free(s);
     return rc;
 }
 
@@ -177,7 +204,7 @@ int replica_open(const struct replica_options *options, struct replica **out, st
         return err_set(e, ERR_NOMEM, "no memory for a replica");
     }
     o.suspect_ns = o.suspect_ns ? o.suspect_ns : 60 * UINT64_C(1000000);
-    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : 15 * UINT64_C(1000000);
+    o.heartbeat_ns = o.heartbeat_ns ? o.heartbeat_ns : HEARTBEAT_NS;
     r->opt = o;
     r->protocol = protocol_of(o.protocol);
     r->log_calls = (struct log_machine){

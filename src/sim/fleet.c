@@ -133,6 +133,8 @@ static void end_life(struct fleet_node *n)
     for (uint32_t i = 0; i < n->members; i++)
         if (n->member[i].unit.of)
             member_close(&n->member[i]);
+    n->disk_hurt = n->disk ? !fleet_disk_well(n) : n->disk_hurt;
+    fleet_memories_close(n);
     fleet_disk_die(n);
     if (!is_client(n) && calls->host_died)
         calls->host_died(n);
@@ -281,7 +283,8 @@ static int round_of(struct fleet_node *n, uint64_t now, uint64_t *next_ns)
     }
     if (half != 1)
         work += mem_poll(n->mem);
-    fleet_memories_step(n);
+    if (half != 1)
+        work += fleet_memories_step(n, now);
     if (half != 1 && n->disk)
         work += fleet_disk_round(n, now);
     if (half != 1 && n->mem->offered > 0 && (f->chaos.calm || rng_below(&f->rng, 3) == 0))
@@ -497,6 +500,16 @@ void fleet_describe(const struct fleet *f, uint64_t (*delivered)(const struct fl
                                         : unit_role_name(s.role),
                      (unsigned long long)delivered(m));
         }
+    for (uint32_t h = 0; h < f->hosts; h++)
+        for (uint32_t i = 0; i < f->node[h].memories; i++) {
+            struct fleet_node *n = &f->node[h];
+            bool closed = n->mem && log_memory_is_closed(&n->memory[i].of);
+            size_t at = strlen(text);
+            snprintf(text + at, bytes - at, " %s:%s", n->name,
+                     n->mem == NULL ? "down"
+                     : closed       ? "closed"
+                                    : "open");
+        }
 }
 
 /* ---- what chaos asks and does ---- */
@@ -566,6 +579,15 @@ static bool is_lost(const struct fleet_member *m)
     return !fleet_disk_well(m->host) || (m->unit.of != NULL && fleet_unfit(m));
 }
 
+static bool may_lose_disk_of(const struct fleet *f, const struct fleet_member *m)
+{
+    const struct mcast_group *g = &f->group[m->group];
+    uint32_t lost = 1;
+    for (uint32_t q = 0; q < g->replicas; q++)
+        lost += g->nodes[q] != m->host->node && is_lost(fleet_member(f, g->nodes[q], m->group));
+    return lost <= (g->replicas - 1) / 2;
+}
+
 /* A disk may be lost or damaged if a quorum of each group has what counts. */
 static bool may_lose_disk(void *ctx, uint32_t host)
 {
@@ -575,15 +597,12 @@ static bool may_lose_disk(void *ctx, uint32_t host)
         return false;
     if (f->calls->may_lose_disk)
         return f->calls->may_lose_disk(n);
-    for (uint32_t i = 0; i < n->members; i++) {
-        const struct mcast_group *g = &f->group[n->member[i].group];
-        uint32_t lost = 1;
-        for (uint32_t q = 0; q < g->replicas; q++)
-            lost +=
-                g->nodes[q] != host && is_lost(fleet_member(f, g->nodes[q], n->member[i].group));
-        if (lost > (g->replicas - 1) / 2)
+    for (uint32_t i = 0; i < n->members; i++)
+        if (f->group[n->member[i].group].memories == 0 && !may_lose_disk_of(f, &n->member[i]))
             return false;
-    }
+    for (uint16_t g = 0; g < f->groups; g++)
+        if (f->group[g].memories > 0 && !fleet_group_spares(f, g, host))
+            return false;
     return true;
 }
 

@@ -216,7 +216,8 @@ bool fleet_spares(const struct fleet *, uint32_t host);
 bool fleet_memory_lost(const struct fleet *, uint32_t host, uint16_t group);
 int fleet_memories_init(struct fleet_node *, struct err *);
 int fleet_memories_open(struct fleet_node *, struct err *);
-void fleet_memories_step(struct fleet_node *);
+void fleet_memories_close(struct fleet_node *);
+int fleet_memories_step(struct fleet_node *, uint64_t now_ns);
 
 /* For chaos_end: the host, which is down, may stay so. */
 bool fleet_spare(void *fleet, uint32_t host);

@@ -34,13 +34,18 @@ static uint32_t segment_bytes(const struct fleet *f)
     return batch_bytes(f) > SEGMENT_BYTES / 2 ? 2 * batch_bytes(f) : SEGMENT_BYTES;
 }
 
+static uint32_t chains_of(const struct fleet_node *n)
+{
+    return n->members + 2 * n->memories; /* a memory's may be twice as long */
+}
+
 static uint32_t segments(const struct fleet_node *n)
 {
     const struct fleet *f = n->fleet;
     if (!f->cramped)
-        return SEGMENTS + SEGMENTS_PER_GROUP * n->members;
+        return SEGMENTS + SEGMENTS_PER_GROUP * chains_of(n);
     uint32_t each = segment_bytes(f) - batch_bytes(f);
-    uint32_t chains = (n->members * (f->log_bytes_max + BLOCK_BYTES) + BLOCK_BYTES + each) / each;
+    uint32_t chains = (chains_of(n) * (f->log_bytes_max + BLOCK_BYTES) + BLOCK_BYTES + each) / each;
     return SEGMENTS_LEAST + chains + f->segments_more;
 }
 
@@ -100,6 +105,9 @@ static bool lacks_promises(const struct fleet_node *n)
     for (uint32_t i = 0; i < n->members; i++)
         if (disk_found(n->disk, n->member[i].group)->state == DISK_BEYOND)
             return true;
+    for (uint32_t i = 0; i < n->memories; i++)
+        if (disk_found(n->disk, n->memory[i].group)->state == DISK_BEYOND)
+            return true;
     return false;
 }
 
@@ -139,6 +147,9 @@ bool fleet_disk_well(const struct fleet_node *n)
     for (uint32_t i = 0; i < n->members; i++)
         if (!is_there_again(n, n->member[i].group))
             return false;
+    for (uint32_t i = 0; i < n->memories; i++)
+        if (n->memory[i].of.keep == NULL || log_memory_lacks(&n->memory[i].of))
+            return false;
     return true;
 }
 
@@ -146,7 +157,6 @@ void fleet_disk_die(struct fleet_node *n)
 {
     if (n->disk == NULL)
         return;
-    n->disk_hurt = !fleet_disk_well(n);
     disk_sim_die(n->platters);
     disk_close(n->disk);
     n->disk = NULL;

@@ -21,6 +21,8 @@ static uint32_t node_of(const struct mcast_group *g, uint32_t rank)
 bool fleet_memory_lost(const struct fleet *f, uint32_t host, uint16_t group)
 {
     const struct fleet_node *n = &f->node[host];
+    if (f->durable && (n->mem == NULL || !fleet_disk_well(n)))
+        return true;
     for (uint32_t i = 0; n->mem && i < n->memories; i++)
         if (n->memory[i].group == group)
             return log_memory_is_closed(&n->memory[i].of);
@@ -31,6 +33,8 @@ bool fleet_memory_lost(const struct fleet *f, uint32_t host, uint16_t group)
 static bool is_lost(const struct fleet *f, uint16_t group, uint32_t rank)
 {
     const struct mcast_group *g = &f->group[group];
+    if (rank < g->replicas && f->durable && !fleet_disk_well(&f->node[g->nodes[rank]]))
+        return true;
     if (rank < g->replicas)
         return fleet_unfit(fleet_member(f, g->nodes[rank], group));
     return fleet_memory_lost(f, node_of(g, rank), group);
@@ -87,8 +91,10 @@ static bool is_carried(const struct fleet *f, const struct fleet_member *m)
         const struct fleet_member *o = fleet_member(f, g->nodes[q], m->group);
         bool stopped = f->chaos.paused_until[g->nodes[q]] == CHAOS_STOPPED;
         bool written_to = own.role == UNIT_LEADER && own.detached_ns[q] == 0;
+        /* With disks it need not have been carried when it went down. */
+        bool was = m->unit.of == NULL && (!f->durable || fleet_leader(f, m->group) == o);
         if (o != m && !stopped && !fleet_unfit(o) &&
-            (m->unit.of == NULL || applied_by(o) >= own.applied || written_to))
+            (was || (m->unit.of && (applied_by(o) >= own.applied || written_to))))
             return true;
     }
     return false;
@@ -106,7 +112,9 @@ bool fleet_group_spares(const struct fleet *f, uint16_t group, uint32_t host)
     if (g->memories == 0 || rank >= g->replicas)
         return true;
     const struct fleet_member *m = fleet_member(f, host, group);
-    return (m->unit.of && fleet_unfit(m)) || is_carried(f, m);
+    /* One that just begins a life has on its disk what it had. */
+    bool unfit = m->unit.of && fleet_unfit(m) && (!f->durable || unit_status(&m->unit).behind);
+    return unfit || is_carried(f, m);
 }
 
 bool fleet_spares(const struct fleet *f, uint32_t host)
@@ -141,8 +149,17 @@ int fleet_memories_open(struct fleet_node *n, struct err *e)
     return rc;
 }
 
-void fleet_memories_step(struct fleet_node *n)
+int fleet_memories_step(struct fleet_node *n, uint64_t now_ns)
 {
+    int work = 0;
     for (uint32_t i = 0; i < n->memories; i++)
-        log_memory_step(&n->memory[i].of);
+        work += log_memory_step(&n->memory[i].of, now_ns);
+    return work;
+}
+
+void fleet_memories_close(struct fleet_node *n)
+{
+    for (uint32_t i = 0; n->mem && i < n->memories; i++)
+        if (n->memory[i].of.keep)
+            log_memory_close(&n->memory[i].of);
 }

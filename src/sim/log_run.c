@@ -125,8 +125,9 @@ static int memory_open(struct fleet_node *n, uint16_t group, struct log_memory *
 {
     const struct run *r = n->fleet->ctx;
     struct log_options o = r->log_opt;
-    (void)group;
     o.mem = n->mem;
+    o.disk = n->disk;
+    o.disk_group = group;
     return log_memory_open(m, &o, e);
 }
 

@@ -132,14 +132,11 @@ static uint64_t place_spent(struct fleet_member *m)
 static int memory_open(struct fleet_node *n, uint16_t group, struct log_memory *m, struct err *e)
 {
     const struct run *r = n->fleet->ctx;
-    const struct mcast_group *g = &r->group[group];
-    return log_memory_open(m,
-                           &(struct log_options){.mem = n->mem,
-                                                 .region = group,
-                                                 .nodes = g->nodes,
-                                                 .replicas = g->replicas,
-                                                 .log_bytes = r->sizes.log_bytes},
-                           e);
+    struct replica_options o = r->replica_opt;
+    o.mem = n->mem;
+    o.group = group;
+    o.disk = n->disk;
+    return replica_memory_open(&o, m, e);
 }
 
 static struct client *client_at(const struct fleet_node *n)

@@ -1040,9 +1040,6 @@ static void cluster__refuses_memories_that_cannot_be(void **state)
     refused("hosts:\n  - {name: h1, role: boss}\n" GROUPS, 2, "role", "host, memory", NULL);
     refused("protocol: group\nhosts:\n  - {name: h1, role: memory}\n", 3, "every host is a member",
             NULL);
-    refused("durable: true\nid: 0123456789abcdef0123456789abcdef\n" OF(
-                "replicas: [h1], memories: [m1]"),
-            10, "durable: true is for groups without so far", NULL);
 }
 
 int main(void)
