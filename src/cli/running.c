@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -24,7 +23,9 @@ enum {
     SILENT_NS = 1000000000,
     LOOK_NS = 1000000000,
     LOOK_MS = 20, /* between two samples, while something is waited for */
-    PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8
+    PATH_BYTES = RUNNING_DIR_BYTES + CLUSTER_NAME_BYTES + 8,
+    PAGE_BYTES_MAX = 64 << 20, /* more than any host writes */
+    COPY_TRIES = 16,
 };
 
 /* ---- options ---- */
@@ -156,7 +157,7 @@ static bool is_alive(const struct running *r, const char *host)
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     snprintf(path, sizeof path, "%s/%s.lock", r->dir, host);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return false;
     bool locked = fcntl(fd, F_OFD_GETLK, &l) == 0 && l.l_type != F_UNLCK;
@@ -164,22 +165,40 @@ static bool is_alive(const struct running *r, const char *host)
     return locked;
 }
 
-static void *page_map(const struct running *r, const char *host, size_t *bytes)
+/* Until two copies are the same: a page changes now and then, and a copy may be torn. */
+static bool page_copy(int fd, unsigned char *to, unsigned char *again, size_t bytes)
+{
+    for (int tries = 0; tries < COPY_TRIES; tries++) {
+        if (pread(fd, to, bytes, 0) != (ssize_t)bytes ||
+            pread(fd, again, bytes, 0) != (ssize_t)bytes)
+            return false;
+        if (memcmp(to, again, bytes) == 0)
+            return true;
+    }
+    return true; /* its numbers are of different moments, no more */
+}
+
+/* It is read, and not mapped: whoever shortens the file would end who has it mapped. */
+static void *page_take(const struct running *r, const char *host, size_t *bytes)
 {
     char path[PATH_BYTES];
     struct stat st;
-    void *p = MAP_FAILED;
+    unsigned char *p = NULL;
 
     snprintf(path, sizeof path, "%s/%s.page", r->dir, host);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+        st.st_size <= PAGE_BYTES_MAX && (p = malloc(2 * (size_t)st.st_size)) != NULL) {
         *bytes = (size_t)st.st_size;
-        p = mmap(NULL, *bytes, PROT_READ, MAP_SHARED, fd, 0);
+        if (!page_copy(fd, p, p + *bytes, *bytes)) {
+            free(p);
+            p = NULL;
+        }
     }
     close(fd);
-    return p == MAP_FAILED ? NULL : p;
+    return p;
 }
 
 static void replica_read(struct running *r, uint32_t host, const struct api_page_replica *p)
@@ -299,14 +318,14 @@ static void host_sample(struct running *r, uint32_t h)
 
     r->host[h] = (struct running_host){.elsewhere = r->host[h].elsewhere};
     bool alive = is_alive(r, name);
-    void *p = page_map(r, name, &bytes);
+    void *p = page_take(r, name, &bytes);
     if (alive)
         r->host[h].state = RUNNING_STARTING;
     if (p == NULL)
         return;
     if (page_read(r, h, p, bytes, &updated) && alive)
         r->host[h].state = r->now_ns > updated + SILENT_NS ? RUNNING_SILENT : RUNNING_UP;
-    munmap(p, bytes);
+    free(p);
 }
 
 /* ---- hosts of other machines ---- */

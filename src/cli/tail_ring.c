@@ -99,7 +99,7 @@ int tail_ring_open(const char *dir, const char *host, struct tail_ring **out, st
     char path[512];
 
     ring_path(dir, host, path, sizeof path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return errno == ENOENT ? err_set(e, ERR_NOTFOUND, "%s: there is none", path)
                                : err_sys(e, "open %s", path);

@@ -802,6 +802,20 @@ static void shm__a_damaged_lock_file_is_named(void **state)
     close_all_nodes(1);
 }
 
+/* Who opens it would wait for a writer for ever. */
+static void shm__a_fifo_as_a_lock_file_holds_nobody_up(void **state)
+{
+    char path[256];
+
+    (void)state;
+    open_all(2);
+    fixture_path(path, sizeof path, "h0.lock");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    close_all_nodes(2);
+    unlink(path);
+}
+
 /* More memory than the machine has: refused before anything is taken. */
 static void shm__no_space_is_an_error_that_says_how_much(void **state)
 {
@@ -969,6 +983,7 @@ int main(void)
         CASE(shm__wrong_options_are_refused),
         CASE(shm__a_directory_open_to_others_is_refused),
         CASE(shm__a_damaged_lock_file_is_named),
+        CASE(shm__a_fifo_as_a_lock_file_holds_nobody_up),
         CASE(shm__no_space_is_an_error_that_says_how_much),
         CASE(shm__a_limit_of_the_process_is_an_error_that_names_it),
         CASE(shm__a_limit_of_file_sizes_is_an_error_that_names_it),

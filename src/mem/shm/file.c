@@ -81,7 +81,8 @@ static void lock_name(char *out, size_t room, const char *name)
 
 static int lock_open(struct shm *s, const char *file)
 {
-    return openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    /* One that is a FIFO by now keeps nobody waiting. */
+    return openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
 /* Open-file-description locks: unlike flock they can be asked about without being taken. */
@@ -167,7 +168,7 @@ void lock_note(struct shm *s, const char *name, uint32_t lives)
     const uint64_t noted = lives;
 
     lock_name(file, sizeof file, name);
-    int fd = openat(s->dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(s->dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
     if (pwrite(fd, &noted, sizeof noted, noted_at(s)) < 0) {
