@@ -140,7 +140,8 @@ class Handle:
         self._guard = parent._guard if parent is not None and shared else Guard()
         self._carried = parent._carried if parent is not None and shared else Carried()
         self._error = s.tram_error()
-        self._waking = threading.Lock()  # nobody wakes what is being closed
+        self._waking = threading.RLock()  # nobody wakes what is being closed, no handler of a signal either
+        self._ending = False
         self._kept: list[Any] = []  # what the library has the addresses of
         self._children: dict[Handle, None] = {}
 
@@ -237,6 +238,8 @@ class Handle:
     def _wake(self, function: Any) -> None:
         """From any thread."""
         with self._waking:
+            if self._ending:
+                raise Closed(f"this {self._who()} is closed")
             function(self._alive())
 
     def close(self) -> None:
@@ -250,9 +253,10 @@ class Handle:
             guard.lock.acquire()
         try:
             with self._waking:
-                if self._closer:
-                    getattr(lib, self._closer)(self._pointer)
-                self._closed()
+                self._ending = True
+            if self._closer:
+                getattr(lib, self._closer)(self._pointer)
+            self._closed()
         finally:
             for guard in others:
                 guard.lock.release()
@@ -277,7 +281,10 @@ def sliced(wait: Callable[[int], int], timeout: float | None, at_once: bool) -> 
 
 def _close_all() -> None:
     for handle in reversed(list(_opened)):
-        handle.close()
+        try:
+            handle.close()
+        except Misused:
+            pass  # a thread that outlives the interpreter is in it
 
 
 def _forget_all() -> None:

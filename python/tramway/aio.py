@@ -60,7 +60,19 @@ class Attached(Generic[P]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.leave()
         self.close()
+
+    async def leave(self, timeout: float = 2) -> None:
+        """A member leaves in order, for which the others, which may be in this loop, have to be polled. Of other handles nothing."""
+        handle: Any = self.handle
+        if not hasattr(handle, "has_left") or self._failure.done():
+            return
+        handle.leave()
+        self.kick()
+        end = self._loop.time() + timeout
+        while not (self._failure.done() or handle.has_left) and self._loop.time() < end:
+            await asyncio.sleep(0.002)
 
     def kick(self) -> None:
         """Polls it soon: after sending, which leaves with the next poll."""

@@ -11,7 +11,7 @@ from ._handle import Carried, Handle, as_bytes, as_name, as_number, take, withou
 from ._library import lib
 from ._state import Find, Life, _copy, call_machine, fill, state_calls
 from .cluster import Cluster
-from .errors import Broken, Error
+from .errors import Broken, Closed, Error
 from .question import Question
 from .view import Item, Layout, View, answer_of, items_of, layout_of, layout_set, view_of
 
@@ -324,7 +324,10 @@ class Group(GroupHandle):
     def stop(self) -> None:
         """Ends run, the one under way or the next. From any thread, and from callbacks."""
         self._stopping = True
-        self.wake()
+        try:
+            self.wake()
+        except Closed:
+            pass  # it has ended
 
     def fd(self) -> int:
         """A descriptor that is readable when poll is to be called, until it returns 0; poll also after sending. From then on step and

@@ -10,7 +10,7 @@ from ._handle import Handle, as_bytes, as_name, as_number, take
 from ._library import lib
 from ._state import Find, Life, call_machine, fill, state_calls, _copy
 from .cluster import Cluster
-from .errors import Broken, NotFound
+from .errors import Broken, Closed, NotFound
 
 __all__ = ["Delivery", "Machine", "Host", "ReplicaStats", "DiskStats", "Role"]
 
@@ -128,7 +128,10 @@ class Host(Handle):
     def stop(self) -> None:
         """Ends run, the one under way or the next. From any thread, and from callbacks."""
         self._stopping = True
-        self.wake()
+        try:
+            self.wake()
+        except Closed:
+            pass  # it has ended
 
     def fd(self) -> int:
         """A descriptor that is readable when poll is to be called, until it returns 0. From then on step and run are not called. See
