@@ -22,8 +22,6 @@
 
 #define STREAM_NO_WORD UINT32_MAX
 
-enum { STREAM_LINE_BYTES = 64 };
-
 /* What streams have in common that go through the same kind of lane. */
 struct stream_shape {
     uint32_t ring_bytes; /* a power of two */
@@ -116,10 +114,6 @@ static inline void stream_commit(struct stream *s, uint32_t bytes)
         memset(f->payload + bytes, 0, padded(bytes) - bytes);
     s->spill = size > straight ? (uint32_t)(size - straight) : 0;
     s->tail += size;
-    /* The lines of the next frame have left the cache a lap ago: with many streams in turns its stores would wait for them. */
-    const unsigned char *next = s->ring + (s->tail & (s->shape->ring_bytes - 1));
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + STREAM_LINE_BYTES, 1);
 }
 
 /* The next push begins with what the copy has. */
