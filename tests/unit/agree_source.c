@@ -72,7 +72,7 @@ static struct source_options usual(struct mem *mem)
     };
 }
 
-static struct world *world_open_retry(uint64_t retry_ns)
+static struct world *world_open_with(uint64_t retry_ns, uint32_t faulty)
 {
     struct world *w = calloc(1, sizeof(*w));
     struct sim_options o = {
@@ -90,8 +90,14 @@ static struct world *world_open_retry(uint64_t retry_ns)
     w->mem = sim_node_start(w->sim, CLIENT);
     struct source_options f = usual(w->mem);
     f.retry_ns = retry_ns;
+    f.faulty = faulty;
     assert_int_equal(source_open(&f, &w->source, NULL), 0);
     return w;
+}
+
+static struct world *world_open_retry(uint64_t retry_ns)
+{
+    return world_open_with(retry_ns, 0);
 }
 
 static struct world *world_open(void)
@@ -313,6 +319,29 @@ static void source__taken_only_rises(void **state)
     ack(w, 2, one, 5);
     run(w, 2 * WAY_NS);
     assert_int_equal(source_taken(w->source), two);
+    world_close(w);
+}
+
+/* One of three may lie: what one says was taken is not, what two say is; and who claims to lead is not believed. */
+static void source__among_liars_believes_one_more_than_may_lie(void **state)
+{
+    (void)state;
+    struct world *w = world_open_with(RETRY_NS, 1);
+    uint64_t one = send(w, 40, 1), two = send(w, 40, 2);
+    source_flush(w->source);
+    ack(w, 2, UINT64_MAX, 5);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(source_taken(w->source), 0);
+    ack(w, 0, one, 0);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(source_taken(w->source), one);
+    ack_life(w, 1, two, 0, 1);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(source_taken(w->source), one);
+    ack(w, 1, two, 0);
+    run(w, 2 * WAY_NS);
+    assert_int_equal(source_taken(w->source), two);
+    assert_int_equal(leader(w), 0);
     world_close(w);
 }
 
@@ -539,6 +568,7 @@ int main(void)
         cmocka_unit_test(source__oversized_message_is_too_big),
         cmocka_unit_test(source__full_ring_says_again),
         cmocka_unit_test(source__taken_only_rises),
+        cmocka_unit_test(source__among_liars_believes_one_more_than_may_lie),
         cmocka_unit_test(source__taken_is_at_most_what_was_added),
         cmocka_unit_test(source__follows_the_highest_ballot),
         cmocka_unit_test(source__writes_again_to_who_lost_it),
