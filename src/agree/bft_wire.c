@@ -179,7 +179,8 @@ const char *bft_vouched_fault(const struct bft_scope *s, const struct bft_vouche
                               uint64_t bytes)
 {
     if (bytes < sizeof(*v) || v->rank >= s->members || v->marks != s->faulty + 1 ||
-        v->bytes < sizeof(struct bft_state) || v->bytes % 8 != 0 || bytes < bft_vouched_bytes(v))
+        v->bytes < sizeof(struct bft_state) || v->bytes % 8 != 0 || v->bytes > bytes ||
+        bytes < bft_vouched_bytes(v))
         return "what is vouched for is not whole";
     if (!marks_fit(s, v->mark, v->marks))
         return "f+1 do not vouch";

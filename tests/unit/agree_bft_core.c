@@ -87,9 +87,29 @@ static void core__a_promise_of_a_life_before_a_join_is_void(void **state)
           "certificate above a decision|agreement");
 }
 
+/* Lengths that liars write: none leads out of what was received. */
+static void wire__a_length_that_wraps_is_refused(void **state)
+{
+    const struct bft_scope scope = {.members = 3, .faulty = 1};
+    uint32_t bytes =
+        sizeof(struct bft_new_view) + sizeof(struct bft_vouched) + 2 * sizeof(struct bft_mark);
+    struct bft_new_view *n = calloc(1, bytes);
+    struct bft_vouched *v = (void *)n->states;
+    (void)state;
+    n->head = (struct bft_head){.kind = BFT_NEW_VIEW, .count = bytes - (uint32_t)sizeof(*n)};
+    *v = (struct bft_vouched){.marks = 2, .bytes = UINT32_MAX - 7};
+    v->mark[1].rank = 1;
+    assert_non_null(bft_body_fault(&scope, n, bytes));
+    v->bytes = UINT32_MAX - 7 - (uint32_t)sizeof(*v) - 2 * (uint32_t)sizeof(struct bft_mark) + 8;
+    assert_non_null(bft_body_fault(&scope, n, bytes));
+    assert_non_null(bft_body_fault(&scope, n, sizeof(struct bft_head) - 8));
+    free(n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wire__a_length_that_wraps_is_refused),
         cmocka_unit_test(core__correct_members_agree_and_go_on),
         cmocka_unit_test(core__planted_mistakes_show),
         cmocka_unit_test(core__a_promise_of_a_life_before_a_join_is_void),
