@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-enum { POSITION_BITS = 48 };
-
 struct other {
     struct stream out;
     struct stream_out way; /* its lane: owned by the other */
@@ -17,7 +15,8 @@ struct other {
     uint64_t read;         /* position */
     uint32_t read_bytes;   /* of the last frame, with its header */
     bool muted;
-    uint64_t told; /* TAKEN, as it was written last */
+    uint64_t told;       /* TAKEN, as it was written last, */
+    uint32_t told_epoch; /* and of what; UINT32_MAX: not yet */
     uint64_t tag;
 };
 
@@ -70,7 +69,7 @@ static int open_lanes(struct bft_talk *t, struct err *e)
 static void hello(struct bft_talk *t, struct other *p)
 {
     mem_set1(t->opt.mem, &p->way.flow, p->way.lane, TALK_LIFE, t->opt.life);
-    p->told = 0;
+    p->told_epoch = UINT32_MAX;
 }
 
 static int open_others(struct bft_talk *t, struct err *e)
@@ -150,10 +149,9 @@ bool bft_talk_send(struct bft_talk *t, uint32_t to, const struct bft_frame *f, c
 /* How far the other has read. What it says beyond our end, or of another epoch, is nothing. */
 static void note_taken(struct other *p)
 {
-    uint64_t word = mem_word(p->in, TALK_TAKEN);
-    uint64_t pos = word & ((UINT64_C(1) << POSITION_BITS) - 1);
-    if (word >> POSITION_BITS == p->out.life && pos > p->out.taken && pos <= p->out.tail &&
-        pos % 8 == 0)
+    bool ours = mem_word(p->in, TALK_TAKEN_EPOCH) == p->out.life;
+    uint64_t pos = mem_word(p->in, TALK_TAKEN);
+    if (ours && pos > p->out.taken && pos <= p->out.tail && pos % 8 == 0)
         p->out.taken = pos;
 }
 
@@ -171,11 +169,16 @@ static void note_life(struct bft_talk *t, struct other *p)
 
 static void tell_taken(struct bft_talk *t, struct other *p)
 {
-    uint64_t word = (uint64_t)p->epoch << POSITION_BITS | p->read;
-    if (word == p->told)
+    if (p->told_epoch != p->epoch) {
+        mem_set1(t->opt.mem, &p->way.flow, p->way.lane, TALK_TAKEN, stream_start());
+        mem_set1(t->opt.mem, &p->way.flow, p->way.lane, TALK_TAKEN_EPOCH, p->epoch);
+        p->told_epoch = p->epoch;
+        p->told = stream_start();
+    }
+    if (p->read == p->told)
         return;
-    p->told = word;
-    mem_set1(t->opt.mem, &p->way.flow, p->way.lane, TALK_TAKEN, word);
+    p->told = p->read;
+    mem_set1(t->opt.mem, &p->way.flow, p->way.lane, TALK_TAKEN, p->read);
 }
 
 static int post_other(struct bft_talk *t, struct other *p)

@@ -12,10 +12,11 @@
 
 /* Control words of a lane. */
 enum {
-    TALK_GUARD, /* what is before this position is there */
-    TALK_EPOCH, /* that GUARD is about: life of the writer << 8 | of the reader */
-    TALK_TAKEN, /* of the stream the other way: epoch << 48 | position */
-    TALK_LIFE,  /* of the writer */
+    TALK_GUARD,       /* what is before this position is there */
+    TALK_EPOCH,       /* that GUARD is about: life of the writer << 8 | of the reader */
+    TALK_TAKEN,       /* position in the stream the other way, */
+    TALK_TAKEN_EPOCH, /* and its epoch */
+    TALK_LIFE,        /* of the writer */
     TALK_WORDS
 };
 
