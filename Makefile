@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-bft test-group test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -109,6 +109,11 @@ test-durable: all
 	@TRAM=$(abspath $(BUILD)/tram) TRAM_PLANTED=$(abspath $(BUILD)/tram-planted) TRAM_LONG=1 tests/sim/durable
 	@$(BUILD)/tests/proc/proc_power tree cuts=1000
 	@$(BUILD)/tests/proc/proc_power genuine cuts=1000
+
+# 5,000 seeds of the log among liars, by every strategy, and each mistake that it is known to find; some 30 minutes.
+test-bft: all
+	@TRAM=$(abspath $(BUILD)/tram) tests/sim/bft_seeds 5000
+	@TRAM_PLANTED=$(abspath $(BUILD)/tram-planted) tests/sim/bft_planted
 
 # The fuzzers under AddressSanitizer, FACTOR times as long as `make test` has time for.
 FACTOR ?= 10

@@ -139,8 +139,8 @@
     X(disk_snap_ahead, stepped, "a snapshot says a later position than it holds")                  \
     X(disk_told_early, stepped, "what was read counts before it is flushed")                       \
     X(disk_places_forgotten, stepped, "lives of clients' places begin anew with the process")      \
-    X(neb_own_sig, stepped, "B1: a copy counts if whoever has it has signed it, not its sender")   \
-    X(neb_read_first, stepped, "B2: others' rows are read before the own copy is written")         \
+    X(neb_own_sig, bft, "B1: a copy counts if whoever has it has signed it, not its sender")       \
+    X(neb_read_first, bft, "B2: others' rows are read before the own copy is written")             \
     X(neb_no_lap, stepped, "B3: a cell of a later lap is taken for none")                          \
     X(neb_hides_two, stepped, "B4: a row of which two memories differ has nothing")                \
     X(neb_skips_torn, stepped, "B29: a cell that is not good is taken for none")                   \
@@ -148,11 +148,11 @@
     X(bft_checked_in_place, stepped, "B5: what was checked is read again from the ring")           \
     X(bft_cert_f, stepped, "B17: f members make a certificate")                                    \
     X(bft_vouch_blind, stepped, "B18: who vouches for a STATE does not compare it")                \
-    X(bft_late_commit, stepped, "B19: a COMMIT below a promised view counts")                      \
+    X(bft_late_commit, bft, "B19: a COMMIT below a promised view counts")                          \
     X(bft_join_old_state, stepped, "B20: a NEW-VIEW uses what was said in a life before a JOIN")   \
-    X(bft_timeout_fixed, stepped, "B24: views do not grow longer")                                 \
+    X(bft_timeout_fixed, bft, "B24: views do not grow longer")                                     \
     X(bft_jump_blank, stepped, "B27: who jumps forgets what its sender has proposed")              \
-    X(bft_sig_no_domain, stepped, "B11: a signature does not say what it is for")                  \
+    X(bft_sig_no_domain, bft, "B11: a signature does not say what it is for")                      \
     X(group_guard_first, group, "V10: a guard is told before END")                                 \
     X(group_one_null, group, "V12: one null answers a batch of messages")                          \
     X(group_nulls_for_ever, group, "V14: nulls are answered with nulls")                           \

@@ -25,14 +25,23 @@ typedef void run_fn(const struct run_options *, struct run_result *);
 static const struct protocol {
     const char *name;
     run_fn *run;
-} protocols[] = {
-    {"log", run_log}, {"tree", run_tree}, {"genuine", run_genuine}, {"group", run_group}};
-static const char *const protocol_names[] = {"log", "tree", "genuine", "group", NULL};
+} protocols[] = {{"log", run_log},
+                 {"tree", run_tree},
+                 {"genuine", run_genuine},
+                 {"group", run_group},
+                 {"bft", run_bft}};
+static const char *const protocol_names[] = {"log", "tree", "genuine", "group", "bft", NULL};
 static const char *const memory_names[] = {"drawn", "shm", "ofi", "tcp",
                                            NULL}; /* as enum run_memory */
 
 static const char *const votes_names[] = {"replicas", "memories", "all", "drawn",
-                                          NULL};                     /* as enum run_votes */
+                                          NULL}; /* as enum run_votes */
+static const char *const strategy_names[] = {
+#define STRATEGY_NAME(name, text) #name,
+    HOSTILE_LIST(STRATEGY_NAME)
+#undef STRATEGY_NAME
+        "drawn",
+    NULL};
 static const char *const aim_names[] = {"drawn", "on", "off", NULL}; /* as enum aim_when */
 
 enum { BUGS_ON_MAX = 1 };
@@ -46,6 +55,7 @@ struct sim_args {
     enum aim_when aim;
     bool durable;
     enum run_votes votes;
+    enum hostile_strategy strategy;
     const char *bug;
 };
 
@@ -58,6 +68,10 @@ struct tally {
     struct run_result failed;
     uint64_t power_cuts, disks_lost, sectors_flipped, writes_failed, disks_filled, full_journals;
     struct group_figures group;
+    struct bft_tally {
+        uint64_t runs, failures;
+        struct bft_figures sum;
+    } bft[HOSTILE_STRATEGIES];
 };
 
 static void add_group(struct group_figures *sum, const struct group_figures *g)
@@ -94,6 +108,17 @@ static void add_group(struct group_figures *sum, const struct group_figures *g)
     sum->disks_failed += g->disks_failed;
 }
 
+static void add_bft(struct bft_figures *sum, const struct bft_figures *f)
+{
+    sum->liars += f->liars;
+    sum->lies += f->lies;
+    sum->decisions += f->decisions;
+    sum->views += f->views;
+    sum->convicted += f->convicted;
+    sum->jumps += f->jumps;
+    sum->rejoins += f->rejoins;
+}
+
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
 {
     for (int i = 0; i < AIM_STEPS; i++)
@@ -120,6 +145,10 @@ static void tally_add(struct tally *t, uint64_t seed, const struct run_result *r
     t->over_tcp += r->memory == RUN_MEMORY_TCP;
     add_figures(&t->aimed, &r->aimed);
     add_group(&t->group, &r->group);
+    struct bft_tally *b = &t->bft[r->bft.strategy];
+    b->runs++;
+    b->failures += r->property != NULL;
+    add_bft(&b->sum, &r->bft);
     if (r->property != NULL && t->failures++ == 0) {
         t->failed_seed = seed;
         t->failed = *r;
@@ -143,6 +172,8 @@ static void print_failure(const struct sim_args *a, uint64_t seed, const struct 
         printf(" --durable");
     if (a->votes)
         printf(" --votes %s", votes_names[a->votes]);
+    if (a->strategy != HOSTILE_STRATEGIES)
+        printf(" --strategy %s", strategy_names[a->strategy]);
     if (a->bug)
         printf(" --bug %s", a->bug);
     printf("\n");
@@ -156,6 +187,7 @@ static int run_one(const struct sim_args *a)
                             .aim = a->aim,
                             .durable = a->durable,
                             .votes = a->votes,
+                            .strategy = a->strategy,
                             .trace = a->quiet ? NULL : stdout};
     struct run_result r;
     a->protocol->run(&o, &r);
@@ -184,7 +216,8 @@ static void worker(const struct sim_args *a, uint32_t index, int out)
                                 .memory = a->memory,
                                 .aim = a->aim,
                                 .durable = a->durable,
-                                .votes = a->votes};
+                                .votes = a->votes,
+                                .strategy = a->strategy};
         struct run_result r;
         a->protocol->run(&o, &r);
         tally_add(&t, o.seed, &r);
@@ -231,6 +264,11 @@ static void merge(struct tally *sum, const struct tally *t)
     sum->full_journals += t->full_journals;
     add_figures(&sum->aimed, &t->aimed);
     add_group(&sum->group, &t->group);
+    for (int i = 0; i < HOSTILE_STRATEGIES; i++) {
+        sum->bft[i].runs += t->bft[i].runs;
+        sum->bft[i].failures += t->bft[i].failures;
+        add_bft(&sum->bft[i].sum, &t->bft[i].sum);
+    }
     /* The lowest seed is reported, so that the answer does not depend on timing alone. */
     if (t->failures > 0 && (sum->failures == 0 || t->failed_seed < sum->failed_seed)) {
         sum->failed_seed = t->failed_seed;
@@ -277,6 +315,23 @@ static void print_group(const struct group_figures *g)
                (unsigned long long)g->disks, (unsigned long long)g->disk_batches,
                (unsigned long long)g->power_cuts, (unsigned long long)g->disks_failed,
                (unsigned long long)g->checkpoints);
+}
+
+static void print_bft(const struct bft_tally *of)
+{
+    printf("%-11s %7s %7s %9s %9s %7s %9s %7s %8s %10s\n", "strategy", "seeds", "liars", "lies",
+           "decisions", "views", "convicted", "jumps", "rejoins", "violations");
+    for (int i = 0; i < HOSTILE_STRATEGIES; i++) {
+        const struct bft_figures *f = &of[i].sum;
+        if (of[i].runs == 0)
+            continue;
+        printf("%-11s %7llu %7llu %9llu %9llu %7llu %9llu %7llu %8llu %10llu\n", strategy_names[i],
+               (unsigned long long)of[i].runs, (unsigned long long)f->liars,
+               (unsigned long long)f->lies, (unsigned long long)f->decisions,
+               (unsigned long long)f->views, (unsigned long long)f->convicted,
+               (unsigned long long)f->jumps, (unsigned long long)f->rejoins,
+               (unsigned long long)of[i].failures);
+    }
 }
 
 static int run_many(const struct sim_args *a)
@@ -343,7 +398,9 @@ static int run_many(const struct sim_args *a)
             (unsigned long long)sum.disks_filled, (unsigned long long)sum.full_journals);
     if (a->protocol->run == run_group)
         print_group(&sum.group);
-    if (a->aim != AIM_NEVER)
+    if (a->protocol->run == run_bft)
+        print_bft(sum.bft);
+    else if (a->aim != AIM_NEVER)
         print_aimed(&sum.aimed);
     if (sum.failures > 0 && !a->keep_going)
         print_failure(a, sum.failed_seed, &sum.failed);
@@ -399,13 +456,14 @@ static int plant(const char *name)
 int cmd_sim(int argc, char **argv)
 {
     struct sim_args a = {.seeds = 1000, .first = 1};
-    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = AIM_DRAWN, votes = RUN_VOTES_REPLICAS;
+    unsigned protocol = 0, memory = RUN_MEMORY_DRAWN, aim = AIM_DRAWN, votes = RUN_VOTES_REPLICAS,
+             strategy = HOSTILE_STRATEGIES;
     const char *names[BUGS_ON_MAX];
     struct args_list bugs_on = {.item = names, .max = BUGS_ON_MAX};
     const struct args_option options[] = {
         {"--protocol", "NAME",
          "log: one replicated log; tree: groups in an overlay tree; genuine: destinations only; "
-         "group: hosts with views and cells (default log)",
+         "group: hosts with views and cells; bft: a log some of whose members lie (default log)",
          .choice = &protocol, .choices = protocol_names, .needs = "the protocols are"},
         {"--seeds", "N", "run N seeds, from --first on (default 1000)", .number = &a.seeds,
          .min = 1, .max = UINT64_C(1) << 40},
@@ -430,6 +488,10 @@ int cmd_sim(int argc, char **argv)
          "replicas vote; drawn: the one or the other, from the seed; replicas: there are no such "
          "members (default replicas)",
          .choice = &votes, .choices = votes_names, .needs = "those who vote are"},
+        {"--strategy", "NAME",
+         "how members lie, with --protocol bft; none: nobody does (default drawn from the seed); "
+         "tram-sim(1) says what each is",
+         .choice = &strategy, .choices = strategy_names, .needs = "the strategies are"},
         {"--jobs", "J", "processes to use (default: one per core)", .number32 = &a.jobs, .min = 1,
          .max = 1024},
         {"--keep-going", NULL, "do not stop at the first violation", .flag = &a.keep_going},
@@ -454,7 +516,12 @@ int cmd_sim(int argc, char **argv)
     a.memory = (enum run_memory)memory;
     a.aim = (enum aim_when)aim;
     a.votes = (enum run_votes)votes;
-    if (a.votes && a.protocol->run == run_group)
+    a.strategy = (enum hostile_strategy)strategy;
+    if (a.strategy != HOSTILE_STRATEGIES && a.protocol->run != run_bft)
+        return args_bad("sim", "--strategy", "members lie with --protocol bft alone");
+    if (a.protocol->run == run_bft && (a.durable || (a.replicas && a.replicas % 2 == 0)))
+        return args_bad("sim", "--protocol", "bft has 3, 5, 7 or 9 replicas, without --durable");
+    if (a.votes && (a.protocol->run == run_group || a.protocol->run == run_bft))
         return args_bad("sim", "--votes", "the logs of log, tree and genuine have memories");
     for (int i = 0; i < bugs_on.count; i++) {
         a.bug = bugs_on.item[i];

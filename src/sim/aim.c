@@ -176,7 +176,7 @@ static bool strike(struct aim *a)
     if (!c->truthful && rng_below(g, 4))
         chaos_rumour(c, a->host, length);
     if (pick < 4) {
-        a->keep_memory = rng_below(g, 3) != 0 && !c->links;
+        a->keep_memory = (rng_below(g, 3) != 0 && !c->links) || c->at_hand;
         if (chaos_may_crash(c, a->host, a->keep_memory))
             a->verdict = AIM_KILL;
     } else if (pick < 6) {

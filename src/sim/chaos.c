@@ -103,7 +103,7 @@ static void fault_crash(struct chaos *c, uint32_t host)
     bool may_lose = chaos_may_crash(c, host, false);
     if (!may_lose && !chaos_may_crash(c, host, true))
         return;
-    bool keep = (rng_below(c->rng, 2) && !c->links) || !may_lose;
+    bool keep = (rng_below(c->rng, 2) && !c->links) || !may_lose || c->at_hand;
     crash(c, host, keep);
     plan_restart(c, host, rng_below(c->rng, 3) ? units(c, 1, 60) : units(c, 60, 600));
 }
@@ -228,13 +228,20 @@ static void fault_power(struct chaos *c)
 static void heal_event(void *ctx, uint64_t arg)
 {
     struct chaos *c = ctx;
-    if (!c->calm)
+    if (c->calm)
+        return;
+    if (c->at_hand)
+        sim_slow(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, 0);
+    else
         sim_cut(c->sim, (uint32_t)(arg >> 32), (uint32_t)arg, false);
 }
 
 static void cut(struct chaos *c, uint32_t from, uint32_t to, uint64_t length)
 {
-    sim_cut(c->sim, from, to, true);
+    if (c->at_hand)
+        sim_slow(c->sim, from, to, rng_below(c->rng, length));
+    else
+        sim_cut(c->sim, from, to, true);
     sim_at(c->sim, sim_now(c->sim) + length, heal_event, c, (uint64_t)from << 32 | to);
 }
 

@@ -46,6 +46,7 @@ struct chaos {
     uint64_t unit_ns;  /* how long things take is drawn in these; about 15 are a heartbeat */
     uint64_t every_ns; /* mean time between faults; 0: none */
     bool duels;        /* mostly lies and isolated leaders */
+    bool at_hand;      /* nobody is ever cut off from a memory, and it stays until the next life */
     bool links;        /* connections break, and memory goes with its process */
     bool returns;      /* hosts that lead nothing crash and return, and nothing else happens */
     bool truthful;     /* no lies: nobody is told that one is dead who is not */

@@ -1,6 +1,7 @@
 #include "sim/hostile_impl.h"
 
 #include "lane/names.h"
+#include "sim/known.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ enum {
     LATE_US_MAX = 200,
     STRETCH_US_MIN = 20,
     STRETCH_US_MAX = 400,
+    WAY_IN = 200, /* steps */
+    WAY_US_MAX = 60,
     FAST_MAX = 30, /* times as fast as others' is the clock of one who panics */
 };
 
@@ -137,10 +140,19 @@ static bool about(const struct hostile *h, const struct mem_lane_spec *s)
     return rank < HOSTILE_MEMBERS_MAX && h->peers >> rank & 1 && h->kinds >> lane_kind(s) & 1;
 }
 
+/* Who writes what is no frame is not read any more, and can do no more harm: mostly its head stays. */
+static uint32_t head_of(struct hostile *h, const struct hostile_write *w)
+{
+    bool frame = lane_kind(&w->lane->spec) == LANE_TALK && !w->words;
+    return frame && w->bytes > sizeof(struct frame) && !hostile_draw(h, 30) ? sizeof(struct frame)
+                                                                            : 0;
+}
+
 static void spoilt(struct hostile *h, const struct hostile_write *w)
 {
     struct hostile_write c = copy_of(w);
-    hostile_spoil(h, c.data, c.bytes);
+    uint32_t head = head_of(h, w);
+    hostile_spoil(h, c.data + head, c.bytes - head);
     h->all->figures.lies++;
     write_own(h, &c);
     free(c.data);
@@ -151,10 +163,12 @@ static void replayed(struct hostile *h, const struct hostile_write *w)
     const struct hostile_write *p = past_like(h, w);
     if (p == NULL)
         return;
-    struct hostile_write c = *w;
-    c.data = p->data;
+    struct hostile_write c = copy_of(w);
+    uint32_t head = head_of(h, w);
+    memcpy(c.data + head, p->data + head, c.bytes - head);
     h->all->figures.lies++;
     write_own(h, &c);
+    free(c.data);
 }
 
 static void huge(struct hostile *h, const struct hostile_write *w)
@@ -169,6 +183,25 @@ static void huge(struct hostile *h, const struct hostile_write *w)
     c.data = (unsigned char *)words;
     h->all->figures.lies++;
     write_own(h, &c);
+}
+
+/* Frames stay frames, with bodies and values in them that are none: nobody finds these. */
+static void withheld(struct hostile *h, const struct hostile_write *w)
+{
+    struct hostile_write c = copy_of(w);
+    struct known_frame f = {0};
+    bool found = false;
+    while (lane_kind(&w->lane->spec) == LANE_TALK && !w->words &&
+           known_frame_next(c.data, c.bytes, &f))
+        if ((f.frame->kind == BFT_FRAME_BODY || f.frame->kind == BFT_FRAME_VALUE) && f.bytes > 0) {
+            memset((void *)(uintptr_t)f.frame->data, 0, f.bytes);
+            found = true;
+        }
+    if (found) {
+        h->all->figures.lies++;
+        write_own(h, &c);
+    }
+    free(c.data);
 }
 
 /* True: nothing is written now. */
@@ -208,6 +241,9 @@ static void write_lies(struct hostile *h, const struct hostile_write *w)
     case HOSTILE_huge:
         if (w->words)
             huge(h, w);
+        break;
+    case HOSTILE_withhold:
+        withheld(h, w);
         break;
     default:
         break;
@@ -478,10 +514,27 @@ static void write_later(struct hostile *h)
     h->laters = left;
 }
 
+/* What one member writes to another is late for a while. */
+static void hold_up_way(struct hostiles *all)
+{
+    struct rng *g = &all->rng;
+    uint64_t now = sim_now(all->opt.sim);
+    if (all->calm || now < all->way_until_ns || rng_below(g, WAY_IN))
+        return;
+    if (all->way_until_ns)
+        sim_slow(all->opt.sim, all->way_from, all->way_to, 0);
+    all->way_from = all->nodes[rng_below(g, all->opt.members)];
+    all->way_to = all->nodes[rng_below(g, all->opt.members)];
+    all->way_until_ns = now + rng_below(g, WAY_US_MAX * US);
+    if (all->way_from != all->way_to)
+        sim_slow(all->opt.sim, all->way_from, all->way_to, rng_below(g, WAY_US_MAX * US));
+}
+
 void hostile_step(struct hostile *h)
 {
     if (h->mem == NULL)
         return;
+    hold_up_way(h->all);
     if (sim_now(h->all->opt.sim) >= h->until_ns)
         draw_lies(h);
     if (hostile_draw(h, 5))

@@ -89,6 +89,9 @@ uint64_t hostile_clock_ns(struct hostile *, uint64_t now_ns);
 struct neb_cell hostile_cell(const struct hostiles_options *, uint32_t sender, uint64_t key,
                              uint64_t bytes, struct digest);
 
+/* Makes of a text one that whoever is said to sign it may have signed, elsewhere. */
+void hostile_elsewhere(struct rng *, uint32_t liar, struct sign_text *);
+
 /* What it does by itself. */
 void hostile_step(struct hostile *);
 

@@ -29,9 +29,8 @@ struct neb_cell hostile_cell(const struct hostiles_options *o, uint32_t sender, 
     return c;
 }
 
-void hostile_elsewhere(struct hostile *h, struct sign_text *t)
+void hostile_elsewhere(struct rng *g, uint32_t liar, struct sign_text *t)
 {
-    struct rng *g = &h->all->rng;
     switch (rng_below(g, 5)) {
     case 0:
         t->group++;
@@ -46,7 +45,7 @@ void hostile_elsewhere(struct hostile *h, struct sign_text *t)
         t->life++;
         break;
     default: /* it is only the liar's own */
-        t->signer = h->rank;
+        t->signer = liar;
         break;
     }
 }
@@ -57,7 +56,7 @@ static struct neb_cell forged(struct hostile *h, uint32_t sender, const struct n
     struct neb_cell c = *like;
     c.digest.word[0] ^= 1 + rng_below(&h->all->rng, 3);
     struct sign_text t = cell_text(&h->all->opt, sender, &c);
-    hostile_elsewhere(h, &t);
+    hostile_elsewhere(&h->all->rng, h->rank, &t);
     sim_sign(h->all->opt.key_seed, &t, c.signature);
     return c;
 }

@@ -83,6 +83,8 @@ struct hostiles {
     struct rng rng;
     uint32_t side; /* mask of ranks to which the second twins show themselves */
     bool calm;
+    uint32_t way_from, way_to; /* nodes between which it is slow, until then; 0: it never was */
+    uint64_t way_until_ns;
     struct hostile_figures figures;
 };
 
@@ -107,8 +109,6 @@ void hostile_shows(struct hostile *, uint32_t reader, const struct mem_lane_spec
 
 /* hostile_cell.c */
 
-/* Makes of a text one that whoever is said to sign it may have signed, elsewhere. */
-void hostile_elsewhere(struct hostile *, struct sign_text *);
 /* A cell has been written into a row: what else comes to stand there. */
 void hostile_cell_lies(struct hostile *, struct row *, uint64_t at, const struct neb_cell *);
 

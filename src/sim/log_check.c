@@ -125,11 +125,17 @@ static void check_new(struct log_check *c, uint32_t rank, const struct entry *e)
     c->source_end[e->source] = e->srcpos + frame_size(e->bytes);
 }
 
+void check_apply(struct counter_machine_state *s, const struct entry *e)
+{
+    s->hash = hash_mix(s->hash, entry_hash(e));
+    s->count++;
+}
+
 void check_message(struct log_check *c, uint32_t rank, struct counter_machine_state *s,
                    const struct entry *e)
 {
-    s->hash = hash_mix(s->hash, entry_hash(e));
-    uint64_t k = s->count++;
+    uint64_t k = s->count;
+    check_apply(s, e);
     if (k < c->history_count) {
         if (c->history[k] != s->hash)
             check_violated(c, "state equality", e->pos,

@@ -38,6 +38,9 @@ void check_forge(uint32_t source, uint64_t guess, unsigned char *out, uint32_t b
 /* Agreement: one entry per position. */
 void check_entry(struct log_check *, uint32_t rank, const struct entry *);
 
+/* Makes of a state what it is after a message, whoever applies it. */
+void check_apply(struct counter_machine_state *, const struct entry *);
+
 /* Integrity, no duplicate, no gap; state equality: replica applies a message to its state. */
 void check_message(struct log_check *, uint32_t rank, struct counter_machine_state *,
                    const struct entry *);

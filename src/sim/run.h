@@ -8,6 +8,7 @@
 
 #include "sim/counter_machine.h"
 #include "sim/fleet.h"
+#include "sim/hostile.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +36,8 @@ struct run_options {
     enum aim_when aim; /* are faults aimed at the middle of steps? */
     bool durable;      /* hosts have disks */
     enum run_votes votes;
-    FILE *trace; /* readable trace of what happens; NULL: none */
+    enum hostile_strategy strategy; /* of who lies, if any may; HOSTILE_STRATEGIES: drawn */
+    FILE *trace;                    /* readable trace of what happens; NULL: none */
 };
 
 enum { RUN_TEXT_BYTES = 256 };
@@ -68,6 +70,17 @@ struct group_figures {
     uint64_t shared;                  /* runs with common lanes that are one memory */
 };
 
+/* Of a group some of whose members lie. */
+struct bft_figures {
+    enum hostile_strategy strategy;
+    uint64_t liars, lies;
+    uint64_t decisions; /* slots decided */
+    uint64_t views;     /* that began anywhere */
+    uint64_t convicted; /* times that a correct member convicted another one */
+    uint64_t jumps;     /* times that one went on behind a STATE that was vouched for */
+    uint64_t rejoins;   /* times that one who had lost its memory voted again */
+};
+
 struct run_result {
     const char *property;      /* NULL: nothing was violated */
     char text[RUN_TEXT_BYTES]; /* what was seen, where */
@@ -84,6 +97,7 @@ struct run_result {
     enum run_memory memory;
     struct aim_figures aimed;
     struct group_figures group;
+    struct bft_figures bft;
 };
 
 /* What the runs have in common. */
@@ -151,6 +165,9 @@ void run_tree(const struct run_options *, struct run_result *);
 
 /* The same without the tree: destinations order messages among themselves. */
 void run_genuine(const struct run_options *, struct run_result *);
+
+/* A log of one group, some of whose members lie. */
+void run_bft(const struct run_options *, struct run_result *);
 
 /* Hosts that form views, with cells in which they multicast. */
 void run_group(const struct run_options *, struct run_result *);

@@ -11,6 +11,8 @@ struct sim_signer {
     struct rng rng;
     uint32_t polls_max, polls; /* until the first job ends */
     struct sign_job *first, **end;
+    void (*watch)(void *, const struct sign_text *, const unsigned char *);
+    void *watch_ctx;
 };
 
 void sim_sign(uint64_t seed, const struct sign_text *t, unsigned char signature[SIGN_BYTES])
@@ -29,6 +31,8 @@ static bool run(const struct sim_signer *s, struct sign_job *j)
     if (j->check)
         return memcmp(right, j->signature, SIGN_BYTES) == 0;
     memcpy(j->signature, right, SIGN_BYTES);
+    if (s->watch)
+        s->watch(s->watch_ctx, &j->text, right);
     return true;
 }
 
@@ -71,4 +75,13 @@ struct signer *sim_signer_open(uint64_t seed, uint32_t rank, uint32_t polls_max)
     s->end = &s->first;
     rng_init(&s->rng, hash_mix(seed, rank));
     return &s->signer;
+}
+
+void sim_signer_watch(struct signer *signer,
+                      void (*fn)(void *ctx, const struct sign_text *, const unsigned char *),
+                      void *ctx)
+{
+    struct sim_signer *s = (struct sim_signer *)signer;
+    s->watch = fn;
+    s->watch_ctx = ctx;
 }

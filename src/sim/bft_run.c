@@ -1,0 +1,324 @@
+/* A simulated group some of whose members lie, with its clients, the faults that befall it, and the verdict. */
+#include "sim/bft_run_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool may_crash(const struct fleet_node *n, bool keep_memory)
+{
+    const struct run *r = n->fleet->ctx;
+    uint32_t bad = 1;
+    (void)keep_memory;
+    for (uint32_t p = 0; p < r->group.replicas; p++)
+        bad += p != n->node && member_is_bad(r, p);
+    return bad <= r->faulty;
+}
+
+/* A process has its memory from the kernel: what another had is nothing to it. */
+static void host_born(struct fleet_node *n)
+{
+    if (n->mem->life > 0)
+        sim_node_forget(n->fleet->sim, n->node);
+}
+
+static bool spare(const struct fleet_node *n)
+{
+    (void)n;
+    return true;
+}
+
+/* ---- clients ---- */
+
+static struct client *client_at(const struct fleet_node *n)
+{
+    struct run *r = n->fleet->ctx;
+    return &r->client[n->node - n->fleet->hosts];
+}
+
+static int client_open(struct fleet_node *n, struct err *e)
+{
+    struct run *r = n->fleet->ctx;
+    struct client *c = client_at(n);
+    *c = (struct client){.number = n->node - n->fleet->hosts};
+    c->quota = rng_below(&r->fleet.rng, 4) ? rng_range(&r->fleet.rng, 10, QUOTA_MAX) : 1;
+    struct source_options o = {
+        .mem = n->mem,
+        .region = REGION,
+        .nodes = r->group.nodes,
+        .replicas = r->group.replicas,
+        .faulty = r->faulty,
+        .number = c->number,
+        .source_bytes = r->bft_opt.source_bytes,
+        .payload_max = r->bft_opt.payload_max,
+        .retry_ns = 100 * RUN_US,
+    };
+    int rc = source_open(&o, &c->source, e);
+    c->end = rc == 0 ? source_end(c->source) : 0;
+    return rc;
+}
+
+static void client_close(struct fleet_node *n)
+{
+    struct client *c = client_at(n);
+    source_close(c->source);
+    c->source = NULL;
+}
+
+static void client_send(struct run *r, struct client *c)
+{
+    struct rng *g = &r->fleet.rng;
+    unsigned char payload[PAYLOAD_MAX];
+    uint64_t burst = rng_below(g, 4) ? 1 : rng_range(g, 1, 12);
+    for (; burst > 0 && c->sent < c->quota; burst--) {
+        uint32_t bytes = (uint32_t)rng_below(g, r->bft_opt.payload_max + 1);
+        uint64_t end;
+        check_fill(r->check.seed, c->number, c->end, payload, bytes);
+        if (source_send(c->source, payload, bytes, &end) != 0)
+            break;
+        c->message[c->sent++] = (struct message){.pos = c->end, .bytes = bytes};
+        c->end = r->check.source_sent[c->number] = end;
+    }
+    source_flush(c->source);
+}
+
+static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
+{
+    struct run *r = n->fleet->ctx;
+    struct client *c = client_at(n);
+    mem_poll(n->mem);
+    source_step(c->source, now_ns);
+    check_ack(&r->check, c->number, source_taken(c->source));
+    if (rng_below(&r->fleet.rng, 12) == 0)
+        client_send(r, c);
+    mem_poll(n->mem);
+    return UINT64_MAX;
+}
+
+static void client_crash(struct fleet_node *n)
+{
+    struct fleet *f = n->fleet;
+    if (f->clients == 1)
+        return;
+    chaos_trace(&f->chaos, "%s dies", n->name);
+    fleet_crash(n, true);
+    f->chaos.faults++;
+}
+
+static void violated(struct fleet_node *n, const char *property, const char *text)
+{
+    struct run *r = n->fleet->ctx;
+    bft_check_violated(&r->bft_check, property, 0, "%s", text);
+}
+
+static const struct fleet_calls fleet_calls = {
+    .host_born = host_born,
+    .open = member_open,
+    .stepped = member_stepped,
+    .may_crash = may_crash,
+    .spare = spare,
+    .client_open = client_open,
+    .client_step = client_step,
+    .client_close = client_close,
+    .client_crash = client_crash,
+    .violated = violated,
+};
+
+/* ---- the whole ---- */
+
+/* Who lies, and how. A stream of its own: whoever lies, the rest of a seed is drawn alike. */
+static void draw_liars(struct run *r, struct rng *g)
+{
+    r->strategy = (enum hostile_strategy)rng_below(g, HOSTILE_STRATEGIES);
+    if (r->opt->strategy != HOSTILE_STRATEGIES)
+        r->strategy = r->opt->strategy;
+    uint32_t liars = (uint32_t)rng_range(g, 1, r->faulty);
+    if (r->strategy == HOSTILE_none)
+        return;
+    /* One of them leads the first view, every other time. */
+    if (rng_below(g, 2))
+        r->lies[0] = ++r->liars;
+    while (r->liars < liars) {
+        uint32_t p = (uint32_t)rng_below(g, r->group.replicas);
+        r->liars += !r->lies[p];
+        r->lies[p] = true;
+    }
+}
+
+static void draw_options(struct run *r, struct sim_options *so)
+{
+    struct fleet *f = &r->fleet;
+    struct rng *g = &f->rng;
+    uint32_t replicas = r->opt->replicas ? r->opt->replicas : rng_below(g, 3) ? 3 : 5;
+    r->group.replicas = f->hosts = replicas;
+    r->faulty = (replicas - 1) / 2;
+    f->clients = (uint32_t)rng_range(g, 1, CLIENTS_MAX);
+    run_draw_memory(r->opt, f, so);
+    so->links = (struct sim_links){.on = false};
+    so->owner_answers = false;
+    so->spike_per_million /= SPIKES_LESS; /* of many more writes, that wait for each other */
+    so->lost_after_ns = 20 * RUN_US;      /* that a read of memory which is gone takes to end */
+    f->step_ns_max = rng_range(g, 400, 1500);
+    r->safety_end_ns = rng_range(g, 1500 * RUN_US, 6000 * RUN_US);
+    r->pad = rng_below(g, PAD_MAX);
+    r->key_seed = rng_u64(g);
+    for (uint32_t q = 0; q < replicas; q++)
+        r->group.nodes[q] = q;
+    for (uint32_t s = 0; s < f->clients; s++)
+        r->source_nodes[s] = f->hosts + s;
+    r->bft_opt = (struct bft_options){
+        .region = REGION,
+        .nodes = r->group.nodes,
+        .members = replicas,
+        .cluster = CLUSTER,
+        .source_nodes = r->source_nodes,
+        .sources = f->clients,
+        .source_bytes = 4096,
+        .window = rng_below(g, 2) ? 16 : 32,
+        .talk_bytes = TALK_BYTES,
+        .state_bytes_max = 16 << 10,
+        .batch_bytes = (uint32_t)rng_range(g, 64, 256) * 8,
+        .beat_ns = rng_range(g, 10 * RUN_US, 40 * RUN_US),
+        .view_ns = rng_below(g, 3) ? rng_range(g, 80 * RUN_US, 400 * RUN_US)
+                                   : rng_range(g, 20 * RUN_US, 80 * RUN_US),
+    };
+    r->bft_opt.payload_max = (uint32_t)rng_range(g, 8, PAYLOAD_MAX);
+    struct rng own;
+    rng_init(&own, hash_mix(r->opt->seed, LIARS_STREAM));
+    draw_liars(r, &own);
+}
+
+/* All that was sent has to be decided within 2 f + 2 time-outs, which double, and the time that takes without any. */
+static void calm(void *ctx)
+{
+    struct run *r = ctx;
+    uint64_t longest = 0;
+    for (uint32_t s = 0; s < r->fleet.clients; s++)
+        r->client[s].quota = r->client[s].sent;
+    for (uint32_t p = 0; p < r->group.replicas; p++) {
+        struct bft_stats s;
+        if (r->member[p].hostile || r->member[p].parts == 0)
+            continue;
+        bft_stats(r->member[p].part[0].bft, &s);
+        longest = s.timeout_ns > longest ? s.timeout_ns : longest;
+    }
+    r->calls.liveness_ns =
+        (longest << (2 * r->faulty + 2)) + VIEWS_MORE * r->bft_opt.view_ns + 1000 * RUN_US;
+    if (r->hostiles)
+        hostiles_calm(r->hostiles);
+}
+
+static bool all_delivered(const void *ctx)
+{
+    const struct run *r = ctx;
+    for (uint32_t s = 0; s < r->fleet.clients; s++)
+        if (r->client[s].source && source_taken(r->client[s].source) != r->client[s].end)
+            return false;
+    for (uint32_t p = 0; p < r->group.replicas; p++) {
+        const struct member *m = &r->member[p];
+        if (!m->hostile && m->parts > 0 &&
+            (member_is_bad(r, p) || m->part[0].counter.state.count != r->check.history_count))
+            return false;
+    }
+    return true;
+}
+
+static void stuck(void *ctx)
+{
+
+    struct run *r = ctx;
+    char text[RUN_TEXT_BYTES - 60] = "";
+    for (uint32_t p = 0; p < r->group.replicas; p++) {
+        const struct member *m = &r->member[p];
+        size_t at = strlen(text);
+        struct bft_stats s = {0};
+        if (m->parts > 0)
+            bft_stats(m->part[0].bft, &s);
+        snprintf(text + at, sizeof(text) - at, " r%u%s:%s/%llu in view %llu", p,
+                 m->hostile ? " (lies)" : "",
+                 m->parts == 0 ? "down"
+                 : s.votes     ? "votes"
+                               : "joins",
+                 (unsigned long long)m->part[0].counter.state.count, (unsigned long long)s.view);
+    }
+    bft_check_violated(&r->bft_check, "liveness", 0, "of %llu messages:%s",
+                       (unsigned long long)r->check.history_count, text);
+}
+
+static void open_liars(struct run *r)
+{
+    if (r->liars == 0)
+        return;
+    r->world = (struct hostiles_options){.sim = r->fleet.sim,
+                                         .strategy = r->strategy,
+                                         .seed = hash_mix(r->opt->seed, 1),
+                                         .key_seed = r->key_seed,
+                                         .nodes = r->group.nodes,
+                                         .lies = r->lies,
+                                         .members = r->group.replicas,
+                                         .region = REGION,
+                                         .cluster = CLUSTER,
+                                         .window = r->bft_opt.window};
+    r->hostiles = hostiles_open(&r->world);
+    plan_watch(r);
+    for (uint32_t p = 0; p < r->group.replicas; p++)
+        r->member[p].hostile = hostile_of(r->hostiles, p);
+}
+
+static void start_all(struct run *r)
+{
+    struct fleet *f = &r->fleet;
+    struct err e = {""};
+    chaos_trace(&f->chaos, "%u members, of which %u lie (%s: %s), %u clients", r->group.replicas,
+                r->liars, hostile_name(r->strategy), hostile_text(r->strategy), f->clients);
+    for (uint32_t p = 0; p < r->group.replicas; p++) {
+        r->member[p].run = r;
+        r->member[p].rank = p;
+        snprintf(f->node[p].name, sizeof(f->node[p].name), "r%u%s", p, r->lies[p] ? "!" : "");
+        snprintf(f->node[p].member[0].name, sizeof(f->node[p].member[0].name), "r%u", p);
+    }
+    open_liars(r);
+    for (uint32_t i = 0; i < f->hosts + f->clients; i++)
+        if (fleet_start(&f->node[i], &e) != 0)
+            violated(&f->node[i], "opens", e.text);
+}
+
+void run_bft(const struct run_options *opt, struct run_result *result)
+{
+    struct run *r = calloc(1, sizeof(*r));
+    struct err e = {""};
+    struct sim_options so;
+    CHECK(r != NULL);
+    *result = (struct run_result){0};
+    r->opt = opt;
+    r->fleet = (struct fleet){.calls = &fleet_calls,
+                              .ctx = r,
+                              .group = &r->group,
+                              .groups = 1,
+                              .unit_ns = RUN_US,
+                              .trace = opt->trace};
+    rng_init(&r->fleet.rng, opt->seed);
+    draw_options(r, &so);
+    result->memory = RUN_MEMORY_SHM;
+    result->bft.strategy = r->strategy;
+    result->bft.liars = r->liars;
+    check_init(&r->check, result, opt->seed);
+    bft_check_init(&r->bft_check, result, r->lies);
+    CHECK(fleet_open(&r->fleet, &so, &e) == 0);
+    r->fleet.chaos.at_hand = true;
+    start_all(r);
+    r->calls = (struct run_calls){.safety_end_ns = r->safety_end_ns,
+                                  .calm = calm,
+                                  .all_delivered = all_delivered,
+                                  .stuck = stuck,
+                                  .ctx = r};
+    run_fleet(&r->fleet, result, &r->calls);
+    if (r->hostiles) {
+        result->bft.lies += hostiles_figures(r->hostiles).lies;
+        hostiles_close(r->hostiles);
+    }
+    known_free(&r->known);
+    result->messages = r->check.history_count;
+    check_fini(&r->check);
+    bft_check_fini(&r->bft_check);
+    free(r);
+}

@@ -1,0 +1,115 @@
+/* Inside of a simulated group some of whose members lie: bft_run.c has the group, its clients and the verdict, bft_member.c the
+ * members and what correct ones see, bft_plan.c those that lie by a plan. */
+#ifndef SIM_BFT_RUN_IMPL_H
+#define SIM_BFT_RUN_IMPL_H
+
+#include "agree/bft.h"
+#include "agree/bft_talk.h"
+#include "agree/source.h"
+#include "base/hash.h"
+#include "sim/bft_check.h"
+#include "sim/log_check.h"
+#include "sim/scheme.h"
+#include "sim/sim_signer.h"
+
+enum {
+    CLIENTS_MAX = 3,
+    REGION = 7,
+    CLUSTER = 77,
+    PAYLOAD_MAX = 256,
+    TALK_BYTES = 128 << 10,
+    QUOTA_MAX = 100,
+    PAD_MAX = 4000,
+    LIARS_STREAM = 17,
+    SPIKES_LESS = 20,
+    PATIENCE_NS = 300000, /* of who lies, that somebody hears it */
+    VIEWS_MORE = 4,       /* that an idle group needs beyond the time-outs, of the first length */
+};
+
+struct run;
+
+/* A copy of the code: a member has one, or HOSTILE_TWINS. */
+struct part {
+    struct counter_machine counter; /* first: the machine's ctx */
+    struct member *of;
+    struct bft *bft;
+    struct signer *signer;
+    struct unit unit;
+};
+
+/* Of who lies by a plan, and runs no code of the log. */
+struct plan {
+    struct scheme *scheme;
+    struct neb *neb;
+    struct bft_talk *talk;
+    struct signer *signer;
+    uint64_t said; /* broadcasts */
+    uint64_t said_ns;
+};
+
+struct member {
+    struct run *run;
+    struct fleet_member *at;
+    uint32_t rank;
+    struct hostile *hostile; /* NULL: it is correct */
+    struct part part[HOSTILE_TWINS];
+    uint32_t parts;
+    struct plan plan;
+    uint64_t bytes;                  /* of memory, in its first life */
+    uint64_t heard[NEB_MEMBERS_MAX]; /* the last broadcast of each */
+};
+
+struct message {
+    uint64_t pos; /* in its stream */
+    uint32_t bytes;
+};
+
+struct client {
+    uint32_t number;
+    struct source *source;
+    uint64_t sent, quota, end;
+    struct message message[QUOTA_MAX]; /* that were sent */
+};
+
+struct run {
+    const struct run_options *opt;
+    struct log_check check;
+    struct bft_check bft_check;
+    struct fleet fleet;
+    struct mcast_group group;
+    uint32_t faulty, liars;
+    bool lies[NEB_MEMBERS_MAX];
+    enum hostile_strategy strategy;
+    struct hostiles *hostiles;
+    struct hostiles_options world;
+    struct known known;
+    uint64_t key_seed;
+    uint32_t source_nodes[CLIENTS_MAX];
+    struct member member[NEB_MEMBERS_MAX];
+    struct client client[CLIENTS_MAX];
+    struct bft_options bft_opt;
+    uint64_t pad;
+    uint64_t safety_end_ns;
+    struct run_calls calls;
+};
+
+#define TRACE(m, ...) chaos_trace(&(m)->run->fleet.chaos, __VA_ARGS__)
+
+/* bft_member.c */
+int member_open(struct fleet_member *, uint64_t seed, struct err *);
+void member_stepped(struct fleet_member *);
+/* Lies, is down, or has no vote: it is one of f. */
+bool member_is_bad(const struct run *, uint32_t rank);
+
+/* bft_plan.c */
+
+/* Does who lies in this run do so by a plan? */
+bool plan_is_made(const struct run *);
+void plan_watch(struct run *);
+void plan_learns(void *run, const struct sign_text *, const unsigned char *signature);
+int plan_open(struct member *, uint64_t seed, struct err *);
+void plan_close(struct member *);
+int plan_post(struct member *, uint64_t now_ns);
+int plan_settle(struct member *);
+
+#endif
