@@ -371,11 +371,15 @@ static void check_back(struct group_check *c, uint32_t host, uint32_t cell)
     for (uint64_t i = s->count; i > least && left > 0; i--) {
         struct group_sent *m = &s->sent[i - 1];
         bool taken = m->state == SENT_DELIVERED && group_check_is_raw(c, cell); /* by some */
-        if (m->state != SENT_READY && !taken)
+        bool maybe = m->state == SENT_LOST; /* it may have gone on to the next view, too */
+        if (m->state != SENT_READY && !taken && !maybe)
             continue;
         group_check_fill(c, (struct group_lease){s, i - 1}, expected, m->bytes);
-        if (hash_bytes(0, expected, m->bytes) != s->back[left - 1])
+        if (hash_bytes(0, expected, m->bytes) != s->back[left - 1]) {
+            if (maybe)
+                continue;
             break;
+        }
         m->state = SENT_RETURNED;
         left--;
     }
@@ -459,11 +463,17 @@ void group_check_died(struct group_check *c, uint32_t host)
 
 /* ---- deliveries ---- */
 
-/* Which message of the stream is due, if it is this one that is delivered. */
+/* Which message of the stream is due, if it is this one that is delivered. Messages without bytes are all alike: one that is surely under
+ * way comes before one that may be lost. */
 static uint64_t due_of(struct group_check *c, struct group_stream *s, uint32_t cell,
                        const struct view *v, const struct member_item *m)
 {
     uint64_t due = next_of(s);
+    while (due < s->count && s->sent[due].state >= SENT_LOST)
+        due++;
+    if (due < s->count && group_check_is_message(c, s, due, m->data, m->bytes))
+        return due;
+    due = next_of(s);
     while (due < s->count && (s->sent[due].state >= SENT_VOID ||
                               (s->sent[due].state == SENT_LOST &&
                                (s->sent[due].born != v->cell[cell].born ||

@@ -154,10 +154,21 @@ static bool is_enough(const struct group_run *r)
     return true;
 }
 
+/* A cell that is on disks has no members, and waits for those whom it had. */
+static bool is_awaited(const struct group_run *r, uint32_t host)
+{
+    const struct view *v = group_newest(r);
+    for (uint32_t k = 0; v && k < v->cells; k++)
+        if (v->cell[k].state == CELL_VACANT && r->check.kept >> k & 1 &&
+            in_set(v->cell[k].members_last, host))
+            return true;
+    return false;
+}
+
 bool group_spare(const struct fleet_node *n)
 {
     const struct group_run *r = n->fleet->ctx;
-    if (!is_enough(r) || group_is_durable(r))
+    if (!is_enough(r) || group_is_durable(r) || is_awaited(r, n->node))
         return false;
     uint32_t down = 0;
     for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
