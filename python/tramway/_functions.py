@@ -75,6 +75,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tram_sender_waiting": (c_uint64, [handle]),
     "tram_group_call": (c_int, [handle, c_uint32, data, c_uint32, c_uint32, ticket, error]),
     "tram_group_query": (c_int, [handle, c_uint32, c_uint32, c_uint64, data, c_uint32, c_uint32, ticket, error]),
+    "tram_group_time": (c_uint64, [handle, c_uint32]),
     "tram_group_version": (c_uint64, [handle, c_uint32]),
     "tram_group_ask_max": (c_uint32, [handle]),
     "tram_group_persisted": (c_uint64, [handle, c_uint32, c_uint32]),

@@ -216,6 +216,10 @@ class GroupHandle(Handle):
         """How far this member is in the order of the cell."""
         return int(self._look(lib.tram_group_version, as_number(cell, 32, "a cell")))
 
+    def time(self, cell: int) -> int:
+        """Of a cell that is kept: up to which time, in ns since 1970, this member has all that there will ever be."""
+        return int(self._look(lib.tram_group_time, as_number(cell, 32, "a cell")))
+
     def persisted(self, cell: int, host: str) -> int:
         """Of a cell that is kept: up to which version a member's disk has all."""
         return int(self._look(lib.tram_group_persisted, as_number(cell, 32, "a cell"), self.cluster.host(host)))
