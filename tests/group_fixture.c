@@ -103,6 +103,7 @@ void views_start(struct views *v, uint32_t host)
                                .cell = v->cell,
                                .cells = v->opt.cells,
                                .view_majority = v->opt.majority,
+                               .block_bytes = v->opt.block_bytes,
                                .snap_bytes = VIEWS_RING,
                                .backlog_bytes = v->opt.backlog ? v->opt.backlog : 1,
                                .heartbeat_ns = HEARTBEAT_US * US,
@@ -350,7 +351,10 @@ struct views *views_open(const struct views_options *o)
                              .links = {.on = o->links}};
     v->sim = sim_open(&so, &e);
     for (uint32_t k = 0; k < v->opt.cells; k++) {
-        v->cell[k] = (struct cell_options){.ring_bytes = VIEWS_RING, .layout = o->layout[k]};
+        v->cell[k] = (struct cell_options){.ring_bytes = VIEWS_RING,
+                                           .large_max = o->block_bytes ? GROUP_CHECK_BYTES_MAX : 0,
+                                           .rdmc = RDMC_PIPELINE,
+                                           .layout = o->layout[k]};
         if (o->layout[k].hosts == 0)
             v->cell[k].layout = (struct cell_layout){.hosts = (UINT64_C(1) << o->hosts) - 1,
                                                      .members_min = 1,

@@ -23,6 +23,7 @@ struct views_options {
     uint32_t
         backlog; /* bytes, for what is delivered while a state is sent; 0: the least that will do */
     uint32_t pad;          /* bytes of a state, beside the real ones; 0: 500 */
+    uint32_t block_bytes;  /* cells have large messages, in blocks of so many; 0: they have none */
     uint32_t clients;      /* places for clients */
     uint32_t client_hosts; /* at which they send; 0: all */
     uint64_t seed;         /* how the memory behaves where it may choose; 0: 1 */

@@ -624,3 +624,30 @@ const char *schedule_full_client_subscribes(uint32_t bytes)
                        "who waits for one cell gets nothing of what it subscribed to");
     return views_close(v);
 }
+
+/* Five members, and a body of twelve blocks on its way from host 0 to all of them in a pipeline, with another behind it. One of them dies at some step, the
+ * sender or one that passes blocks on; or it stands still until the others have gone on, so that what it sends comes late. Everybody who goes on delivers the
+ * same: the body whole, or not at all. */
+const char *schedule_relay_dies_in_body(uint32_t host, uint32_t ticks, bool stands_still)
+{
+    struct views *v =
+        views_open(&(struct views_options){.hosts = 5, .keepers = 3, .block_bytes = 512});
+    uint64_t rest = all_of(v) & ~set_of(host);
+    send_all(v, all_of(v), 1, 40);
+    views_send(v, 0, 0, GROUP_CHECK_BYTES_MAX);
+    views_send(v, 0, 0, GROUP_CHECK_BYTES_MAX / 2);
+    send_all(v, all_of(v), 1, 60);
+    for (uint32_t i = 0; i < ticks; i++)
+        views_tick(v);
+    if (stands_still)
+        views_hold(v, host);
+    else
+        views_kill(v, host, true);
+    views_until_settled(v, rest, HEALED_US);
+    if (stands_still) {
+        views_send(v, set_first(rest), 0, GROUP_CHECK_BYTES_MAX);
+        views_release(v, host);
+        views_until_settled(v, all_of(v), HEALED_US);
+    }
+    return views_close(v);
+}

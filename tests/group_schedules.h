@@ -29,6 +29,7 @@ const char *schedule_inadequate_heals(void);
 const char *schedule_two_cells_are_fair(void);
 const char *schedule_full_client_subscribes(uint32_t bytes);
 const char *schedule_relay_is_put_out(uint32_t ticks, bool shared);
+const char *schedule_relay_dies_in_body(uint32_t host, uint32_t ticks, bool restarts);
 const char *schedule_forged_bytes(uint64_t seed);
 
 #endif

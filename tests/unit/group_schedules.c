@@ -201,6 +201,23 @@ static void group__what_a_client_sends_again_is_delivered_once(void **state)
     finds_in_some(PLANTED_group_relay_twice, relay_is_put_out, WORLDS, "once per client request");
 }
 
+/* Where the planted mistakes show depends on the step. */
+static const char *body_in_parts(uint64_t step)
+{
+    return schedule_relay_dies_in_body((uint32_t)(step % 5), (uint32_t)(step / 5), step & 1);
+}
+
+static void group__a_body_is_whole_whoever_dies_while_it_is_passed_on(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < STEPS / 2; ticks += 3)
+        for (uint32_t host = 0; host < 5; host++)
+            HOLDS(schedule_relay_dies_in_body(host, ticks, (ticks / 3 + host) % 3 == 0));
+    finds_in_some(PLANTED_group_part_held, body_in_parts, STEPS, "same sequence|integrity|uniform");
+    finds_in_some(PLANTED_group_old_block, body_in_parts, STEPS,
+                  "same sequence|integrity|uniform|self-check|liveness|rule");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +245,7 @@ int main(void)
         cmocka_unit_test(group__cells_take_turns),
         cmocka_unit_test(group__a_client_that_is_full_is_fed),
         cmocka_unit_test(group__what_a_client_sends_again_is_delivered_once),
+        cmocka_unit_test(group__a_body_is_whole_whoever_dies_while_it_is_passed_on),
         cmocka_unit_test(group__old_bytes_in_a_ring_are_no_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
