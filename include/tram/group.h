@@ -317,6 +317,11 @@ TRAM_API int tram_group_query(struct tram_group *, uint32_t cell, uint32_t host,
 /* How far this member is in the order of the cell: versions rise, and are the same at all members. 0: it has not got its state. */
 TRAM_API uint64_t tram_group_version(const struct tram_group *, uint32_t cell);
 
+/* Of a cell that is kept: how far it is in time, as that of the last message that this member has delivered (struct tram_version). Times rise with each message, so
+ * it has all that there is or will be of times up to this one; a query for a time has its last answer once this is not below it. In a
+ * cell in which nobody sends it stands still: who cannot wait sends something. 0: nothing yet, or the cell is not kept. */
+TRAM_API uint64_t tram_group_time(const struct tram_group *, uint32_t cell);
+
 /* The longest question, and the longest reply. */
 TRAM_API uint32_t tram_group_ask_max(const struct tram_group *);
 

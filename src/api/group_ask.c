@@ -124,6 +124,11 @@ uint64_t tram_group_version(const struct tram_group *g, uint32_t cell)
     return cell < g->cells ? member_version(g->member, cell) : 0;
 }
 
+uint64_t tram_group_time(const struct tram_group *g, uint32_t cell)
+{
+    return cell < g->cells ? member_time(g->member, cell) : 0;
+}
+
 uint32_t tram_group_ask_max(const struct tram_group *g)
 {
     return member_ask_max(g->member);

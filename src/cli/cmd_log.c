@@ -111,6 +111,9 @@ static int print_log(const struct log_args *a, const struct tram_cluster *c, con
     int rc = tram_versions_read(c, host, a->cell, version, time_ns, on_version, &p, &error);
     if (rc >= 0 && p.until_ns && p.any)
         print_version(&p, &p.last);
+    if (rc == 0 && p.until_ns && p.any)
+        fprintf(stderr, "tram log: nothing later is there, so while members run more may come that "
+                        "is of that time or before\n");
     free(p.data);
     if (rc < 0) {
         fprintf(stderr, "tram log: %s\n", error.text);

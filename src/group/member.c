@@ -344,6 +344,12 @@ void member_set_wall(struct member *m, uint64_t wall_ns)
     m->wall_ns = wall_ns;
 }
 
+uint64_t member_time(const struct member *m, uint32_t cell)
+{
+    const struct cell *c = &m->cell[cell];
+    return is_in_view(m) && c->keep && member_has_state(m, cell) ? kept_time(c) : 0;
+}
+
 uint64_t member_persisted(const struct member *m, uint32_t cell, uint32_t host)
 {
     CHECK(cell < m->opt.cells);

@@ -214,6 +214,8 @@ int member_query(struct member *, uint32_t cell, uint32_t host, uint64_t version
 
 /* Of a logged or durable cell: versions of this view below this one are on the disk of that member, as far as it has told. 0: none. */
 uint64_t member_persisted(const struct member *, uint32_t cell, uint32_t host);
+/* Of such a cell: the time of the last message that was delivered here; 0: it has not got its state. No message will have that time or an earlier one. */
+uint64_t member_time(const struct member *, uint32_t cell);
 
 /* Up to where this host has the cell, for `version`; 0: it has not got its state. */
 uint64_t member_version(const struct member *, uint32_t cell);

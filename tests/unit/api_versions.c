@@ -207,6 +207,12 @@ static void versions__are_the_same_on_all_members_times_too(void **state)
         struct seen other = read_back(tram_cluster_host_name(rig.cluster, i), "sure", 0, 0);
         assert_true(other.version == first.version && other.time == first.time);
     }
+    /* And a member says so: nothing will have an earlier time, or none. */
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        const struct tram_group *g = rig.peer[i].group;
+        assert_true(tram_group_time(g, (uint32_t)tram_group_cell(g, "sure", 0)) == first.time);
+        assert_true(tram_group_time(g, (uint32_t)tram_group_cell(g, "rest", 0)) == 0);
+    }
 }
 
 static void versions__reading_says_what_is_not_there(void **state)
