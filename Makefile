@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-bft test-group test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-bft test-group test-group-killed test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -89,6 +89,10 @@ test-memories: all
 	@for layout in "2 1 all tcp 200" "2 1 all shm 200" "2 3 memories tcp 200" "2 3 memories shm 200" "2 3 all tcp 200" \
 	    "2 1 all tcp 200 durable" "2 3 memories tcp 200 durable"; do \
 	    TRAM=$(abspath $(BUILD)/tram) tests/proc/memory_kill $$layout || exit 1; done
+
+# All hosts of a durable group killed at one moment, any majority started again, 100 times: a quarter of an hour.
+test-group-killed: all
+	@TRAM=$(abspath $(BUILD)/tram) tests/proc/group_all_killed 100
 
 # A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms. And all
 # hosts of a durable group with 1 GiB and 256 MiB of journal: it serves within 5 s.
