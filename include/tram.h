@@ -77,7 +77,8 @@ enum tram_log_level {
 
 /* Where lines for a person go. The library writes nothing by itself: without a log they are dropped. */
 struct tram_log {
-    /* Takes one line, without a newline. It comes from whichever thread uses the handle or, for a host or
+    /* Takes one line, without a newline; one about an event ends with its code, "[TW-102]", which stays the same in later
+     * versions (docs/operating.md). It comes from whichever thread uses the handle or, for a host or
      * client on shared memory, from a thread of the library, so calls may overlap. It must not call the
      * library, and a host waits for it. */
     void (*line)(void *ctx, enum tram_log_level, const char *line);

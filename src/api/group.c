@@ -408,8 +408,9 @@ static void leave(struct tram_group *g)
     while (!member_left(g->member) && !member_broken(g->member) && clock_now_ns() < until)
         api_loop_step(&g->run);
     if (!member_left(g->member))
-        say_warn(&g->say, "%s: has not left in %u ms, and ends as if it were killed",
-                 g->host_name[g->index], g->leave_ms);
+        say_event(&g->say, SAY_EVENT_NOT_LEFT,
+                  "%s: has not left in %u ms, and ends as if it were killed",
+                  g->host_name[g->index], g->leave_ms);
 }
 
 static void group_free(struct tram_group *g)
@@ -493,8 +494,9 @@ static void look_for_reset(struct tram_group *g, uint64_t now_ns)
     if (rc == TRAM_AGAIN)
         return;
     if (rc == TRAM_OK)
-        say_warn(&g->say, "%s: cell %s is reset, as it was asked to: it begins anew, empty",
-                 g->host_name[g->index], name.s);
+        say_event(&g->say, SAY_EVENT_RESET,
+                  "%s: cell %s is reset, as it was asked to: it begins anew, empty",
+                  g->host_name[g->index], name.s);
     g->reset_cell = CLUSTER_NONE;
 }
 
@@ -512,7 +514,7 @@ static int check_member(struct tram_group *g, struct err *e)
                        disk_failure(g->disk.disk));
     const char *disk = member_leaves_why(g->member);
     if (disk && !g->left_said)
-        say_warn(&g->say, "%s: leaves, for its disk: %s", me, disk);
+        say_event(&g->say, SAY_EVENT_DISK_ENDS, "%s: leaves, for its disk: %s", me, disk);
     g->left_said = disk != NULL;
     if (disk && member_left(g->member))
         return err_set(e, ERR_SYSTEM, "host %s has left, for its disk: %s", me, disk);

@@ -83,14 +83,15 @@ static void say_found(const struct say *say, const char *me, const struct api_di
     const enum disk_state state = disk_found(d->disk, 0)->state;
     const uint64_t torn = disk_torn(d->disk);
     if (torn)
-        say_warn(say, "%s: the last write before it ended, batch %llu, was torn, and is cut", me,
-                 (unsigned long long)torn);
+        say_event(say, SAY_EVENT_TORN,
+                  "%s: the last write before it ended, batch %llu, was torn, and is cut", me,
+                  (unsigned long long)torn);
     if (d->lives.rejoined)
-        say_warn(say, "%s: its disk was lost, and the views that it had come from other keepers",
-                 me);
+        say_event(say, SAY_EVENT_DISK_LOST,
+                  "%s: its disk was lost, and the views that it had come from other keepers", me);
     else if (state == DISK_BELOW || state == DISK_BEYOND)
-        say_warn(say, "%s: what its disk has of the views is damaged: it comes from other keepers",
-                 me);
+        say_event(say, SAY_EVENT_DAMAGED,
+                  "%s: what its disk has of the views is damaged: it comes from other keepers", me);
 }
 
 int group_kept_disk(const struct tram_cluster *c, uint32_t host, void (*over)(void *ctx), void *ctx,

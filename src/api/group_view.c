@@ -145,20 +145,18 @@ static void say_view(const struct tram_group *g, const struct tram_view *before,
     line_hosts(&l, g, gone & ~now->left & ~dead, "went: not heard for suspect_ms, or cut off");
     line_cells(&l, g, now);
     bool bad = dead != 0 || (gone & ~now->left) != 0 || !now->adequate;
-    if (bad)
-        say_warn(&g->say, "%s: %s", g->host_name[g->index], l.text);
-    else
-        say_info(&g->say, "%s: %s", g->host_name[g->index], l.text);
+    say_event(&g->say, bad ? SAY_EVENT_VIEW_LOSS : SAY_EVENT_VIEW, "%s: %s", g->host_name[g->index],
+              l.text);
 }
 
 static void say_out(const struct tram_group *g, uint64_t vid)
 {
     const char *me = g->host_name[g->index];
     if (g->leaving)
-        say_info(&g->say, "%s: left after view %llu", me, (unsigned long long)vid);
+        say_event(&g->say, SAY_EVENT_LEFT, "%s: left after view %llu", me, (unsigned long long)vid);
     else
-        say_warn(
-            &g->say,
+        say_event(
+            &g->say, SAY_EVENT_PUT_OUT,
             "%s: was put out after view %llu, since the others did not hear it for suspect_ms; "
             "it joins again",
             me, (unsigned long long)vid);
@@ -248,7 +246,7 @@ void group_watch(struct tram_group *g, uint64_t now_ns)
     const char *waits = group_waits(g);
     if (waits == NULL) {
         if (g->waits_said)
-            say_info(&g->say, "%s: goes on", g->host_name[g->index]);
+            say_event(&g->say, SAY_EVENT_GOES_ON, "%s: goes on", g->host_name[g->index]);
         g->waits_ns = 0;
         g->waits_said = false;
         return;
@@ -258,7 +256,7 @@ void group_watch(struct tram_group *g, uint64_t now_ns)
     if (g->waits_said || now_ns - g->waits_ns < WAITS_SAY_NS)
         return;
     g->waits_said = true;
-    say_warn(&g->say, "%s: waits: %s", g->host_name[g->index], waits);
+    say_event(&g->say, SAY_EVENT_WAITS, "%s: waits: %s", g->host_name[g->index], waits);
 }
 
 /* ---- the page ---- */

@@ -208,11 +208,11 @@ static void say_damage(const struct tram_host *h, uint32_t g)
     const struct tram_cluster *c = h->cluster;
     const struct disk_found *f = disk_found(h->disk.disk, g);
     if (f->state == DISK_BELOW || f->state == DISK_BEYOND)
-        say_warn(&h->say,
-                 "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
-                 "the others have%s",
-                 c->conf->host[h->index].name, c->conf->group[g].name, disk_gap_text(f).s,
-                 f->state == DISK_BEYOND ? "; until then it does not vote" : "");
+        say_event(&h->say, SAY_EVENT_DAMAGED,
+                  "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
+                  "the others have%s",
+                  c->conf->host[h->index].name, c->conf->group[g].name, disk_gap_text(f).s,
+                  f->state == DISK_BEYOND ? "; until then it does not vote" : "");
 }
 
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,
@@ -304,10 +304,12 @@ static void say_found(const struct tram_host *h)
     const char *me = c->conf->host[h->index].name;
     uint64_t torn = disk_torn(h->disk.disk);
     if (torn)
-        say_warn(&h->say, "%s: the last write before it ended, batch %llu, was torn, and is cut",
-                 me, (unsigned long long)torn);
+        say_event(&h->say, SAY_EVENT_TORN,
+                  "%s: the last write before it ended, batch %llu, was torn, and is cut", me,
+                  (unsigned long long)torn);
     if (h->disk.lives.rejoined) {
-        say_warn(&h->say, "%s: its disk was lost, and what it had comes from the others", me);
+        say_event(&h->say, SAY_EVENT_DISK_LOST,
+                  "%s: its disk was lost, and what it had comes from the others", me);
         return;
     }
     for (uint32_t g = 0; g < c->conf->groups; g++)

@@ -9,6 +9,7 @@
 
 enum { NAMES_SHOWN = 6, LIST_BYTES = 480 };
 
+#define SLOW_AGAIN_NS UINT64_C(60000000000) /* and about a disk that is slow */
 #define AWAY_AGAIN_NS UINT64_C(10000000000) /* between two lines about a thread that was held up */
 
 /* Names for a line: the first few, and how many there are. */
@@ -21,14 +22,15 @@ struct list {
 struct seen {
     uint32_t leader;   /* host; UINT32_MAX: nobody */
     uint32_t detached; /* mask of ranks */
-    uint64_t terms, loaded, mutes;
+    uint64_t terms, loaded, sent, mutes;
+    uint64_t snap; /* position of the snapshot on the disk; UINT64_MAX: not looked at yet */
     bool lacks, stands;
 };
 
 struct watch {
     struct watch_options opt;
     struct seen *seen;
-    struct list leads, taken, loaded;
+    struct list leads, taken, loaded, sent, snaps;
     struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* groups, by the detached host */
     bool peers_moved;                                             /* there is something in them */
     bool dead[CLUSTER_HOSTS_MAX];
@@ -37,6 +39,7 @@ struct watch {
     uint64_t cpu_ns;         /* and what the thread had used of its core by then */
     enum disk_health health; /* what was said of it */
     bool said_no_room;
+    uint64_t slow_ns;    /* when it was last said that the disk is slow */
     uint64_t away_ns[2]; /* when it was last said that it was held up, and that it computed */
 };
 
@@ -79,7 +82,7 @@ struct watch *watch_open(const struct watch_options *o)
         return NULL;
     }
     for (uint32_t i = 0; i < o->replicas; i++)
-        w->seen[i].leader = UINT32_MAX;
+        w->seen[i] = (struct seen){.leader = UINT32_MAX, .snap = UINT64_MAX};
     w->cpu_ns = clock_thread_ns();
     w->look_ns = clock_now_ns();
     return w;
@@ -97,6 +100,21 @@ static const char *host_name(const struct watch *w, uint32_t host)
     return w->opt.cluster->conf->host[host].name;
 }
 
+/* Not at each write of a disk that stays slow. */
+static void say_slow(struct watch *w, const struct disk_status *s)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (w->slow_ns && now_ns - w->slow_ns < SLOW_AGAIN_NS)
+        return;
+    w->slow_ns = now_ns;
+    say_event(
+        &w->opt.say, SAY_EVENT_SLOW_FLUSH,
+        "%s: its disk is slow: a write took more than 100 ms until it was durable; half of them "
+        "take %.1f ms, one in a hundred %.1f ms",
+        host_name(w, w->opt.host), (double)s->flush_p50_ns / 1e6, (double)s->flush_p99_ns / 1e6);
+}
+
 static void say_disk(struct watch *w)
 {
     struct disk_status s;
@@ -107,18 +125,21 @@ static void say_disk(struct watch *w)
     if (s.health == w->health)
         return;
     const char *me = host_name(w, w->opt.host);
+    if (s.health == DISK_SLOW)
+        say_slow(w, &s);
     if (s.health == DISK_NO_ROOM && !w->said_no_room)
-        say_warn(&w->opt.say,
-                 "%s: its disk has no room for a snapshot or for more of its journal; it goes on "
-                 "with what it has, and tries again every second",
-                 me);
+        say_event(&w->opt.say, SAY_EVENT_NO_ROOM,
+                  "%s: its disk has no room for a snapshot or for more of its journal; it goes on "
+                  "with what it has, and tries again every second",
+                  me);
     if (s.health == DISK_FULL)
-        say_warn(&w->opt.say,
-                 "%s: its journal is full: it keeps nothing more until a snapshot was made, or the "
-                 "disk has room; the others go on",
-                 me);
+        say_event(
+            &w->opt.say, SAY_EVENT_JOURNAL_FULL,
+            "%s: its journal is full: it keeps nothing more until a snapshot was made, or the "
+            "disk has room; the others go on",
+            me);
     if (s.health == DISK_OK && w->said_no_room)
-        say_warn(&w->opt.say, "%s: its disk has room again, or needs none", me);
+        say_event(&w->opt.say, SAY_EVENT_ROOM, "%s: its disk has room again, or needs none", me);
     w->said_no_room = s.health == DISK_NO_ROOM || (w->said_no_room && s.health != DISK_OK);
     w->health = s.health;
 }
@@ -152,8 +173,8 @@ static void look_at_clients(struct watch *w, struct seen *seen, const char *grou
                             const struct unit_muted *m)
 {
     if (m->count != seen->mutes)
-        say_warn(
-            &w->opt.say,
+        say_event(
+            &w->opt.say, SAY_EVENT_MUTED,
             "%s: group %s does not read the client in place %u, life %u, any more: %s. The next "
             "one in its place is read",
             host_name(w, w->opt.host), group, m->source, m->life, m->why);
@@ -169,10 +190,14 @@ static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
     struct list others = {.count = 0};
 
     if (seen->lacks && !s->lacks)
-        say_warn(&w->opt.say,
-                 "%s: group %s has what its disk lacked, from the others, up to position %llu", me,
-                 name, (unsigned long long)s->applied);
+        say_event(&w->opt.say, SAY_EVENT_REFETCHED,
+                  "%s: group %s has what its disk lacked, from the others, up to position %llu", me,
+                  name, (unsigned long long)s->applied);
     seen->lacks = s->lacks;
+    uint64_t snap = w->opt.disk ? disk_snap(w->opt.disk, group) : 0;
+    if (snap > seen->snap)
+        list_add(&w->snaps, "%s", name);
+    seen->snap = snap;
     if (s->stands == seen->stands)
         return;
     seen->stands = s->stands;
@@ -181,9 +206,9 @@ static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
             list_add(&others, "%s", host_name(w, c->group[group].nodes[q]));
     list_end(&others);
     if (!s->stands)
-        say_warn(&w->opt.say, "%s: group %s stands no more", me, name);
+        say_event(&w->opt.say, SAY_EVENT_STANDS_NO_MORE, "%s: group %s stands no more", me, name);
     else
-        say_error(&w->opt.say,
+        say_event(&w->opt.say, SAY_EVENT_STANDS,
                   "%s: group %s stands: the disks of a majority of its replicas do not have what "
                   "it had: %s. This one lacks %s; start a host whose disk has it, or restore a "
                   "backup",
@@ -206,6 +231,9 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *
     if (s.count.snapshots_loaded != seen->loaded)
         list_add(&w->loaded, "%s", name);
     seen->loaded = s.count.snapshots_loaded;
+    if (s.count.snapshots_sent != seen->sent)
+        list_add(&w->sent, "%s", name);
+    seen->sent = s.count.snapshots_sent;
     /* While nobody leads, who did so last is remembered; a candidate promises to itself before it does. */
     if (s.role == UNIT_LEADER ||
         (s.role == UNIT_FOLLOWER && s.leader < w->opt.cluster->conf->hosts))
@@ -221,11 +249,12 @@ static void say_peers(struct watch *w)
 
     for (uint32_t h = 0; h < w->opt.cluster->conf->hosts; h++) {
         if (list_end(&w->gone[h]))
-            say_warn(say, "%s: %s does not take what is written, and is detached in %s",
-                     host_name(w, w->opt.host), host_name(w, h), w->gone[h].text);
+            say_event(say, SAY_EVENT_DETACH,
+                      "%s: %s does not take what is written, and is detached in %s",
+                      host_name(w, w->opt.host), host_name(w, h), w->gone[h].text);
         if (list_end(&w->back[h]))
-            say_info(say, "%s: %s is attached again in %s", host_name(w, w->opt.host),
-                     host_name(w, h), w->back[h].text);
+            say_event(say, SAY_EVENT_RETURN, "%s: %s is attached again in %s",
+                      host_name(w, w->opt.host), host_name(w, h), w->back[h].text);
         w->gone[h] = w->back[h] = (struct list){.count = 0};
     }
     w->peers_moved = false;
@@ -240,10 +269,11 @@ static void say_deaths(struct watch *w)
             continue;
         w->dead[h] = dead;
         if (dead)
-            say_warn(&w->opt.say, "%s: the process of %s has ended", host_name(w, w->opt.host),
-                     host_name(w, h));
+            say_event(&w->opt.say, SAY_EVENT_DEATH, "%s: the process of %s has ended",
+                      host_name(w, w->opt.host), host_name(w, h));
         else
-            say_info(&w->opt.say, "%s: %s is back", host_name(w, w->opt.host), host_name(w, h));
+            say_event(&w->opt.say, SAY_EVENT_BACK, "%s: %s is back", host_name(w, w->opt.host),
+                      host_name(w, h));
     }
 }
 
@@ -268,8 +298,8 @@ static void say_away(struct watch *w)
         (w->away_ns[computed] && now_ns - w->away_ns[computed] < AWAY_AGAIN_NS))
         return;
     w->away_ns[computed] = now_ns;
-    say_warn(
-        &w->opt.say,
+    say_event(
+        &w->opt.say, SAY_EVENT_AWAY,
         "%s: its thread did not poll for %llu ms: %s; others take over after %u ms (suspect_ms)",
         host_name(w, w->opt.host), (unsigned long long)(away_ns / 1000000),
         computed ? "a callback of the state machine is slow"
@@ -284,8 +314,8 @@ static void say_limit(struct watch *w, uint64_t count, uint64_t *said, const cha
     if (count == *said)
         return;
     if (*said == 0)
-        say_warn(&w->opt.say, "%s: %s; `tram status` counts them from now on",
-                 host_name(w, w->opt.host), what);
+        say_event(&w->opt.say, SAY_EVENT_LIMIT, "%s: %s; `tram status` counts them from now on",
+                  host_name(w, w->opt.host), what);
     *said = count;
 }
 
@@ -307,13 +337,19 @@ void watch_say(struct watch *w)
     const char *me = host_name(w, w->opt.host);
 
     if (list_end(&w->taken))
-        say_warn(&w->opt.say, "%s: takes over %s", me, w->taken.text);
+        say_event(&w->opt.say, SAY_EVENT_TAKE_OVER, "%s: takes over %s", me, w->taken.text);
     if (list_end(&w->leads))
-        say_info(&w->opt.say, "%s: leads %s", me, w->leads.text);
+        say_event(&w->opt.say, SAY_EVENT_LEADS, "%s: leads %s", me, w->leads.text);
     if (list_end(&w->loaded))
-        say_info(&w->opt.say, "%s: has got the state of %s from another replica", me,
-                 w->loaded.text);
-    w->taken = w->leads = w->loaded = (struct list){.count = 0};
+        say_event(&w->opt.say, SAY_EVENT_STATE_LOADED,
+                  "%s: has got the state of %s from another replica", me, w->loaded.text);
+    if (list_end(&w->sent))
+        say_event(&w->opt.say, SAY_EVENT_STATE_SENT,
+                  "%s: has given its state of %s to another replica", me, w->sent.text);
+    if (list_end(&w->snaps))
+        say_event(&w->opt.say, SAY_EVENT_SNAPSHOT, "%s: its disk has a new snapshot of %s", me,
+                  w->snaps.text);
+    w->taken = w->leads = w->loaded = w->sent = w->snaps = (struct list){.count = 0};
     if (w->peers_moved)
         say_peers(w);
     say_deaths(w);

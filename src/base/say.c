@@ -46,6 +46,61 @@ void say_info(const struct say *to, const char *fmt, ...)
     SAY_BODY_(to, SAY_INFO);
 }
 
+static const struct event {
+    int code;
+    enum say_level level;
+    const char *word;
+} events[] = {
+#define X(name, code, level, word) [SAY_EVENT_##name] = {code, level, word},
+    SAY_EVENTS(X)
+#undef X
+};
+
+enum { EVENTS = sizeof events / sizeof *events };
+
+/* The line, as far as there is room for it with the code behind. */
+static void event_line(char line[SAY_LINE_BYTES], const struct event *event, const char *fmt,
+                       va_list ap)
+{
+    const int room = SAY_LINE_BYTES - SAY_CODE_BYTES - 3;
+    int used = vsnprintf(line, (size_t)room, fmt, ap);
+    used = used < 0 ? 0 : used < room ? used : room - 1;
+    snprintf(line + used, (size_t)(SAY_LINE_BYTES - used), " [TW-%03d]", event->code);
+}
+
+void say_event(const struct say *to, enum say_event which, const char *fmt, ...)
+{
+    const struct event *event = &events[which];
+    char line[SAY_LINE_BYTES];
+    int saved = errno;
+    va_list ap;
+
+    if (!wanted(to, event->level))
+        return;
+    va_start(ap, fmt);
+    event_line(line, event, fmt, ap);
+    va_end(ap);
+    to->line(to->ctx, event->level, line);
+    errno = saved;
+}
+
+const char *say_event_of(const char *line, int *text_bytes, char code[SAY_CODE_BYTES])
+{
+    const char *at = strrchr(line, '[');
+    int number, used = 0;
+
+    *text_bytes = (int)strlen(line);
+    if (at == NULL || at == line || sscanf(at, "[TW-%3d]%n", &number, &used) != 1 || at[used] != 0)
+        return NULL;
+    for (int i = 0; i < EVENTS && used > 0; i++)
+        if (events[i].code == number) {
+            *text_bytes = (int)(at - line) - 1;
+            snprintf(code, SAY_CODE_BYTES, "TW-%03d", number % 1000);
+            return events[i].word;
+        }
+    return NULL;
+}
+
 static bool is_new(struct say_heard *heard, const char *line)
 {
     uint64_t hash = hash_bytes(0, line, strlen(line));
@@ -58,6 +113,15 @@ static bool is_new(struct say_heard *heard, const char *line)
     return true;
 }
 
+static bool say_new(struct say_heard *heard, const struct say *to, enum say_level level,
+                    const char *line)
+{
+    bool is = is_new(heard, line);
+    if (is && wanted(to, level))
+        to->line(to->ctx, level, line);
+    return is;
+}
+
 bool say_once(struct say_heard *heard, const struct say *to, enum say_level level, const char *fmt,
               ...)
 {
@@ -68,9 +132,22 @@ bool say_once(struct say_heard *heard, const struct say *to, enum say_level leve
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    bool is = is_new(heard, line);
-    if (is && wanted(to, level))
-        to->line(to->ctx, level, line);
+    bool is = say_new(heard, to, level, line);
+    errno = saved;
+    return is;
+}
+
+bool say_event_once(struct say_heard *heard, const struct say *to, enum say_event which,
+                    const char *fmt, ...)
+{
+    char line[SAY_LINE_BYTES];
+    int saved = errno;
+    va_list ap;
+
+    va_start(ap, fmt);
+    event_line(line, &events[which], fmt, ap);
+    va_end(ap);
+    bool is = say_new(heard, to, events[which].level, line);
     errno = saved;
     return is;
 }

@@ -10,10 +10,15 @@
  * with a `struct say_heard heard` of the caller's, zeroed at first. The protocols (agree, mcast) do not log:
  * they keep what happened in their stats, and api/watch.c looks there and logs.
  *
+ * What an operator may have to act on, or wants to count, is an event, with a code (base/say_events.h):
+ *     say_event(&o->say, SAY_EVENT_DETACH, "%s: %s is detached", o->name, peer);
+ *
  * A sink may be called by any thread that the library runs in. Nothing here fails, allocates or waits by
  * itself; errno is left as it was. */
 #ifndef BASE_SAY_H
 #define BASE_SAY_H
+
+#include "base/say_events.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +33,7 @@ enum say_level {
 enum {
     SAY_LINE_BYTES = 1024, /* a longer text is cut */
     SAY_HEARD_MAX = 64,
+    SAY_CODE_BYTES = 8, /* "TW-102" */
 };
 
 struct say {
@@ -51,6 +57,16 @@ struct say_heard {
 /* As the above, but a line that is among those heard is dropped. Returns whether it was new. */
 bool say_once(struct say_heard *, const struct say *, enum say_level, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Of an event, at its level, and with its code at the end of the line. */
+void say_event(const struct say *, enum say_event, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+bool say_event_once(struct say_heard *, const struct say *, enum say_event, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The word of an event that a line ends with the code of; NULL: it has none. *text_bytes: how long it is
+ * without the code; code: "TW-102". */
+const char *say_event_of(const char *line, int *text_bytes, char code[SAY_CODE_BYTES]);
 
 /* For programs, not for the library: writes "tram: warning: h2 is gone\n" to stderr, each line in one
  * write, so that lines of several threads and processes do not mix. */

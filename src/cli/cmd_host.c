@@ -4,6 +4,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/http.h"
+#include "cli/log_lines.h"
 #include "cli/member_host.h"
 #include "cli/running.h"
 #include "cli/tail_ring.h"
@@ -20,6 +21,7 @@ struct host_args {
     const char *name;
     const char *trace;
     uint32_t rate; /* under protocol group */
+    unsigned log;  /* enum log_form */
     bool quiet;
     bool memory; /* tram memory */
 };
@@ -104,7 +106,7 @@ static void name_process(const char *host)
 
 static int complain(const struct host_args *a, const char *text)
 {
-    fprintf(stderr, "tram %s: %s: %s\n", a->memory ? "memory" : "host", a->name, text);
+    log_line_complain(a->log, a->memory ? "memory" : "host", a->name, text);
     return CMD_FAILED;
 }
 
@@ -148,8 +150,6 @@ static int run(const struct host_args *a, const struct tram_cluster *c, struct j
         .trace_dir = a->trace,
     };
 
-    if (!a->quiet)
-        o.log = api_log_stderr(TRAM_LOG_INFO);
     int code = running_directory(c, "host", dir);
     if (code != CMD_DONE)
         return code;
@@ -176,6 +176,7 @@ static int run_member(const struct host_args *a, const struct tram_cluster *c)
     const struct member_host member = {.name = a->name,
                                        .trace = a->trace,
                                        .rate = a->rate,
+                                       .log = a->log,
                                        .quiet = a->quiet,
                                        .stop = &asked_to_stop};
 
@@ -208,6 +209,8 @@ static int start(const struct host_args *a)
     int code = running_load(&a->running, command, &c);
     if (code != CMD_DONE)
         return code;
+    const struct tram_log log = log_lines(a->log, a->quiet ? TRAM_LOG_WARNING : TRAM_LOG_INFO);
+    tram_cluster_log(c, &log);
     struct journal *j = calloc(1, sizeof(*j));
     if (tram_cluster_host(c, a->name) < 0) {
         fprintf(stderr, "tram %s: there is no host '%s' in %s; %s\n", command, a->name,
@@ -242,6 +245,8 @@ int cmd_host(int argc, char **argv)
         {"--rate", "N",
          "under protocol group: send so many messages a second to each cell it is in, 1 to 100000",
          .number32 = &a.rate, .min = 1, .max = 100000},
+        {"--log", "FORM", "how log lines are written to standard error: text (default) or json",
+         .choice = &a.log, .choices = log_forms, .needs = "the forms are"},
         {"--quiet", NULL, "do not say that it is up, who leads and who connects", .flag = &a.quiet},
         {0},
     };
@@ -272,6 +277,8 @@ int cmd_memory(int argc, char **argv)
     const struct args_word words[] = {{"NAME", &a.name, "which host of the cluster file?"}, {0}};
     const struct args_option options[] = {
         RUNNING_OPTIONS(a.running),
+        {"--log", "FORM", "how log lines are written to standard error: text (default) or json",
+         .choice = &a.log, .choices = log_forms, .needs = "the forms are"},
         {"--quiet", NULL, "do not say that it is up, and who connects", .flag = &a.quiet},
         {0},
     };

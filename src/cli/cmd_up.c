@@ -6,6 +6,7 @@
 #include "cli/args.h"
 #include "cli/cmd.h"
 #include "cli/conf.h"
+#include "cli/log_lines.h"
 #include "cli/running.h"
 #include "conf/value.h"
 
@@ -33,6 +34,7 @@ struct up_args {
     struct running_args running;
     const char *trace;
     uint32_t rate; /* under protocol group */
+    unsigned log;  /* enum log_form, of hosts */
     bool check_only;
 };
 
@@ -67,6 +69,8 @@ static void become_host(const struct up *u, uint32_t h, pid_t parent)
     argv[n++] = u->cluster->conf->host[h].memory ? "memory" : "host";
     argv[n++] = tram_cluster_host_name(u->cluster, h);
     argv[n++] = "--quiet";
+    argv[n++] = "--log";
+    argv[n++] = log_forms[a->log];
     argv[n++] = "--file";
     argv[n++] = running_file(&a->running);
     if (a->running.cluster) {
@@ -496,6 +500,8 @@ int cmd_up(int argc, char **argv)
          "under protocol group: have each member send so many messages a second to each cell it is "
          "in, 1 to 100000",
          .number32 = &a.rate, .min = 1, .max = 100000},
+        {"--log", "FORM", "how hosts write log lines to standard error: text (default) or json",
+         .choice = &a.log, .choices = log_forms, .needs = "the forms are"},
         {"--check-only", NULL, "check the cluster file, and do nothing else",
          .flag = &a.check_only},
         {0},

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/cmd.h"
+#include "cli/log_lines.h"
 #include "tram/group.h"
 
 #include <stdio.h>
@@ -72,7 +73,7 @@ static int on_load(void *ctx, uint32_t cell, const void *data, size_t bytes)
 
 static int complain(const struct member_host *a, const char *text)
 {
-    fprintf(stderr, "tram host: %s: %s\n", a->name, text);
+    log_line_complain(a->log, "host", a->name, text);
     return CMD_FAILED;
 }
 
@@ -133,8 +134,6 @@ int member_host_run(const struct member_host *a, const struct tram_cluster *c)
 
     if (t.cell == NULL)
         return complain(a, "no memory");
-    if (!a->quiet)
-        o.log = api_log_stderr(TRAM_LOG_INFO);
     int rc = tram_group_open(c, &o, &t.group, &e);
     int code = rc < 0 ? complain(a, e.text) : serve(a, c, &t);
     if (rc == 0)

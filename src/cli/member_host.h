@@ -11,6 +11,7 @@ struct member_host {
     const char *name;  /* of the host */
     const char *trace; /* directory; NULL: none */
     uint32_t rate;     /* messages a second that it sends to each of its cells */
+    unsigned log;      /* enum log_form */
     bool quiet;
     volatile sig_atomic_t *stop; /* set: it is to leave */
 };

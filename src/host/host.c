@@ -37,8 +37,9 @@ static void say_not_served(struct host *h, const struct mem_lane_spec *offer, co
     if (h->said_ns && h->round_ns - h->said_ns < SAY_EVERY_MS * UINT64_C(1000000))
         return;
     h->said_ns = h->round_ns;
-    say_warn(&h->opt.say, "the client on node %u is not served in group %u: %s", offer->writer,
-             offer->region, why);
+    say_event(&h->opt.say, SAY_EVENT_NOT_SERVED,
+              "the client on node %u is not served in group %u: %s", offer->writer, offer->region,
+              why);
 }
 
 /* The unit that clients name by that region; NULL: it is not here. */

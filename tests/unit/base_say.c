@@ -132,6 +132,60 @@ static void say__forgets_the_oldest_of_too_many_lines(void **state)
     assert_int_equal(s.lines, SAY_HEARD_MAX + 2);
 }
 
+static void say__event_ends_with_its_code(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    struct say to = {.line = take, .ctx = &s};
+    struct say_heard once = {0};
+    char code[SAY_CODE_BYTES];
+    int bytes;
+
+    say_event(&to, SAY_EVENT_TAKE_OVER, "h2: takes over %s", "g1");
+    assert_string_equal(s.line, "h2: takes over g1 [TW-102]");
+    assert_int_equal(s.level, SAY_WARN);
+    assert_string_equal(say_event_of(s.line, &bytes, code), "take-over");
+    assert_string_equal(code, "TW-102");
+    assert_int_equal(bytes, strlen("h2: takes over g1"));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(say_event_once(&once, &to, SAY_EVENT_REFUSED, "h2: refused"), i == 0);
+    assert_int_equal(s.lines, 2);
+    to.least = SAY_WARN;
+    say_event(&to, SAY_EVENT_LEADS, "h2: leads g1");
+    assert_int_equal(s.lines, 2);
+    say_event(&(struct say){0}, SAY_EVENT_STANDS, "lost");
+}
+
+static void say__code_outlives_a_line_that_is_cut(void **state)
+{
+    (void)state;
+    struct sink s = {0};
+    const struct say to = {.line = take, .ctx = &s};
+    char text[2 * SAY_LINE_BYTES], code[SAY_CODE_BYTES];
+    int bytes;
+
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    say_event(&to, SAY_EVENT_STANDS, "%s", text);
+    assert_in_range(strlen(s.line), SAY_LINE_BYTES - 16, SAY_LINE_BYTES - 1);
+    assert_string_equal(say_event_of(s.line, &bytes, code), "stands");
+}
+
+static void say__what_looks_like_a_code_is_none(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "",        "[TW-102]", "x [TW-102] y", "x [TW-999]", "x [TW-102", "x [TW-1 02]",
+        "x [TW-]", "x [",      "x [TW-1022]",  "x y TW-102"};
+    char code[SAY_CODE_BYTES];
+    int bytes;
+
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_null(say_event_of(lines[i], &bytes, code));
+        assert_int_equal(bytes, strlen(lines[i]));
+    }
+}
+
 static void say__stderr_has_prefixes_and_newlines(void **state)
 {
     (void)state;
@@ -181,6 +235,9 @@ int main(void)
         CASE(say__drops_what_is_below_the_least_level),
         CASE(say__says_once_what_comes_again_and_again),
         CASE(say__forgets_the_oldest_of_too_many_lines),
+        CASE(say__event_ends_with_its_code),
+        CASE(say__code_outlives_a_line_that_is_cut),
+        CASE(say__what_looks_like_a_code_is_none),
         CASE(say__stderr_has_prefixes_and_newlines),
         CASE(say__long_line_is_cut_and_ended),
         CASE(say__keeps_errno),

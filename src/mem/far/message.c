@@ -164,9 +164,10 @@ static void say_differs(struct link *l, const struct far_fact *theirs, const cha
         far_peer_say(o, l->peer, true, "its cluster file differs: %s is %s there and %s here",
                      theirs->key, theirs->value, ours);
     else
-        say_once(&o->strangers, &o->say, SAY_WARN,
-                 "%s: a client is refused: its cluster file differs: %s is %s there and %s here",
-                 o->name, theirs->key, theirs->value, ours);
+        say_event_once(
+            &o->strangers, &o->say, SAY_EVENT_DIFFERS,
+            "%s: a client is refused: its cluster file differs: %s is %s there and %s here",
+            o->name, theirs->key, theirs->value, ours);
 }
 
 /* Both sides have the key, so this is no stranger, but somebody whose file was not brought along. */

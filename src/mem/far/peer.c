@@ -179,8 +179,8 @@ void far_stranger_say(struct far *o, const struct sockaddr *a, const char *why)
     if (o->stranger_ns && o->now_ns - o->stranger_ns < STRANGER_NS)
         return;
     show_address(a, from, sizeof from);
-    if (say_once(&o->strangers, &o->say, SAY_WARN, "%s: a connection from %s was refused: %s",
-                 o->name, from, why))
+    if (say_event_once(&o->strangers, &o->say, SAY_EVENT_REFUSED,
+                       "%s: a connection from %s was refused: %s", o->name, from, why))
         o->stranger_ns = o->now_ns ? o->now_ns : 1;
 }
 
