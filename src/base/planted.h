@@ -146,7 +146,7 @@
     X(neb_skips_torn, stepped, "B29: a cell that is not good is taken for none")                   \
     X(neb_waits_torn, stepped, "B30: a cell that is not good is waited for")                       \
     X(bft_checked_in_place, stepped, "B5: what was checked is read again from the ring")           \
-    X(bft_cert_f, stepped, "B17: f members make a certificate")                                    \
+    X(bft_cert_f, bft, "B17: f members make a certificate")                                        \
     X(bft_vouch_blind, stepped, "B18: who vouches for a STATE does not compare it")                \
     X(bft_late_commit, bft, "B19: a COMMIT below a promised view counts")                          \
     X(bft_join_old_state, stepped, "B20: a NEW-VIEW uses what was said in a life before a JOIN")   \

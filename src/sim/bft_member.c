@@ -145,7 +145,7 @@ static int host_post(struct unit *u, uint64_t now_ns)
         turn(m, t);
         work += unit_post(&m->part[t].unit, now);
     }
-    return work + plan_post(m, now);
+    return work + bft_plan_post(m, now);
 }
 
 static int host_settle(struct unit *u, uint64_t now_ns)
@@ -158,7 +158,7 @@ static int host_settle(struct unit *u, uint64_t now_ns)
         work += signer_poll(m->part[t].signer);
         work += unit_settle(&m->part[t].unit, now);
     }
-    work += plan_settle(m);
+    work += bft_plan_settle(m);
     if (m->hostile)
         hostile_step(m->hostile);
     else
@@ -202,7 +202,7 @@ static void host_close(struct unit *u)
 {
     struct member *m = member_at(u);
     close_parts(m);
-    plan_close(m);
+    bft_plan_close(m);
     if (m->hostile)
         hostile_end(m->hostile);
     bft_check_forgets(&m->run->bft_check, m->rank);
@@ -226,7 +226,7 @@ static int open_part(struct member *m, uint32_t t, struct err *e)
     *p = (struct part){.counter = {.pad = r->pad, .on_load = machine_loaded}, .of = m};
     p->signer = sim_signer_open(r->key_seed, m->rank, 4);
     if (r->liars > 0)
-        sim_signer_watch(p->signer, plan_learns, r);
+        sim_signer_watch(p->signer, bft_plan_learns, r);
     o.mem = m->at->host->mem;
     o.rank = m->rank;
     o.life = o.mem->life;
@@ -256,7 +256,7 @@ static void check_memory(struct member *m)
     m->bytes = s.bytes;
 }
 
-int member_open(struct fleet_member *at, uint64_t seed, struct err *e)
+int bft_member_open(struct fleet_member *at, uint64_t seed, struct err *e)
 {
     struct run *r = at->host->fleet->ctx;
     struct member *m = &r->member[at->rank];
@@ -266,8 +266,8 @@ int member_open(struct fleet_member *at, uint64_t seed, struct err *e)
     if (m->hostile)
         hostile_begin(m->hostile, at->host->mem);
     at->unit = (struct unit){.ops = &host_ops, .of = m, .region = REGION};
-    if (m->hostile && plan_is_made(r))
-        return plan_open(m, seed, e);
+    if (m->hostile && bft_plan_is_made(r))
+        return bft_plan_open(m, seed, e);
     for (uint32_t t = 0; t < parts; t++) {
         int rc = open_part(m, t, e);
         if (rc != 0) {
@@ -281,7 +281,7 @@ int member_open(struct fleet_member *at, uint64_t seed, struct err *e)
     return 0;
 }
 
-void member_stepped(struct fleet_member *at)
+void bft_member_stepped(struct fleet_member *at)
 {
     struct run *r = at->host->fleet->ctx;
     struct member *m = &r->member[at->rank];
@@ -290,7 +290,7 @@ void member_stepped(struct fleet_member *at)
 }
 
 /* Down, or without a vote: it is one of f. */
-bool member_is_bad(const struct run *r, uint32_t rank)
+bool bft_member_is_bad(const struct run *r, uint32_t rank)
 {
     const struct member *m = &r->member[rank];
     struct bft_stats s;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void plan_learns(void *ctx, const struct sign_text *t, const unsigned char *signature)
+void bft_plan_learns(void *ctx, const struct sign_text *t, const unsigned char *signature)
 {
     struct run *r = ctx;
     known_sign(&r->known, t, signature);
@@ -100,7 +100,7 @@ static void scheme_talk(void *ctx, uint32_t rank, const struct bft_frame *f, con
 static const struct scheme_calls scheme_calls = {
     .say = scheme_say, .talk = scheme_talk, .batch = scheme_batch, .delay = scheme_delay};
 
-bool plan_is_made(const struct run *r)
+bool bft_plan_is_made(const struct run *r)
 {
     switch (r->strategy) {
     case HOSTILE_state:
@@ -139,7 +139,7 @@ static void scheme_convicts(void *ctx, uint32_t sender, const struct neb_cell *a
 static const struct neb_calls scheme_neb_calls = {
     .deliver = scheme_deliver, .has_body = scheme_has_body, .convicted = scheme_convicts};
 
-int plan_open(struct member *m, uint64_t seed, struct err *e)
+int bft_plan_open(struct member *m, uint64_t seed, struct err *e)
 {
     struct run *r = m->run;
     struct mem *mem = m->at->host->mem;
@@ -187,7 +187,7 @@ int plan_open(struct member *m, uint64_t seed, struct err *e)
     return rc;
 }
 
-void plan_close(struct member *m)
+void bft_plan_close(struct member *m)
 {
     struct plan *p = &m->plan;
     if (p->signer == NULL)
@@ -201,7 +201,7 @@ void plan_close(struct member *m)
     *p = (struct plan){0};
 }
 
-int plan_post(struct member *m, uint64_t now_ns)
+int bft_plan_post(struct member *m, uint64_t now_ns)
 {
     struct plan *p = &m->plan;
     if (p->scheme == NULL)
@@ -211,13 +211,13 @@ int plan_post(struct member *m, uint64_t now_ns)
     return bft_talk_post(p->talk) + neb_post(p->neb);
 }
 
-int plan_settle(struct member *m)
+int bft_plan_settle(struct member *m)
 {
     struct plan *p = &m->plan;
     return p->scheme ? signer_poll(p->signer) + neb_settle(p->neb) : 0;
 }
 
-void plan_watch(struct run *r)
+void bft_plan_watch(struct run *r)
 {
     sim_on_put(r->fleet.sim, on_put, r);
 }

@@ -10,7 +10,7 @@ static bool may_crash(const struct fleet_node *n, bool keep_memory)
     uint32_t bad = 1;
     (void)keep_memory;
     for (uint32_t p = 0; p < r->group.replicas; p++)
-        bad += p != n->node && member_is_bad(r, p);
+        bad += p != n->node && bft_member_is_bad(r, p);
     return bad <= r->faulty;
 }
 
@@ -112,8 +112,8 @@ static void violated(struct fleet_node *n, const char *property, const char *tex
 
 static const struct fleet_calls fleet_calls = {
     .host_born = host_born,
-    .open = member_open,
-    .stepped = member_stepped,
+    .open = bft_member_open,
+    .stepped = bft_member_stepped,
     .may_crash = may_crash,
     .spare = spare,
     .client_open = client_open,
@@ -216,7 +216,7 @@ static bool all_delivered(const void *ctx)
     for (uint32_t p = 0; p < r->group.replicas; p++) {
         const struct member *m = &r->member[p];
         if (!m->hostile && m->parts > 0 &&
-            (member_is_bad(r, p) || m->part[0].counter.state.count != r->check.history_count))
+            (bft_member_is_bad(r, p) || m->part[0].counter.state.count != r->check.history_count))
             return false;
     }
     return true;
@@ -259,7 +259,7 @@ static void open_liars(struct run *r)
                                          .cluster = CLUSTER,
                                          .window = r->bft_opt.window};
     r->hostiles = hostiles_open(&r->world);
-    plan_watch(r);
+    bft_plan_watch(r);
     for (uint32_t p = 0; p < r->group.replicas; p++)
         r->member[p].hostile = hostile_of(r->hostiles, p);
 }

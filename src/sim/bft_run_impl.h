@@ -96,20 +96,20 @@ struct run {
 #define TRACE(m, ...) chaos_trace(&(m)->run->fleet.chaos, __VA_ARGS__)
 
 /* bft_member.c */
-int member_open(struct fleet_member *, uint64_t seed, struct err *);
-void member_stepped(struct fleet_member *);
+int bft_member_open(struct fleet_member *, uint64_t seed, struct err *);
+void bft_member_stepped(struct fleet_member *);
 /* Lies, is down, or has no vote: it is one of f. */
-bool member_is_bad(const struct run *, uint32_t rank);
+bool bft_member_is_bad(const struct run *, uint32_t rank);
 
 /* bft_plan.c */
 
 /* Does who lies in this run do so by a plan? */
-bool plan_is_made(const struct run *);
-void plan_watch(struct run *);
-void plan_learns(void *run, const struct sign_text *, const unsigned char *signature);
-int plan_open(struct member *, uint64_t seed, struct err *);
-void plan_close(struct member *);
-int plan_post(struct member *, uint64_t now_ns);
-int plan_settle(struct member *);
+bool bft_plan_is_made(const struct run *);
+void bft_plan_watch(struct run *);
+void bft_plan_learns(void *run, const struct sign_text *, const unsigned char *signature);
+int bft_plan_open(struct member *, uint64_t seed, struct err *);
+void bft_plan_close(struct member *);
+int bft_plan_post(struct member *, uint64_t now_ns);
+int bft_plan_settle(struct member *);
 
 #endif
