@@ -196,7 +196,7 @@ static void begin_check(struct cell *c)
     /* A durable cell has more in its log than it has delivered. */
     r->from = versions_segment_of(c->of->opt.versions, log_of(c), r->version + 1);
     if (PLANTED(group_drop_early))
-        r->segment = r->from;
+        versions_drop(c->of->opt.versions, log_of(c), r->from);
 }
 
 /* Messages have the first call on the room. */
@@ -228,7 +228,7 @@ static void drop_old(struct cell *c, uint32_t from)
     bool needs = c->of->opt.machine->state != NULL;
     if (needs && r->segment == 0)
         return;
-    if (versions_done(v, log_of(c)) >= r->place || PLANTED(group_drop_early))
+    if (versions_done(v, log_of(c)) >= r->place)
         versions_drop(v, log_of(c), needs ? (uint32_t)min_u64(from, r->segment) : from);
 }
 
