@@ -3,18 +3,11 @@
 #define AGREE_KEEP_WAIT_H
 
 #include "base/minmax.h"
-#include "base/planted.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 enum {
-/* Of a round; the rest follows in the next one. What is copied together is flushed together. */
-#if TRAM_PLANTED
-    COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
-#else
-    COPY_BYTES_MAX = 256 << 10,
-#endif
     SAVE_AT = 500,      /* thousandths of the journal in use, from which on it is made shorter */
     KEEP_WAITS_MAX = 8, /* more are taken together */
 };

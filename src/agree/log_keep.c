@@ -11,10 +11,12 @@
 
 enum {
 #if TRAM_PLANTED
+    COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
     APPLY_BYTES_MAX = 1 << 8,
 #else
     /* A round; the rest follows in the next one. Much is copied, for what is copied together is flushed together; little is applied,
      * for meanwhile nothing is taken and copied, and the disk waits. */
+    COPY_BYTES_MAX = 256 << 10,
     APPLY_BYTES_MAX = 64 << 10,
 #endif
     SAVE_ASK_ROUNDS = 2,

@@ -5,6 +5,14 @@
 
 #include <stdatomic.h>
 
+enum {
+#if TRAM_PLANTED
+    COPY_BYTES_MAX = 1 << 10, /* as little of a ring as it is of a real one */
+#else
+    COPY_BYTES_MAX = 256 << 10, /* of a round; the rest follows in the next one */
+#endif
+};
+
 static void wait_for(struct memory_keep *k, uint64_t batch, uint64_t run, uint64_t pledge)
 {
     keep_wait_for(
