@@ -204,7 +204,8 @@ TRAM_API int tram_group_open(const struct tram_cluster *, const struct tram_grou
  * is the last to have the state of a cell takes it along: the cell is vacant then. NULL is allowed. */
 TRAM_API void tram_group_close(struct tram_group *);
 
-/* Leaves, and goes on: the view callback comes with NULL for `now`, and tram_group_has_left is true from then on. */
+/* Leaves, and goes on: the view callback comes with NULL for `now`, and tram_group_has_left is true from then on. Whoever waits for that sets a
+ * limit: nobody may be left who can let it go. */
 TRAM_API void tram_group_leave(struct tram_group *);
 TRAM_API bool tram_group_has_left(const struct tram_group *);
 
