@@ -70,7 +70,7 @@ class Folder:
 
     def tram(self, *arguments):
         done = subprocess.run([os.environ["TRAM"], *arguments], cwd=self.path, capture_output=True, text=True, timeout=HANGS_S)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def up(self):
