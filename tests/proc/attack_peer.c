@@ -378,9 +378,9 @@ static void sizes(struct hostile *h)
         tcp_peer_say(&h->peer, FAR_WANT, &want, 1);
 }
 
-/* Messages that are whole, with nonsense in them. A host's raises are of regions that nobody has, and its news of places
- * that are none: one of a real region takes the group from its leader, and news of a later life of a place end the client that is
- * there, which a host has the right to. */
+/* Messages that are whole, with nonsense in them. A host's raises are of regions that nobody has, and its news and rolls of nodes
+ * that are none: one of a real region takes the group from its leader, news of a later life of a place end the client that is
+ * there, and who believes a roll of another host's beginning refuses that host. A host's key is the right to say these. */
 static void messages(struct hostile *h)
 {
     static const enum far_kind kinds[] = {FAR_NEWS,  FAR_RAISE, FAR_RAISED,     FAR_AT,   FAR_END,
@@ -392,7 +392,7 @@ static void messages(struct hostile *h)
 
     for (uint32_t i = 0; i < 2 * sizeof words / 8; i++)
         small[i] = odd(h);
-    if (kind == FAR_RAISE || (kind == FAR_NEWS && h->host))
+    if (kind == FAR_RAISE || ((kind == FAR_NEWS || kind == FAR_ROLL) && h->host))
         small[0] = 1000 + below(h, 1000);
     tcp_peer_say(&h->peer, kind, words, 1);
 }
