@@ -10,8 +10,9 @@ from . import _structs as s
 from ._handle import Carried, Handle, as_bytes, as_name, as_number, take, without_error
 from ._library import lib
 from ._state import Find, Life, _copy, call_machine, fill, state_calls
+from ._stepped import Stepped
 from .cluster import Cluster
-from .errors import Broken, Closed, Error
+from .errors import Broken, Error
 from .question import Question
 from .view import Item, Layout, View, answer_of, items_of, layout_of, layout_set, view_of
 
@@ -281,18 +282,20 @@ def _column(column: int) -> int:
     return column
 
 
-class Group(GroupHandle):
+class Group(Stepped, GroupHandle):
     """A member. It is stepped or polled all the time: one that is not for suspect_ms of the cluster file is put out."""
 
     _closer = "tram_group_close"
+    _step, _poll = lib.tram_group_step, lib.tram_group_poll
+    _fd, _waker = lib.tram_group_fd, lib.tram_group_wake
+    _machine_word = "machine"
 
     def __init__(self, cluster: Cluster, host: str, machine: GroupMachine | None = None, layout: LayoutFunction | None = None,
                  wait: Wait = Wait.FILE, leave_ms: int = 0, trace_dir: str | None = None) -> None:
         super().__init__(cluster)
         self.host = host
         self.machine = machine or GroupMachine()
-        self._stopping = False
-        self._member = member = Member(self.machine, self._carried)
+        self._life = self._member = member = Member(self.machine, self._carried)
         options = s.tram_group_options()
         options.host = as_name(host)
         options.machine = group_machine_of(cluster, type(self.machine), lambda _ctx: member)
@@ -303,44 +306,8 @@ class Group(GroupHandle):
         self._kept.append(options)
         self._open(lib.tram_group_open, cluster._alive(), options)
 
-    def _work(self, function: Any) -> int:
-        self._alive()
-        if self._member.failed is not None and not self._carried.waiting:
-            raise Broken(f"{self.host}: its machine has failed; close it") from self._member.failed
-        return self._run(function)
-
-    def step(self) -> int:
-        """One round of work, and whatever waiting is due after it."""
-        return self._work(lib.tram_group_step)
-
-    def poll(self) -> int:
-        """One round without waiting. Returns work done."""
-        return self._work(lib.tram_group_poll)
-
-    def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Steps until that is true, or another thread, or a signal's handler, calls stop."""
-        try:
-            while not (self._stopping or until is not None and until()):
-                self.step()
-        finally:
-            self._stopping = False
-
-    def stop(self) -> None:
-        """Ends run, the one under way or the next. From any thread, and from callbacks."""
-        self._stopping = True
-        try:
-            self.wake()
-        except Closed:
-            pass  # it has ended
-
-    def fd(self) -> int:
-        """A descriptor that is readable when poll is to be called, until it returns 0; poll also after sending. From then on step and
-        run are not called. See tramway.aio for asyncio."""
-        return self._run(lib.tram_group_fd)
-
-    def wake(self) -> None:
-        """From any thread: makes the descriptor readable, or ends the waiting of step."""
-        self._wake(lib.tram_group_wake)
+    def _host_name(self) -> str:
+        return self.host
 
     def sender(self, cell: int, ring_bytes: int = 0) -> Sender:
         """A handle through which one other thread sends to the cell."""

@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from . import _structs as s
-from ._handle import Handle, as_bytes, as_name, as_number, take
+from ._handle import as_bytes, as_name, as_number, take
 from ._library import lib
 from ._state import Find, Life, call_machine, fill, state_calls, _copy
+from ._stepped import Stepped
 from .cluster import Cluster
-from .errors import Broken, Closed, NotFound
+from .errors import Broken, NotFound
 
 __all__ = ["Delivery", "Machine", "Host", "ReplicaStats", "DiskStats", "Role"]
 
@@ -84,10 +85,13 @@ def machine_of(cluster: Cluster, kind: type[Machine], find: Find) -> s.tram_mach
     return fill(s.tram_machine(), calls)
 
 
-class Host(Handle):
+class Host(Stepped):
     """A host of the cluster file, with all its replicas."""
 
     _closer = "tram_host_close"
+    _step, _poll = lib.tram_host_step, lib.tram_host_poll
+    _fd, _waker = lib.tram_host_fd, lib.tram_host_wake
+    _machine_word = "state machine"
 
     def __init__(self, cluster: Cluster, name: str, machine: Machine, trace_dir: str | None = None) -> None:
         super().__init__(cluster)
@@ -99,48 +103,11 @@ class Host(Handle):
         self.name = name
         self.machine = machine
         self._life = life
-        self._stopping = False
         self._kept.append(options)
         self._open(lib.tram_host_open, cluster._alive(), options)
 
-    def _work(self, function: Any) -> int:
-        self._alive()
-        if self._life.failed is not None and not self._carried.waiting:
-            raise Broken(f"{self.name}: its state machine has failed; close it") from self._life.failed
-        return self._run(function)
-
-    def step(self) -> int:
-        """One round of work, and whatever waiting is due after it, at most some milliseconds."""
-        return self._work(lib.tram_host_step)
-
-    def poll(self) -> int:
-        """One round without waiting. Returns work done."""
-        return self._work(lib.tram_host_poll)
-
-    def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Steps until that is true, or another thread, or a signal's handler, calls stop."""
-        try:
-            while not (self._stopping or until is not None and until()):
-                self.step()
-        finally:
-            self._stopping = False
-
-    def stop(self) -> None:
-        """Ends run, the one under way or the next. From any thread, and from callbacks."""
-        self._stopping = True
-        try:
-            self.wake()
-        except Closed:
-            pass  # it has ended
-
-    def fd(self) -> int:
-        """A descriptor that is readable when poll is to be called, until it returns 0. From then on step and run are not called. See
-        tramway.aio for asyncio."""
-        return self._run(lib.tram_host_fd)
-
-    def wake(self) -> None:
-        """From any thread: makes the descriptor readable, or ends the waiting of step."""
-        self._wake(lib.tram_host_wake)
+    def _host_name(self) -> str:
+        return self.name
 
     def replica(self, n: int) -> ReplicaStats:
         """What the n-th replica that this host carries is doing."""
