@@ -678,6 +678,16 @@ static bool leads(void *ctx, uint32_t host)
     return false;
 }
 
+void fleet_client_crash(struct fleet_node *n)
+{
+    struct fleet *f = n->fleet;
+    if (f->clients == 1)
+        return;
+    chaos_trace(&f->chaos, "%s dies", n->name);
+    fleet_crash(n, true);
+    f->chaos.faults++;
+}
+
 static void client_crash(void *ctx, uint32_t client)
 {
     const struct fleet *f = ctx;

@@ -156,6 +156,8 @@ int fleet_start(struct fleet_node *, struct err *);
 
 /* Ends it, as sim_node_crash does. */
 void fleet_crash(struct fleet_node *, bool keep_memory);
+/* As client_crash of a run whose clients end for good: the last one stays. */
+void fleet_client_crash(struct fleet_node *);
 
 /* The host loses power: its process ends, if it is up, with its memory and with what its disk had not flushed. */
 void fleet_power_cut(struct fleet_node *);

@@ -303,16 +303,6 @@ static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
     return UINT64_MAX;
 }
 
-static void client_crash(struct fleet_node *n)
-{
-    struct fleet *f = n->fleet;
-    if (f->clients == 1)
-        return;
-    chaos_trace(&f->chaos, "%s dies", n->name);
-    fleet_crash(n, true);
-    f->chaos.faults++;
-}
-
 static void violated(struct fleet_node *n, const char *property, const char *text)
 {
     struct run *r = n->fleet->ctx;
@@ -327,7 +317,7 @@ static const struct fleet_calls fleet_calls = {
     .client_open = client_open,
     .client_step = client_step,
     .client_close = client_close,
-    .client_crash = client_crash,
+    .client_crash = fleet_client_crash,
     .violated = violated,
 };
 
