@@ -1,22 +1,8 @@
 /* A comparison as one JSON object. */
+#include "base/json.h"
 #include "bench/compare.h"
 
 #include <math.h>
-
-static void json_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            fputc(c, out);
-    }
-    fputc('"', out);
-}
 
 static void json_number(FILE *out, double v)
 {
@@ -42,7 +28,7 @@ static void json_cell(FILE *out, const struct compare_cell *cell)
 {
     const struct bench_args *a = &cell->args;
     fputs("{\"name\":", out);
-    json_text(out, cell->name);
+    json_string(out, cell->name);
     fprintf(out, ",\"protocol\":\"%s\",\"tree\":\"%s\",\"groups\":%u,\"replicas\":%u,\"hosts\":%u,",
             mcast_protocol_name(a->protocol), overlay_shape_name(a->shape), a->groups, a->replicas,
             a->hosts);
@@ -50,7 +36,7 @@ static void json_cell(FILE *out, const struct compare_cell *cell)
             a->dst, a->adjacent ? "true" : "false", (unsigned long long)a->part_ns);
     if (cell->error[0]) {
         fputs("\"error\":", out);
-        json_text(out, cell->error);
+        json_string(out, cell->error);
         fputs(",", out);
     }
     if (cell->turns > 0 && a->loads > 0)
@@ -73,7 +59,7 @@ static void json_series(FILE *out, const struct compare *c, const struct compare
 {
     static const char *const names[] = {"latency_p50_ns", "messages_per_second", "normalised"};
     fputs("{\"name\":", out);
-    json_text(out, f->series[s].name);
+    json_string(out, f->series[s].name);
     fputs(",\"cells\":[", out);
     for (uint32_t x = 0; x < f->xs; x++)
         fprintf(out, "%s%d", x ? "," : "", f->series[s].cell[x]);
@@ -90,16 +76,16 @@ static void json_series(FILE *out, const struct compare *c, const struct compare
 static void json_figure(FILE *out, const struct compare *c, const struct compare_figure *f)
 {
     fprintf(out, "{\"figure\":%u,\"title\":", f->number);
-    json_text(out, f->title);
+    json_string(out, f->title);
     fputs(",\"x_name\":", out);
-    json_text(out, f->x_name);
+    json_string(out, f->x_name);
     fputs(",\"x\":[", out);
     for (uint32_t x = 0; x < f->xs; x++)
         fprintf(out, "%s%u", x ? "," : "", f->x[x]);
     fputs("],\"paper_says\":[", out);
     for (uint32_t i = 0; i < COMPARE_NOTES_MAX && f->paper[i]; i++) {
         fputs(i ? "," : "", out);
-        json_text(out, f->paper[i]);
+        json_string(out, f->paper[i]);
     }
     fputs("],\"series\":[\n", out);
     for (uint32_t s = 0; s < f->count; s++) {
@@ -112,15 +98,15 @@ static void json_figure(FILE *out, const struct compare *c, const struct compare
 void compare_json(const struct compare *c, FILE *out)
 {
     fputs("{\"origin\":", out);
-    json_text(out, c->origin);
+    json_string(out, c->origin);
     fputs(",\"command\":", out);
-    json_text(out, c->command);
+    json_string(out, c->command);
     fprintf(out, ",\"turns\":%u,\"facts\":{", c->turns);
     for (uint32_t i = 0; i < c->facts; i++) {
         fputs(i ? ",\n" : "\n", out);
-        json_text(out, c->fact[i].name);
+        json_string(out, c->fact[i].name);
         fputs(":", out);
-        json_text(out, c->fact[i].value);
+        json_string(out, c->fact[i].value);
     }
     fputs("},\n\"figures\":[\n", out);
     for (uint32_t i = 0; i < c->figures; i++) {

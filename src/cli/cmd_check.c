@@ -1,5 +1,6 @@
 /* tram check: are the traces of a run what atomic multicast promises? */
 #include "base/clock.h"
+#include "base/json.h"
 #include "check/amcast.h"
 #include "check/load.h"
 #include "check/vsync.h"
@@ -125,21 +126,6 @@ static const char *const json_keys[AMCAST_PROPERTIES] = {
     [AMCAST_PREFIX] = "prefix_order", [AMCAST_ACYCLIC] = "acyclic_order",
 };
 
-/* Names come from files: anything may be in them. */
-static void print_json_string(const char *s)
-{
-    putchar('"');
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            printf("\\%c", *s);
-        else if ((unsigned char)*s < ' ')
-            printf("\\u%04x", (unsigned)*s);
-        else
-            putchar(*s);
-    }
-    putchar('"');
-}
-
 static void print_json(const struct check_args *c, const struct run *r, const struct amcast *a,
                        const struct amcast_summary *s, bool ok)
 {
@@ -162,13 +148,13 @@ static void print_json(const struct check_args *c, const struct run *r, const st
     printf("},\"violations\":[");
     for (uint32_t i = 0; (v = amcast_violation(a, i)) != NULL; i++) {
         printf("%s{\"property\":\"%s\",\"text\":", i ? "," : "", json_keys[v->property]);
-        print_json_string(v->text);
+        json_string(stdout, v->text);
         printf(",\"events\":[");
         for (uint32_t k = 0; k < v->evidence_count; k++) {
             printf("%s{\"file\":", k ? "," : "");
-            print_json_string(amcast_file_name(a, v->evidence[k].place.file));
+            json_string(stdout, amcast_file_name(a, v->evidence[k].place.file));
             printf(",\"line\":%u,\"text\":", v->evidence[k].place.line);
-            print_json_string(v->evidence[k].text);
+            json_string(stdout, v->evidence[k].text);
             putchar('}');
         }
         printf("]}");
@@ -220,9 +206,9 @@ static void print_view_json(const struct amcast *a, const struct run *r, const s
            (unsigned long long)s->deliveries);
     for (uint32_t i = 0; (x = vsync_violation(v, i)) != NULL; i++) {
         printf("%s{\"property\":\"%s\",\"text\":", i ? "," : "", vsync_property_names[x->property]);
-        print_json_string(x->text);
+        json_string(stdout, x->text);
         printf(",\"file\":");
-        print_json_string(amcast_file_name(a, x->place.file));
+        json_string(stdout, amcast_file_name(a, x->place.file));
         printf(",\"line\":%u}", x->place.line);
     }
     printf("]}\n");

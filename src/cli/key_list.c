@@ -1,6 +1,7 @@
 #include "cli/key_list.h"
 
 #include "api/secret.h"
+#include "base/json.h"
 #include "cli/cmd.h"
 
 #include <stdio.h>
@@ -107,18 +108,6 @@ static void check_dir(struct list *l)
 
 /* ---- showing ---- */
 
-static void print_json_text(const char *text)
-{
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < ' ')
-            printf("\\u%04x", (unsigned)(unsigned char)*text);
-        else
-            printf("%s%c", *text == '"' || *text == '\\' ? "\\" : "", *text);
-    }
-    putchar('"');
-}
-
 static void print_row(struct list *l, const char *name, bool host, const unsigned char *key,
                       const char *secret)
 {
@@ -144,7 +133,7 @@ static void print_row(struct list *l, const char *name, bool host, const unsigne
            key != NULL ? key_fingerprint(key).s : "");
     fputs(", \"secret\": ", stdout);
     if (secret != NULL)
-        print_json_text(secret);
+        json_string(stdout, secret);
     else
         fputs("null", stdout);
     putchar('}');
@@ -173,7 +162,7 @@ static void print_warnings(const struct list *l)
             continue;
         }
         fputs(i > 0 ? ",\n    " : "\n    ", stdout);
-        print_json_text(l->warning[i].text);
+        json_string(stdout, l->warning[i].text);
     }
     if (!l->json && l->warnings > WARNINGS_MAX)
         printf("and %u more warnings\n", l->warnings - WARNINGS_MAX);

@@ -2,6 +2,7 @@
 
 #include "api/api.h"
 #include "api/group_page.h"
+#include "base/json.h"
 #include "cli/cmd.h"
 
 #include <inttypes.h>
@@ -267,18 +268,6 @@ static void json_hosts(const struct running *r, const char *key, uint64_t set, F
     fputc(']', f);
 }
 
-/* Texts are ours, but what they name may have anything. */
-static void json_text(const char *key, const char *text, FILE *f)
-{
-    fprintf(f, "\"%s\":\"", key);
-    for (; *text != '\0'; text++)
-        if (*text == '"' || *text == '\\')
-            fprintf(f, "\\%c", *text);
-        else if ((unsigned char)*text >= ' ')
-            fputc(*text, f);
-    fputc('"', f);
-}
-
 static void json_member(const struct running *r, const struct group_page_record *v, uint32_t h,
                         FILE *f)
 {
@@ -288,7 +277,8 @@ static void json_member(const struct running *r, const struct group_page_record 
 
     fprintf(f, "{\"host\":\"%s\",\"state\":\"%s\",\"in_view\":%s,", host_name(r, h),
             running_state_name(r->host[h].state), in ? "true" : "false");
-    json_text("why_not", in ? "" : why_missing(r, h), f);
+    fputs("\"why_not\":", f);
+    json_string(f, in ? "" : why_missing(r, h));
     fprintf(
         f, ",\"pid\":%d,\"life\":%" PRIu64 ",\"since_view\":%" PRIu64 ",\"since_unix_ms\":%" PRIu64,
         (int)r->host[h].pid, in ? (v->life[h] >> 16) - 1 : 0, vid, ms);
@@ -354,7 +344,8 @@ void member_view_json(const struct running *r, FILE *f)
             ",\"since_unix_ms\":%" PRIu64 ",\"adequate\":%s,\"ending\":%s,",
             c->name, v ? v->vid : 0, v ? v->view_ms : 0, v && v->adequate ? "true" : "false",
             v && v->wedged ? "true" : "false");
-    json_text("waits", waits(r), f);
+    fputs("\"waits\":", f);
+    json_string(f, waits(r));
     fputs(",\"members\":[", f);
     for (uint32_t h = 0; h < c->hosts; h++) {
         fputs(h ? "," : "", f);
