@@ -494,9 +494,9 @@ static void look_for_reset(struct tram_group *g, uint64_t now_ns)
     if (rc == TRAM_AGAIN)
         return;
     if (rc == TRAM_OK)
-        say_event(&g->say, SAY_EVENT_RESET,
-                  "%s: cell %s is reset, as it was asked to: it begins anew, empty",
-                  g->host_name[g->index], name.s);
+        say_event_about(&g->say, SAY_EVENT_RESET, &(struct say_about){.cell = name.s},
+                        "%s: cell %s is reset, as it was asked to: it begins anew, empty",
+                        g->host_name[g->index], name.s);
     g->reset_cell = CLUSTER_NONE;
 }
 

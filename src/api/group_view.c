@@ -145,18 +145,21 @@ static void say_view(const struct tram_group *g, const struct tram_view *before,
     line_hosts(&l, g, gone & ~now->left & ~dead, "went: not heard for suspect_ms, or cut off");
     line_cells(&l, g, now);
     bool bad = dead != 0 || (gone & ~now->left) != 0 || !now->adequate;
-    say_event(&g->say, bad ? SAY_EVENT_VIEW_LOSS : SAY_EVENT_VIEW, "%s: %s", g->host_name[g->index],
-              l.text);
+    say_event_about(&g->say, bad ? SAY_EVENT_VIEW_LOSS : SAY_EVENT_VIEW,
+                    &(struct say_about){.view = now->number}, "%s: %s", g->host_name[g->index],
+                    l.text);
 }
 
 static void say_out(const struct tram_group *g, uint64_t vid)
 {
     const char *me = g->host_name[g->index];
+    const struct say_about about = {.view = vid};
     if (g->leaving)
-        say_event(&g->say, SAY_EVENT_LEFT, "%s: left after view %llu", me, (unsigned long long)vid);
+        say_event_about(&g->say, SAY_EVENT_LEFT, &about, "%s: left after view %llu", me,
+                        (unsigned long long)vid);
     else
-        say_event(
-            &g->say, SAY_EVENT_PUT_OUT,
+        say_event_about(
+            &g->say, SAY_EVENT_PUT_OUT, &about,
             "%s: was put out after view %llu, since the others did not hear it for suspect_ms; "
             "it joins again",
             me, (unsigned long long)vid);

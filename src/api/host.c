@@ -208,11 +208,12 @@ static void say_damage(const struct tram_host *h, uint32_t g)
     const struct tram_cluster *c = h->cluster;
     const struct disk_found *f = disk_found(h->disk.disk, g);
     if (f->state == DISK_BELOW || f->state == DISK_BEYOND)
-        say_event(&h->say, SAY_EVENT_DAMAGED,
-                  "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
-                  "the others have%s",
-                  c->conf->host[h->index].name, c->conf->group[g].name, disk_gap_text(f).s,
-                  f->state == DISK_BEYOND ? "; until then it does not vote" : "");
+        say_event_about(
+            &h->say, SAY_EVENT_DAMAGED, &(struct say_about){.groups = c->conf->group[g].name},
+            "%s: what its disk has of group %s is damaged: it lacks %s, and fetches what "
+            "the others have%s",
+            c->conf->host[h->index].name, c->conf->group[g].name, disk_gap_text(f).s,
+            f->state == DISK_BEYOND ? "; until then it does not vote" : "");
 }
 
 static int member_open(struct tram_host *h, uint16_t group, uint32_t rank, const char *trace_dir,

@@ -57,12 +57,13 @@ static void warn_if_slow(struct api_machine *m, const char *call, uint64_t since
     if (m->warned || m->heartbeat_ns == 0 || took_ns <= m->heartbeat_ns)
         return;
     m->warned = true;
-    say_event(&m->say, SAY_EVENT_SLOW_STATE,
-              "group %s: %s of %zu bytes took %llu ms, and its host did nothing else meanwhile "
-              "(heartbeat_ms is %llu); use save_open, save_next and load_open, load_next, which "
-              "work in pieces",
-              m->group_name, call, bytes, (unsigned long long)(took_ns / 1000000),
-              (unsigned long long)(m->heartbeat_ns / 1000000));
+    say_event_about(
+        &m->say, SAY_EVENT_SLOW_STATE, &(struct say_about){.groups = m->group_name},
+        "group %s: %s of %zu bytes took %llu ms, and its host did nothing else meanwhile "
+        "(heartbeat_ms is %llu); use save_open, save_next and load_open, load_next, which "
+        "work in pieces",
+        m->group_name, call, bytes, (unsigned long long)(took_ns / 1000000),
+        (unsigned long long)(m->heartbeat_ns / 1000000));
 }
 
 static bool save_pair(struct api_machine *m)

@@ -30,9 +30,10 @@ struct seen {
 struct watch {
     struct watch_options opt;
     struct seen *seen;
-    struct list leads, taken, loaded, sent, snaps;
-    struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* groups, by the detached host */
-    bool peers_moved;                                             /* there is something in them */
+    struct list leads, loaded, sent, snaps;                       /* groups; */
+    struct list taken[CLUSTER_HOSTS_MAX];                         /* by the host that led them, */
+    struct list gone[CLUSTER_HOSTS_MAX], back[CLUSTER_HOSTS_MAX]; /* and by the detached host */
+    bool peers_moved;                                             /* there is something in these */
     bool dead[CLUSTER_HOSTS_MAX];
     struct tcp_counts door;  /* what was said of it */
     uint64_t look_ns;        /* when the last look was, */
@@ -59,14 +60,29 @@ static void list_add(struct list *l, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Ends the list, and says whether it has anything. */
-static bool list_end(struct list *l)
+static uint32_t list_more(const struct list *l)
 {
-    size_t used = strlen(l->text);
+    return l->count > NAMES_SHOWN ? l->count - NAMES_SHOWN : 0;
+}
 
-    if (l->count > NAMES_SHOWN)
-        snprintf(l->text + used, sizeof l->text - used, " and %u more", l->count - NAMES_SHOWN);
-    return l->count > 0;
+struct list_shown {
+    char s[LIST_BYTES + 24];
+};
+
+/* The names, and how many there are besides. */
+static struct list_shown list_show(const struct list *l)
+{
+    struct list_shown out;
+    int used = snprintf(out.s, sizeof out.s, "%s", l->text);
+
+    if (list_more(l) > 0)
+        snprintf(out.s + used, sizeof out.s - (size_t)used, " and %u more", list_more(l));
+    return out;
+}
+
+static struct say_about list_about(const struct list *l, const char *peer)
+{
+    return (struct say_about){.peer = peer, .groups = l->text, .groups_more = list_more(l)};
 }
 
 struct watch *watch_open(const struct watch_options *o)
@@ -173,8 +189,8 @@ static void look_at_clients(struct watch *w, struct seen *seen, const char *grou
                             const struct unit_muted *m)
 {
     if (m->count != seen->mutes)
-        say_event(
-            &w->opt.say, SAY_EVENT_MUTED,
+        say_event_about(
+            &w->opt.say, SAY_EVENT_MUTED, &(struct say_about){.groups = group},
             "%s: group %s does not read the client in place %u, life %u, any more: %s. The next "
             "one in its place is read",
             host_name(w, w->opt.host), group, m->source, m->life, m->why);
@@ -187,12 +203,14 @@ static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
 {
     const struct tram_cluster *c = w->opt.cluster;
     const char *me = host_name(w, w->opt.host), *name = c->conf->group[group].name;
+    const struct say_about about = {.groups = name};
     struct list others = {.count = 0};
 
     if (seen->lacks && !s->lacks)
-        say_event(&w->opt.say, SAY_EVENT_REFETCHED,
-                  "%s: group %s has what its disk lacked, from the others, up to position %llu", me,
-                  name, (unsigned long long)s->applied);
+        say_event_about(
+            &w->opt.say, SAY_EVENT_REFETCHED, &about,
+            "%s: group %s has what its disk lacked, from the others, up to position %llu", me, name,
+            (unsigned long long)s->applied);
     seen->lacks = s->lacks;
     uint64_t snap = w->opt.disk ? disk_snap(w->opt.disk, group) : 0;
     if (snap > seen->snap)
@@ -204,15 +222,16 @@ static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
     for (uint32_t q = 0; q < c->group[group].replicas; q++)
         if (s->joining >> q & 1)
             list_add(&others, "%s", host_name(w, c->group[group].nodes[q]));
-    list_end(&others);
     if (!s->stands)
-        say_event(&w->opt.say, SAY_EVENT_STANDS_NO_MORE, "%s: group %s stands no more", me, name);
+        say_event_about(&w->opt.say, SAY_EVENT_STANDS_NO_MORE, &about,
+                        "%s: group %s stands no more", me, name);
     else
-        say_event(&w->opt.say, SAY_EVENT_STANDS,
-                  "%s: group %s stands: the disks of a majority of its replicas do not have what "
-                  "it had: %s. This one lacks %s; start a host whose disk has it, or restore a "
-                  "backup",
-                  me, name, others.text, disk_gap_text(disk_found(w->opt.disk, group)).s);
+        say_event_about(
+            &w->opt.say, SAY_EVENT_STANDS, &about,
+            "%s: group %s stands: the disks of a majority of its replicas do not have what "
+            "it had: %s. This one lacks %s; start a host whose disk has it, or restore a "
+            "backup",
+            me, name, others.text, disk_gap_text(disk_found(w->opt.disk, group)).s);
 }
 
 void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *unit)
@@ -225,7 +244,8 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *
         if (seen->leader == UINT32_MAX || seen->leader == w->opt.host)
             list_add(&w->leads, "%s", name);
         else
-            list_add(&w->taken, "%s from %s", name, host_name(w, seen->leader));
+            list_add(&w->taken[seen->leader], "%s", name);
+        w->peers_moved = true;
         seen->terms = s.count.terms;
     }
     if (s.count.snapshots_loaded != seen->loaded)
@@ -243,19 +263,30 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *
     look_at_disk(w, seen, group, &s);
 }
 
+/* Says what befell the groups of the list, whose names are `shown` to the arguments; the list is empty then. */
+#define SAY_GROUPS(w, event, names, peer, ...)                                                     \
+    do {                                                                                           \
+        struct list *l_ = (names);                                                                 \
+        const struct list_shown shown = list_show(l_);                                             \
+        const struct say_about about_ = list_about(l_, peer);                                      \
+        if (l_->count > 0)                                                                         \
+            say_event_about(&(w)->opt.say, event, &about_, __VA_ARGS__);                           \
+        *l_ = (struct list){.count = 0};                                                           \
+    } while (0)
+
 static void say_peers(struct watch *w)
 {
-    const struct say *say = &w->opt.say;
+    const char *me = host_name(w, w->opt.host);
 
     for (uint32_t h = 0; h < w->opt.cluster->conf->hosts; h++) {
-        if (list_end(&w->gone[h]))
-            say_event(say, SAY_EVENT_DETACH,
-                      "%s: %s does not take what is written, and is detached in %s",
-                      host_name(w, w->opt.host), host_name(w, h), w->gone[h].text);
-        if (list_end(&w->back[h]))
-            say_event(say, SAY_EVENT_RETURN, "%s: %s is attached again in %s",
-                      host_name(w, w->opt.host), host_name(w, h), w->back[h].text);
-        w->gone[h] = w->back[h] = (struct list){.count = 0};
+        const char *peer = host_name(w, h);
+        SAY_GROUPS(w, SAY_EVENT_TAKE_OVER, &w->taken[h], peer, "%s: takes over %s from %s", me,
+                   shown.s, peer);
+        SAY_GROUPS(w, SAY_EVENT_DETACH, &w->gone[h], peer,
+                   "%s: %s does not take what is written, and is detached in %s", me, peer,
+                   shown.s);
+        SAY_GROUPS(w, SAY_EVENT_RETURN, &w->back[h], peer, "%s: %s is attached again in %s", me,
+                   peer, shown.s);
     }
     w->peers_moved = false;
 }
@@ -267,13 +298,14 @@ static void say_deaths(struct watch *w)
         bool dead = h != w->opt.host && mem_dead(w->opt.mem, h);
         if (dead == w->dead[h])
             continue;
+        const struct say_about about = {.peer = host_name(w, h)};
         w->dead[h] = dead;
         if (dead)
-            say_event(&w->opt.say, SAY_EVENT_DEATH, "%s: the process of %s has ended",
-                      host_name(w, w->opt.host), host_name(w, h));
+            say_event_about(&w->opt.say, SAY_EVENT_DEATH, &about, "%s: the process of %s has ended",
+                            host_name(w, w->opt.host), about.peer);
         else
-            say_event(&w->opt.say, SAY_EVENT_BACK, "%s: %s is back", host_name(w, w->opt.host),
-                      host_name(w, h));
+            say_event_about(&w->opt.say, SAY_EVENT_BACK, &about, "%s: %s is back",
+                            host_name(w, w->opt.host), about.peer);
     }
 }
 
@@ -336,22 +368,15 @@ void watch_say(struct watch *w)
 {
     const char *me = host_name(w, w->opt.host);
 
-    if (list_end(&w->taken))
-        say_event(&w->opt.say, SAY_EVENT_TAKE_OVER, "%s: takes over %s", me, w->taken.text);
-    if (list_end(&w->leads))
-        say_event(&w->opt.say, SAY_EVENT_LEADS, "%s: leads %s", me, w->leads.text);
-    if (list_end(&w->loaded))
-        say_event(&w->opt.say, SAY_EVENT_STATE_LOADED,
-                  "%s: has got the state of %s from another replica", me, w->loaded.text);
-    if (list_end(&w->sent))
-        say_event(&w->opt.say, SAY_EVENT_STATE_SENT,
-                  "%s: has given its state of %s to another replica", me, w->sent.text);
-    if (list_end(&w->snaps))
-        say_event(&w->opt.say, SAY_EVENT_SNAPSHOT, "%s: its disk has a new snapshot of %s", me,
-                  w->snaps.text);
-    w->taken = w->leads = w->loaded = w->sent = w->snaps = (struct list){.count = 0};
     if (w->peers_moved)
         say_peers(w);
+    SAY_GROUPS(w, SAY_EVENT_LEADS, &w->leads, NULL, "%s: leads %s", me, shown.s);
+    SAY_GROUPS(w, SAY_EVENT_STATE_LOADED, &w->loaded, NULL,
+               "%s: has got the state of %s from another replica", me, shown.s);
+    SAY_GROUPS(w, SAY_EVENT_STATE_SENT, &w->sent, NULL,
+               "%s: has given its state of %s to another replica", me, shown.s);
+    SAY_GROUPS(w, SAY_EVENT_SNAPSHOT, &w->snaps, NULL, "%s: its disk has a new snapshot of %s", me,
+               shown.s);
     say_deaths(w);
     say_door(w);
     say_disk(w);

@@ -68,20 +68,47 @@ static void event_line(char line[SAY_LINE_BYTES], const struct event *event, con
     snprintf(line + used, (size_t)(SAY_LINE_BYTES - used), " [TW-%03d]", event->code);
 }
 
-void say_event(const struct say *to, enum say_event which, const char *fmt, ...)
+/* Sinks take a line and no more, so what it is about waits here for those that ask. */
+static _Thread_local struct say_about about_now;
+
+struct say_about say_about(void)
+{
+    return about_now;
+}
+
+static void tell_event(const struct say *to, enum say_event which, const struct say_about *about,
+                       const char *fmt, va_list ap)
 {
     const struct event *event = &events[which];
     char line[SAY_LINE_BYTES];
     int saved = errno;
-    va_list ap;
 
     if (!wanted(to, event->level))
         return;
-    va_start(ap, fmt);
     event_line(line, event, fmt, ap);
-    va_end(ap);
+    about_now = *about;
     to->line(to->ctx, event->level, line);
+    about_now = (struct say_about){.peer = NULL};
     errno = saved;
+}
+
+void say_event(const struct say *to, enum say_event which, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell_event(to, which, &(struct say_about){.peer = NULL}, fmt, ap);
+    va_end(ap);
+}
+
+void say_event_about(const struct say *to, enum say_event which, const struct say_about *about,
+                     const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell_event(to, which, about, fmt, ap);
+    va_end(ap);
 }
 
 const char *say_event_of(const char *line, int *text_bytes, char code[SAY_CODE_BYTES])

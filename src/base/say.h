@@ -11,7 +11,9 @@
  * they keep what happened in their stats, and api/watch.c looks there and logs.
  *
  * What an operator may have to act on, or wants to count, is an event, with a code (base/say_events.h):
- *     say_event(&o->say, SAY_EVENT_DETACH, "%s: %s is detached", o->name, peer);
+ *     say_event(&o->say, SAY_EVENT_TORN, "%s: the last write was torn", o->name);
+ * and, if it is about groups, another host or a view, says so for programs, too:
+ *     say_event_about(&o->say, SAY_EVENT_DETACH, &(struct say_about){.peer = peer}, "%s: %s is detached", o->name, peer);
  *
  * A sink may be called by any thread that the library runs in. Nothing here fails, allocates or waits by
  * itself; errno is left as it was. */
@@ -61,8 +63,23 @@ bool say_once(struct say_heard *, const struct say *, enum say_level, const char
 /* Of an event, at its level, and with its code at the end of the line. */
 void say_event(const struct say *, enum say_event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* What an event is about, for sinks that show it in fields of its own. What is NULL or 0 is not said. */
+struct say_about {
+    const char *peer;     /* another host */
+    const char *groups;   /* names, ", " between them */
+    uint32_t groups_more; /* that are not among these */
+    const char *cell;
+    uint64_t view;
+};
+
+void say_event_about(const struct say *, enum say_event, const struct say_about *, const char *fmt,
+                     ...) __attribute__((format(printf, 4, 5)));
 bool say_event_once(struct say_heard *, const struct say *, enum say_event, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* For a sink, while it has a line: what that is about. */
+struct say_about say_about(void);
 
 /* The word of an event that a line ends with the code of; NULL: it has none. *text_bytes: how long it is
  * without the code; code: "TW-102". */

@@ -209,7 +209,8 @@ static int start(const struct host_args *a)
     int code = running_load(&a->running, command, &c);
     if (code != CMD_DONE)
         return code;
-    const struct tram_log log = log_lines(a->log, a->quiet ? TRAM_LOG_WARNING : TRAM_LOG_INFO);
+    const struct tram_log log =
+        log_lines(a->log, a->quiet ? TRAM_LOG_WARNING : TRAM_LOG_INFO, a->name);
     tram_cluster_log(c, &log);
     struct journal *j = calloc(1, sizeof(*j));
     if (tram_cluster_host(c, a->name) < 0) {

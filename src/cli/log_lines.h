@@ -9,7 +9,8 @@ enum log_form { LOG_TEXT, LOG_JSON };
 /* For --log; ends with NULL. */
 extern const char *const log_forms[];
 
-struct tram_log log_lines(enum log_form, enum tram_log_level least);
+/* Of that host, whose name stays where it is. */
+struct tram_log log_lines(enum log_form, enum tram_log_level least, const char *host);
 
 /* Why the command ends. */
 void log_line_complain(enum log_form, const char *command, const char *host, const char *text);

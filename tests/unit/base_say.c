@@ -156,6 +156,30 @@ static void say__event_ends_with_its_code(void **state)
     say_event(&(struct say){0}, SAY_EVENT_STANDS, "lost");
 }
 
+static struct say_about was_about;
+
+static void take_about(void *ctx, enum say_level level, const char *line)
+{
+    (void)ctx, (void)level, (void)line;
+    was_about = say_about();
+}
+
+static void say__sink_hears_what_an_event_is_about(void **state)
+{
+    (void)state;
+    const struct say to = {.line = take_about};
+    const struct say_about about = {.peer = "h1", .groups = "g1, g2", .groups_more = 3, .view = 7};
+
+    say_event_about(&to, SAY_EVENT_TAKE_OVER, &about, "h2: takes over g1, g2 and 3 more from h1");
+    assert_memory_equal(&was_about, &about, sizeof about);
+    say_event(&to, SAY_EVENT_TORN, "h2: torn");
+    assert_null(was_about.peer);
+    say_event_about(&to, SAY_EVENT_TAKE_OVER, &about, "h2: takes over g1, g2 and 3 more from h1");
+    say_warn(&to, "h2: no event");
+    assert_null(was_about.groups);
+    assert_null(say_about().peer);
+}
+
 static void say__code_outlives_a_line_that_is_cut(void **state)
 {
     (void)state;
@@ -236,6 +260,7 @@ int main(void)
         CASE(say__says_once_what_comes_again_and_again),
         CASE(say__forgets_the_oldest_of_too_many_lines),
         CASE(say__event_ends_with_its_code),
+        CASE(say__sink_hears_what_an_event_is_about),
         CASE(say__code_outlives_a_line_that_is_cut),
         CASE(say__what_looks_like_a_code_is_none),
         CASE(say__stderr_has_prefixes_and_newlines),
