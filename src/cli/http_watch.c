@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/group_page.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "cli/member_view.h"
 #include "cli/status_view.h"
 
@@ -10,7 +11,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     EVENTS_KEPT = 512,
@@ -26,11 +26,19 @@ struct event {
     uint64_t at_ms;
     const char *code; /* docs/operating.md, "Watching", has all of them */
     char text[EVENT_BYTES];
+    const char *group; /* that was not served, or NULL: all of a view; */
+    uint64_t gap_ms;   /* for so long; 0: this is about something else */
 };
 
 struct seen_group {
     int leader;          /* rank; -1: nobody */
     uint64_t without_ns; /* since when nobody was seen to lead; 0: somebody does */
+};
+
+/* Of the newest view: that it serves nobody. */
+struct seen_view {
+    bool served; /* ever */
+    uint64_t without_ns;
 };
 
 struct seen_host {
@@ -44,6 +52,7 @@ struct http_watch {
     struct status_view view; /* not under protocol group */
     struct seen_group *group;
     struct seen_host *host;
+    struct seen_view members;
     bool looked; /* at least once: what differs from then on is an event */
     struct event event[EVENTS_KEPT];
     uint32_t events;                        /* in all; the last EVENTS_KEPT are there */
@@ -55,14 +64,6 @@ struct http_watch {
 static bool of_members(const struct http_watch *w)
 {
     return w->now.cluster->conf->protocol == CLUSTER_GROUP;
-}
-
-static uint64_t wall_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 struct http_watch *http_watch_open(const struct tram_cluster *c, struct err *e)
@@ -99,21 +100,23 @@ void http_watch_close(struct http_watch *w)
 
 /* ---- what changes ---- */
 
-static void tell(struct http_watch *w, const char *code, const char *fmt, ...)
+static struct event *tell(struct http_watch *w, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void tell(struct http_watch *w, const char *code, const char *fmt, ...)
+/* NULL: it is not told, for it is how the first look found things. */
+static struct event *tell(struct http_watch *w, const char *code, const char *fmt, ...)
 {
     struct event *e = &w->event[w->events % EVENTS_KEPT];
     va_list ap;
 
     if (!w->looked)
-        return;
+        return NULL;
     w->events++;
-    *e = (struct event){.at_ms = wall_ms(), .code = code};
+    *e = (struct event){.at_ms = clock_wall_ms(), .code = code};
     va_start(ap, fmt);
     vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
+    return e;
 }
 
 static const char *host_name(const struct http_watch *w, uint32_t h)
@@ -141,12 +144,17 @@ static void look_at_group(struct http_watch *w, uint32_t g)
         return;
     }
     char without[48] = "";
-    if (seen->without_ns != 0)
-        snprintf(without, sizeof without, "; nobody was seen to for %" PRIu64 " ms",
-                 (w->now.now_ns - seen->without_ns) / 1000000);
+    uint64_t gap_ms = seen->without_ns ? (w->now.now_ns - seen->without_ns) / 1000000 : 0;
+    struct event *told = NULL;
+    if (gap_ms > 0)
+        snprintf(without, sizeof without, "; nobody was seen to for %" PRIu64 " ms", gap_ms);
     if (seen->without_ns != 0 || seen->leader != leader)
-        tell(w, "leader", "%s: %s leads, %s did%s", name, leader_name(w, g, leader),
-             leader_name(w, g, seen->leader), without);
+        told = tell(w, "leader", "%s: %s leads, %s did%s", name, leader_name(w, g, leader),
+                    leader_name(w, g, seen->leader), without);
+    if (told && seen->leader >= 0) { /* before the first leader there was nothing to miss */
+        told->group = name;
+        told->gap_ms = gap_ms;
+    }
     *seen = (struct seen_group){.leader = leader};
 }
 
@@ -168,6 +176,39 @@ static void look_at_host(struct http_watch *w, uint32_t h)
         .state = host->state, .disk = host->disk.state, .vid = m ? m->vid : seen->vid};
 }
 
+/* Does anybody who is up have a view in which members can send? */
+static bool view_serves(const struct running *r)
+{
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++) {
+        const struct group_page_record *m = running_member(r, h);
+        if (m && r->host[h].state == RUNNING_UP && m->in_view && m->adequate && !m->wedged)
+            return true;
+    }
+    return false;
+}
+
+static void look_at_view(struct http_watch *w)
+{
+    struct seen_view *seen = &w->members;
+
+    if (!view_serves(&w->now)) {
+        if (seen->without_ns == 0 && seen->served) {
+            seen->without_ns = w->now.now_ns;
+            tell(w, "view-none", "no view is served");
+        }
+        return;
+    }
+    if (seen->without_ns != 0) {
+        uint64_t gap_ms = (w->now.now_ns - seen->without_ns) / 1000000;
+        struct event *told =
+            tell(w, "view-serves", "a view is served again; none was seen to be for %" PRIu64 " ms",
+                 gap_ms);
+        if (told)
+            told->gap_ms = gap_ms;
+    }
+    *seen = (struct seen_view){.served = true};
+}
+
 /* By all replicas that have come furthest, or by all members. */
 static uint64_t delivered_by_all(const struct http_watch *w)
 {
@@ -184,7 +225,7 @@ static uint64_t delivered_by_all(const struct http_watch *w)
 
 static void note_rate(struct http_watch *w)
 {
-    uint64_t ms = wall_ms(), sum = delivered_by_all(w);
+    uint64_t ms = clock_wall_ms(), sum = delivered_by_all(w);
 
     if (w->point_ms == 0) {
         w->point_ms = ms;
@@ -210,6 +251,8 @@ void http_watch_sample(struct http_watch *w)
         look_at_host(w, h);
     for (uint32_t g = 0; !of_members(w) && g < tram_cluster_groups(w->now.cluster); g++)
         look_at_group(w, g);
+    if (of_members(w))
+        look_at_view(w);
     note_rate(w);
     w->looked = true;
 }
@@ -228,7 +271,7 @@ void http_watch_history(const struct http_watch *w, FILE *f)
 {
     uint32_t from = w->points > POINTS ? w->points - POINTS : 0;
     uint32_t first = w->events > EVENTS_KEPT ? w->events - EVENTS_KEPT : 0;
-    uint64_t ms = wall_ms();
+    uint64_t ms = clock_wall_ms();
     const char *between = "";
 
     fprintf(f,
@@ -243,8 +286,14 @@ void http_watch_history(const struct http_watch *w, FILE *f)
         const struct event *e = &w->event[i % EVENTS_KEPT];
         if (e->at_ms + HOUR_MS < ms)
             continue;
-        fprintf(f, "%s\n  {\"ms\": %" PRIu64 ", \"code\": \"%s\", \"text\": \"%s\"}", between,
-                e->at_ms, e->code, e->text);
+        fprintf(f, "%s\n  {\"ms\": %" PRIu64 ", \"code\": \"%s\", \"text\": ", between, e->at_ms,
+                e->code);
+        json_string(f, e->text);
+        if (e->gap_ms > 0)
+            fprintf(f, ", \"gap_ms\": %" PRIu64, e->gap_ms);
+        if (e->gap_ms > 0 && e->group)
+            fprintf(f, ", \"group\": \"%s\"", e->group);
+        fputc('}', f);
         between = ",";
     }
     fputs("]}\n", f);

@@ -1,6 +1,6 @@
 """Looks at the page that hosts serve in a headless Chromium, and prints TAP.
 
-    browser.py URL GOOD DIRECTORY    GOOD: what the page must say; screenshots go into the directory
+    browser.py URL GOOD DIRECTORY GAPS    GOOD: what the page must say; screenshots go into the directory; GAPS: at least so many are marked
 
 It speaks the browser's own protocol over two pipes.
 """
@@ -67,7 +67,7 @@ class Browser:
 
 
 def main():
-    url, good, directory = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    url, good, directory, gaps = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), int(sys.argv[4])
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if not program:
         print("1..0 # SKIP there is no chromium; tools/deps page installs it")
@@ -101,6 +101,8 @@ def main():
             back = b.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + +b, 0)")
             verdict((back < 200) == (scheme == "dark"), f"is_{scheme}_at_{width}", f"background {back}")
             rows = b.value("document.querySelectorAll('#groups tr').length + document.querySelectorAll('#tree rect').length")
+            marks = b.value("document.querySelectorAll('#rate path[stroke=\"var(--bad)\"]').length")
+            verdict(marks >= gaps, f"marks_gaps_at_{width}_{scheme}", f"{marks} marks")
             verdict(rows > 3, f"shows_what_there_is_at_{width}_{scheme}", f"{rows} rows and boxes")
             shot = b.ask("Page.captureScreenshot", format="png")["data"]
             (directory / f"page-{width}-{scheme}.png").write_bytes(base64.b64decode(shot))
