@@ -329,6 +329,7 @@ struct group *group_open(const struct group_options *options)
         .lost_after_ns = GROUP_LOST_NS,
         .owner_answers = g->opt.owner_answers,
         .check_at_issue = PLANTED(no_fence),
+        .links = {.on = g->opt.links, .passive = true},
     };
     g->sim = sim_open(&so, &e);
     CHECK(g->sim != NULL);

@@ -55,6 +55,7 @@ struct group_options {
         duels; /* a replica that is told that the leader is dead believes it, whatever others say */
     bool rough;           /* ways of different lengths, torn writes */
     uint64_t read_gap_ns; /* reads are torn, into pieces at most so far apart */
+    bool links;           /* memory over connections that break (sim_break) */
     bool durable;         /* replicas have disks, and have lost power in their first life */
 };
 

@@ -110,3 +110,23 @@ const char *memories_return_in_turn(void)
     wait_attached(g, 5);
     return heals(g, 1, 6);
 }
+
+/* The leader's connections to all memories break when these have everything, and a ring is almost full. Its runs there go on, and there
+ * is nothing to send: that they have it is asked all the same, or there would be no room for more. */
+const char *memories_go_on_with_nothing_to_send(void)
+{
+    struct group *g = serving(&(struct group_options){
+        .replicas = 2, .memories = 3, .clients = 2, .seed = 1, .links = true});
+    wait_attached(g, 5);
+    const uint64_t room_end = g->opt.log_bytes - 2 * entry_size(GROUP_PAYLOAD_MAX);
+    while (!group_failed(g) && group_stats(g, 0).written + entry_size(BYTES) <= room_end)
+        traffic(g, 0, 1, BYTES);
+    const uint64_t end = group_stats(g, 0).written;
+    group_run(g, 2 * GROUP_HEARTBEAT_NS);
+    for (uint32_t i = 0; i < 3; i++)
+        sim_break(g->sim, 0, g->memory_nodes[i]);
+    group_run(g, 2 * GROUP_LOST_NS); /* by then it knows */
+    wait_attached(g, 5);
+    GROUP_SETUP(g, group_leader(g) == 0 && group_stats(g, 0).written == end);
+    return heals(g, 1, 1);
+}

@@ -112,6 +112,9 @@ static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t 
     p->commit_sent = head[LOG_COMMIT];
     p->next = max_u64(is_memory(l, rank) ? start : needs_from(l, rank), p->commit_sent);
     peer_live(l, rank);
+    /* There may be nothing to write to it before it is known to have that: room waits for it. */
+    if (p->next == l->tail)
+        mem_mark(l->mem, &p->flow, p->next);
 }
 
 static bool run_continues(const uint64_t *head, uint64_t applied)

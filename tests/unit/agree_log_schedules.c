@@ -406,6 +406,12 @@ static void log__without_memories_that_vote_decides_nothing(void **state)
     HOLDS(memories_are_out_of_reach());
 }
 
+static void log__memories_that_have_everything_leave_room(void **state)
+{
+    (void)state;
+    HOLDS(memories_go_on_with_nothing_to_send());
+}
+
 static void log__memories_that_return_in_turn_leave_no_hole(void **state)
 {
     (void)state;
@@ -517,6 +523,7 @@ int main(void)
         cmocka_unit_test(log__goes_on_when_leader_and_a_memory_end),
         cmocka_unit_test(log__survives_any_one_of_two_replicas_and_a_memory),
         cmocka_unit_test(log__without_memories_that_vote_decides_nothing),
+        cmocka_unit_test(log__memories_that_have_everything_leave_room),
         cmocka_unit_test(log__memories_that_return_in_turn_leave_no_hole),
         cmocka_unit_test(log__promise_of_a_past_life_is_void),
         cmocka_unit_test(log__memory_lost_before_it_is_read_does_not_count),
