@@ -642,6 +642,8 @@ void keep_status(const struct log *l, struct unit_status *s)
         return;
     uint64_t accepted = l->state == UNIT_LEADER ? max_u64(l->tail, k->copied) : k->copied;
     bool all = k->waits.count == 0 && accepted <= k->copied;
+    s->kept_applied = min_u64(k->stands, l->applied);
+    s->late = keep_is_late(l);
     s->kept = k->waits.count == 0 ? k->end : k->kept;
     s->unkept = all || accepted < k->kept ? 0 : accepted - k->kept;
     s->lacks = disk_found(k->disk, l->opt.disk_group)->state > DISK_WHOLE &&

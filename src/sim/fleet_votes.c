@@ -74,27 +74,52 @@ uint32_t fleet_voters_where(const struct fleet *f, uint16_t group,
     return count;
 }
 
-static uint64_t applied_by(const struct fleet_member *m)
+/* What a replica has: */
+struct carrier {
+    uint64_t
+        applied; /* its state; where disks count the one that it comes back with when the power is gone */
+    bool whole; /* which is not still on its way to the disk */
+};
+
+static struct carrier carrier_of(const struct fleet *f, const struct fleet_member *m)
 {
-    return unit_status(&m->unit).applied;
+    struct unit_status s = unit_status(&m->unit);
+    if (!f->durable)
+        return (struct carrier){s.applied, true};
+    return (struct carrier){s.kept_applied, !s.behind && !s.late && fleet_disk_well(m->host)};
 }
 
-/* Could another replica go on from where this one is? It has as much state, or this one leads and writes to it: what it lacks
- * is in the log. */
+/* Does this one lead and write to the other, and hold what it lacks? */
+static bool is_fed(const struct fleet *f, const struct unit_status *leader, uint32_t rank,
+                   uint64_t applied)
+{
+    if (leader->role != UNIT_LEADER || leader->detached_ns[rank] != 0)
+        return false;
+    return !f->durable || leader->written < applied + f->log_bytes_max / 2;
+}
+
+/* Could this one go on from where the other is, or was when it went down? It has as much state, or the other leads and writes to it:
+ * what it lacks is in the log. Where disks count it is what they have, for the power may go at any time; and who is down need not
+ * have been carried by anybody but a leader. */
+static bool carries(const struct fleet *f, const struct fleet_member *o,
+                    const struct fleet_member *m)
+{
+    if (f->chaos.paused_until[o->host->node] == CHAOS_STOPPED || fleet_unfit(o))
+        return false;
+    struct carrier c = carrier_of(f, o);
+    if (m->unit.of == NULL)
+        return c.whole && (!f->durable || fleet_leader(f, m->group) == o);
+    struct unit_status own = unit_status(&m->unit);
+    return c.whole &&
+           (c.applied >= carrier_of(f, m).applied || is_fed(f, &own, o->rank, c.applied));
+}
+
 static bool is_carried(const struct fleet *f, const struct fleet_member *m)
 {
     const struct mcast_group *g = &f->group[m->group];
-    struct unit_status own = {0};
-    if (m->unit.of)
-        own = unit_status(&m->unit);
     for (uint32_t q = 0; q < g->replicas; q++) {
         const struct fleet_member *o = fleet_member(f, g->nodes[q], m->group);
-        bool stopped = f->chaos.paused_until[g->nodes[q]] == CHAOS_STOPPED;
-        bool written_to = own.role == UNIT_LEADER && own.detached_ns[q] == 0;
-        /* With disks it need not have been carried when it went down. */
-        bool was = m->unit.of == NULL && (!f->durable || fleet_leader(f, m->group) == o);
-        if (o != m && !stopped && !fleet_unfit(o) &&
-            (was || (m->unit.of && (applied_by(o) >= own.applied || written_to))))
+        if (o != m && carries(f, o, m))
             return true;
     }
     return false;

@@ -63,10 +63,12 @@ struct unit_status {
     uint32_t
         joining; /* ranks that have neither memory nor disk of what they promised, as far as is known here */
     bool lacks; /* what its disk had is damaged or gone, and not yet replaced by what others have */
-    uint64_t kept;   /* durable: position up to which its disk has what it accepted, */
-    uint64_t unkept; /* and bytes accepted beyond that */
-    bool unfit;      /* durable: its disk keeps nothing now, so others' have to */
-    bool lost;       /* broken, since so many replicas lost their memory that the group is gone */
+    uint64_t kept;         /* durable: position up to which its disk has what it accepted, */
+    uint64_t unkept;       /* and bytes accepted beyond that */
+    uint64_t kept_applied; /* durable: position up to which its disk knows that it has applied, */
+    bool late;             /* and does not: a state that it took is on its way there */
+    bool unfit;            /* durable: its disk keeps nothing now, so others' have to */
+    bool lost; /* broken, since so many replicas lost their memory that the group is gone */
     const char *
         broken; /* NULL, or what it saw that no correct memory or peer can produce. It has stopped for good */
 
