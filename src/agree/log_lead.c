@@ -110,7 +110,7 @@ static void run_continue(struct log *l, uint32_t rank, uint64_t start, uint64_t 
     p->start = start;
     p->kept = same;
     p->commit_sent = head[LOG_COMMIT];
-    p->next = max_u64(is_memory(l, rank) ? start : needs_from(l, rank), p->commit_sent);
+    p->next = max_u64(rank == l->me ? l->applied : start, p->commit_sent);
     peer_live(l, rank);
     /* There may be nothing to write to it before it is known to have that: room waits for it. */
     if (p->next == l->tail)
