@@ -577,6 +577,8 @@ void keep_later(struct log *, const struct entry *);
 uint64_t keep_end_of(const struct log *, uint32_t rank);
 /* Its disk has the promise that we raised, in the life that we raised it in. */
 bool keep_is_pledged(const struct log *, uint32_t rank);
+/* Somebody's disk has a promise to another, of a higher ballot: ours is over. */
+bool keep_is_deposed(struct log *);
 /* The life that it says this in. */
 uint64_t keep_life_of(const struct log *, uint32_t rank);
 /* Up to where it has the log for good. Beside memories that is what its disk knows as applied: they have no state to give to one that comes

@@ -701,6 +701,17 @@ uint64_t keep_end_of(const struct log *l, uint32_t rank)
     return r.ballot == l->ballot ? r.kept : 0;
 }
 
+bool keep_is_deposed(struct log *l)
+{
+    uint64_t highest = 0;
+    struct disk_row r;
+    for (uint32_t q = 0; q < l->all; q++)
+        if (q != l->me && read_row(l, q, &r))
+            highest = max_u64(highest, r.pledged);
+    l->ballot_seen = max_u64(l->ballot_seen, highest);
+    return highest > l->ballot;
+}
+
 bool keep_is_pledged(const struct log *l, uint32_t rank)
 {
     struct disk_row r = {.pledged = l->keep.pledged};

@@ -673,6 +673,12 @@ static void count_wait(struct log *l, uint64_t ns)
 
 int lead_settle(struct log *l)
 {
+    /* Without room nothing is written that could be denied. A memory's disk that goes on under a later ballot is what there is no
+     * room for, and says so. */
+    if (l->stuck && log_kept(l) && keep_is_deposed(l)) {
+        log_step_down(l, true);
+        return 1;
+    }
     int work = peers_settle(l);
     if (l->state == UNIT_FOLLOWER)
         return work;
