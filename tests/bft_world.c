@@ -258,6 +258,12 @@ static bool pending(void *ctx)
     return m->taken < bw.messages;
 }
 
+static uint64_t since(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
 static bool apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
 {
     struct world_member *m = ctx;
@@ -351,6 +357,7 @@ static const struct bft_core_calls calls = {.say = say,
                                             .valid = valid,
                                             .fill = fill,
                                             .pending = pending,
+                                            .since = since,
                                             .apply = apply,
                                             .save = save,
                                             .life = life,
@@ -695,6 +702,29 @@ const char *bft_world_forgotten_promise(void)
     go_on(ALL, 1);
     if (!bw.violated)
         calm(4000);
+    close_world();
+    return bw.violated;
+}
+
+/* Views 4, 4 and 7, the rest of five are a liar and one that is down. Who is ahead has lost its memory, and with it how long its views
+ * had become. */
+const char *bft_world_one_ahead(void)
+{
+    static struct bft_figures figures;
+    enum { LIAR, DOWN, AHEAD, THIRD, FOURTH, MEMBERS };
+    const struct bft_state far = {.head = {.kind = BFT_STATE, .view = 218}, .next = BFT_NO_SLOT};
+    open_world(&(struct bft_shape){.members = MEMBERS}, 1, &figures);
+    for (uint32_t p = 0; p < MEMBERS; p++)
+        open_member(p, p == LIAR);
+    bw.member[DOWN].down = true;
+    CHECK(world_say(LIAR, &far, sizeof(far)) == NULL);
+    bft_view_enter(&bw.member[AHEAD].core, 7);
+    bft_view_enter(&bw.member[THIRD].core, 4);
+    bft_view_enter(&bw.member[FOURTH].core, 4);
+    bw.member[THIRD].core.timeout *= 4;
+    bw.member[FOURTH].core.timeout *= 4;
+    bw.messages = 1;
+    calm(40000);
     close_world();
     return bw.violated;
 }

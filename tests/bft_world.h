@@ -36,6 +36,9 @@ const char *bft_world_run(const struct bft_shape *, uint64_t seed, struct bft_fi
 /* A member promises view 1 and loses its memory; it is taken back and helps to decide in view 0. Then view 1 begins. */
 const char *bft_world_forgotten_promise(void);
 
+/* One of three that are left is ahead of the others, and a liar is far ahead of all. */
+const char *bft_world_one_ahead(void);
+
 /* ---- between its files ---- */
 
 enum {

@@ -22,10 +22,17 @@ static uint32_t or_u32(uint32_t value, uint32_t otherwise)
     return value ? value : otherwise;
 }
 
+/* Of a batch, beside an entry's header and the signature of who sent it. */
+static uint32_t payload_room(const struct bft_options *o)
+{
+    uint32_t other = (uint32_t)(bft_stretch_room(0) + sizeof(struct entry));
+    return o->batch_bytes > other ? (o->batch_bytes - other) & ~7U : 0;
+}
+
 static void set_defaults(struct bft_options *o)
 {
     o->batch_bytes = or_u32(o->batch_bytes, BATCH_DEFAULT);
-    o->payload_max = or_u32(o->payload_max, o->batch_bytes - (uint32_t)sizeof(struct entry));
+    o->payload_max = or_u32(o->payload_max, payload_room(o));
     o->window = or_u32(o->window, NEB_WINDOW_MAX);
     o->talk_bytes = or_u32(o->talk_bytes, TALK_DEFAULT);
     o->source_bytes = or_u32(o->source_bytes, SOURCE_DEFAULT);
@@ -39,10 +46,10 @@ static int check_sizes(const struct bft_options *o, struct err *e)
     if (o->window < WINDOW_MIN || o->window > NEB_WINDOW_MAX)
         return err_set(e, ERR_INVALID, "group: a window of %u broadcasts; %u to %u are possible",
                        o->window, WINDOW_MIN, NEB_WINDOW_MAX);
-    if (entry_size(o->payload_max) > o->batch_bytes)
-        return err_set(
-            e, ERR_INVALID, "group: messages of %u bytes do not fit into batches of %u; %u would",
-            o->payload_max, o->batch_bytes, o->batch_bytes - (uint32_t)sizeof(struct entry));
+    if (bft_stretch_room(entry_size(o->payload_max)) > o->batch_bytes)
+        return err_set(e, ERR_INVALID,
+                       "group: messages of %u bytes do not fit into batches of %u; %u would",
+                       o->payload_max, o->batch_bytes, payload_room(o));
     if (o->talk_bytes & (o->talk_bytes - 1) || o->talk_bytes < MEM_PAGE_BYTES)
         return err_set(e, ERR_INVALID, "group: frames need a power of two of bytes, not %u",
                        o->talk_bytes);
@@ -86,6 +93,7 @@ void bft_convict(struct bft *b, uint32_t rank, const struct neb_cell *x, const s
     }
     if (known)
         return;
+    b->why[rank] = why;
     snprintf(b->line[rank], LINE_MAX, "group %u: member %u (node %u) is convicted: %s",
              b->opt.region, rank, b->nodes[rank], why);
     if (b->opt.watch && b->opt.watch->convicted)
@@ -154,6 +162,7 @@ static void decided(void *ctx, uint64_t view, uint64_t slot, struct digest name)
 static void entered(void *ctx, uint64_t view)
 {
     struct bft *b = ctx;
+    bft_signed_entered(b);
     WATCH(b, entered, view);
 }
 
@@ -174,7 +183,8 @@ static const struct bft_core_calls core_calls = {.say = bft_store_say,
                                                  .tell = bft_tell,
                                                  .valid = bft_feed_valid,
                                                  .fill = bft_feed_fill,
-                                                 .pending = bft_feed_pending,
+                                                 .pending = bft_signed_pending,
+                                                 .since = bft_signed_since,
                                                  .apply = bft_feed_apply,
                                                  .save = bft_load_save,
                                                  .life = life,
@@ -217,6 +227,7 @@ static int open_core(struct bft *b, struct err *e)
     int rc = bft_core_open(&b->core, &c, e);
     b->body_max = b->core.body_bytes;
     b->frame_max = (uint32_t)max_u64(b->body_max, PART_BYTES) + (uint32_t)sizeof(struct bft_frame);
+    CHECK(b->frame_max >= sizeof(struct bft_frame) + b->opt.batch_bytes);
     while (b->opt.talk_bytes < 4 * b->frame_max)
         b->opt.talk_bytes *= 2;
     return rc;
@@ -315,6 +326,7 @@ static void beat(struct bft *b)
     bft_store_beat(b);
     bft_frames_beat(b);
     bft_load_beat(b);
+    bft_signed_beat(b);
 }
 
 int bft_post(struct bft *b, uint64_t now_ns)
@@ -339,6 +351,7 @@ int bft_settle(struct bft *b, uint64_t now_ns)
     int work = neb_settle(b->neb);
     work += bft_frames_settle(b);
     work += bft_load_step(b);
+    work += bft_signed_step(b);
     return work + bft_core_step(&b->core, now_ns);
 }
 
@@ -454,10 +467,15 @@ static void unit_of_status(const struct unit *u, struct unit_status *s)
                               .delivered = b->messages,
                               .behind = b->loading.on,
                               .broken = b->core.broken,
+                              .convicted = convicted_bits(b),
                               .count = {.messages = b->messages,
                                         .terms = b->core.count.new_views,
                                         .candidacies = b->core.count.views,
                                         .snapshots_loaded = b->loads}};
+    for (uint32_t p = 0; p < b->opt.members; p++) {
+        s->convicted_why[p] = b->why[p];
+        s->shown |= (uint32_t)b->evidence[p].there << p;
+    }
 }
 
 static const char *unit_of_check(const struct unit *u)

@@ -15,8 +15,8 @@
  * the state. A member that lost its memory comes back in its next life, by a decision of the others (JOIN), and votes again
  * from the first checkpoint behind that.
  *
- * Messages come from sources as in agree/log.h (agree/source.h, with as many `faulty`): whoever has one writes it to every member. A member
- * certifies what stands in its own ring in the same bytes. Who is told that a message is decided by f+1 members knows it.
+ * Messages come from clients (agree/bft_client.h): a client writes them to every member, and signs them. A leader orders what is signed; a member
+ * certifies what stands in its own ring in the same bytes, or has the signature. Who is told that a message is decided by f+1 members knows it.
  *
  * A `struct bft` is one member's part. It belongs to the thread that polls the node's memory; it never blocks, reads no clock and takes no memory after
  * bft_open. A host's round: bft_post, mem_poll, signer_poll, bft_settle. */
@@ -62,7 +62,7 @@ struct bft_options {
     uint32_t sources;
     uint32_t source_bytes; /* ring of a source at a member; 0: 64 KiB */
 
-    uint32_t payload_max; /* largest message; 0: batch_bytes less an entry's header */
+    uint32_t payload_max; /* largest message; 0: what fits into a batch, with a signature */
     uint32_t batch_bytes; /* largest batch; 0: 4 KiB */
     uint32_t window;      /* broadcasts of a member that are kept; 0: NEB_WINDOW_MAX, at least 16 */
     uint32_t talk_bytes;  /* ring of frames to another member; 0: 256 KiB */

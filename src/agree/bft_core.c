@@ -310,5 +310,6 @@ uint64_t bft_core_next_ns(const struct bft_core *c)
 {
     uint64_t next = c->beat_at;
     next = c->deadline ? min_u64(next, c->deadline) : next;
+    next = c->censored_at ? min_u64(next, c->censored_at) : next;
     return c->complaint_at ? min_u64(next, c->complaint_at) : next;
 }

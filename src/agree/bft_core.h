@@ -31,8 +31,11 @@ struct bft_core_calls {
     /* The next batch, if there is one: returns its bytes. anew: what was filled before may not be decided. */
     uint32_t (*fill)(void *ctx, void *batch, uint32_t room, bool anew);
 
-    /* Are there messages that are not decided? */
+    /* Are there messages that a leader knows of and that are not decided? */
     bool (*pending)(void *ctx);
+
+    /* Since when does the one wait that waits longest in this view? 0: none does. */
+    uint64_t (*since)(void *ctx);
 
     /* In order, once; bytes 0: nothing. False: no room now, again later. */
     bool (*apply)(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
@@ -153,8 +156,8 @@ struct bft_core {
     struct bft_checkpoint ahead; /* the last that f+1 have signed, if not applied here */
     struct bft_mark ahead_mark[BFT_QUORUM_MAX];
     bool saving, save_due;
-    uint64_t beat_at, deadline, complaint_at, timeout; /* times; 0: none */
-    uint64_t halved_at;                                /* slot */
+    uint64_t beat_at, deadline, complaint_at, censored_at, timeout; /* times; 0: none */
+    uint64_t halved_at;                                             /* slot */
     const char *broken;
     struct bft_core_counts count;
     struct bft_slot slot[BFT_SLOTS];

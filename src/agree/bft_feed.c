@@ -2,6 +2,7 @@
 #include "agree/bft_impl.h"
 
 #include "agree/source.h"
+#include "base/planted.h"
 #include "lane/names.h"
 #include "lane/stream.h"
 
@@ -40,11 +41,12 @@ int bft_feed_open(struct bft *b, struct err *e)
         b->source[s].taken = b->source[s].cursor = stream_start();
         rc = open_lanes(b, s, e);
     }
-    return rc;
+    return rc == 0 ? bft_signed_open(b, e) : rc;
 }
 
 void bft_feed_close(struct bft *b)
 {
+    bft_signed_close(b);
     free(b->source);
     free(b->entry);
     free(b->other);
@@ -52,17 +54,15 @@ void bft_feed_close(struct bft *b)
 
 /* ---- a source's ring ---- */
 
-/* Of the life that its content is of, as the memory knows it. */
-static uint16_t life_of(const struct bft_source *s)
+uint16_t bft_feed_life(const struct bft_source *s)
 {
     return s->in->life < STREAM_LIVES_MAX ? (uint16_t)s->in->life : STREAM_LIVES_MAX;
 }
 
-/* What stands at a position, copied: its payload to `payload`. False: nothing that a source writes. */
-static bool frame_at(const struct bft *b, const struct bft_source *s, uint64_t pos, uint16_t life,
-                     struct frame *f, void *payload)
+bool bft_feed_frame(const struct bft *b, const struct bft_source *s, uint64_t pos, uint16_t life,
+                    struct frame *f, void *payload)
 {
-    if (s->in->ctl == NULL || life_of(s) != life)
+    if (s->in->ctl == NULL || bft_feed_life(s) != life)
         return false;
     uint64_t guard = mem_word(s->in, SOURCE_GUARD);
     if (guard <= pos || guard - pos > b->opt.source_bytes)
@@ -84,48 +84,44 @@ static void begin_anew(struct bft *b)
     }
 }
 
-static void note_life(struct bft_source *s)
+/* What the source has signed, stretch by stretch: what it has not may stand here alone, and nobody else would certify it. */
+static uint32_t fill_from(struct bft_source *s, unsigned char *to, uint32_t room,
+                          uint32_t *stretches)
 {
-    if (s->in->ctl && life_of(s) > s->cursor_life) {
-        s->cursor_life = life_of(s);
-        s->cursor = stream_start();
-    }
-}
-
-static uint32_t fill_from(struct bft *b, uint32_t i, unsigned char *to, uint32_t room)
-{
-    struct bft_source *s = &b->source[i];
+    const struct bft_kept *k;
     uint32_t used = 0;
-    struct frame f;
-    note_life(s);
-    while (room - used >= entry_size(b->opt.payload_max)) {
-        struct entry *e = (void *)(to + used);
-        if (!frame_at(b, s, s->cursor, s->cursor_life, &f, e->payload))
-            break;
-        *e = (struct entry){
-            .bytes = f.bytes, .source = (uint16_t)i, .life = s->cursor_life, .srcpos = s->cursor};
-        memset(e->payload + f.bytes, 0, padded(f.bytes) - f.bytes);
-        used += (uint32_t)entry_size(f.bytes);
-        s->cursor += frame_size(f.bytes);
+    while (*stretches < BFT_STRETCHES_BATCH &&
+           (k = bft_signed_next(s, s->cursor, s->cursor_life)) != NULL &&
+           bft_stretch_room(k->bytes) <= room - used) {
+        used += bft_stretch_put(&k->stretch, to + used);
+        memcpy(to + used, k->entries, k->bytes);
+        used += k->bytes;
+        s->cursor = k->stretch.end;
+        s->cursor_life = (uint16_t)k->stretch.life;
+        ++*stretches;
     }
     return used;
 }
 
+/* Each batch begins with another source, so that none has to wait for all of what the others send. */
 uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew)
 {
     struct bft *b = ctx;
-    uint32_t used = 0;
+    uint32_t used = 0, stretches = 0;
     if (anew)
         begin_anew(b);
-    for (uint32_t i = 0; i < b->opt.sources; i++)
-        used += fill_from(b, i, (unsigned char *)batch + used, room - used);
+    for (uint32_t i = 0; i < b->opt.sources; i++) {
+        struct bft_source *s = &b->source[(b->first_source + i) % b->opt.sources];
+        used += fill_from(s, (unsigned char *)batch + used, room - used, &stretches);
+    }
+    b->first_source += used > 0;
     return used;
 }
 
 /* ---- as any member ---- */
 
 /* Its own ring has it in the same bytes; or it was taken before, and is nothing. */
-static bool is_valid(struct bft *b, const struct entry *e)
+static bool is_here(struct bft *b, const struct entry *e)
 {
     struct frame f;
     if (e->source >= b->opt.sources || e->bytes > b->opt.payload_max)
@@ -133,34 +129,54 @@ static bool is_valid(struct bft *b, const struct entry *e)
     const struct bft_source *s = &b->source[e->source];
     if (e->life < s->life || (e->life == s->life && e->srcpos < s->taken))
         return true;
-    return frame_at(b, s, e->srcpos, e->life, &f, b->other->payload) && f.bytes == e->bytes &&
+    return bft_feed_frame(b, s, e->srcpos, e->life, &f, b->other->payload) && f.bytes == e->bytes &&
            memcmp(b->other->payload, e->payload, e->bytes) == 0;
 }
 
+static bool all_here(struct bft *b, const unsigned char *at, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes;) {
+        const struct entry *e = (const void *)(at + i);
+        if (!is_here(b, e))
+            return false;
+        i += (uint32_t)entry_size(e->bytes);
+    }
+    return true;
+}
+
+/* Bytes of the messages behind a signature, all of which are valid; 0: they are not, or that is not known yet. */
+static uint32_t valid_stretch(struct bft *b, const struct bft_stretch *st,
+                              const unsigned char *entries, uint32_t bytes)
+{
+    struct digest d;
+    if (st->source >= b->opt.sources || st->life >= STREAM_LIVES_MAX)
+        return 0;
+    uint32_t own = bft_stretch_fits(st, entries, bytes, &d);
+    if (own == 0)
+        return 0;
+    return all_here(b, entries, own) || bft_signed_valid(b, st, d) > 0 ? own : 0;
+}
+
+/* All of it is looked at, also behind what is not known yet: signatures are checked at the same time. */
 int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes)
 {
     struct bft *b = ctx;
+    const unsigned char *from = batch;
+    uint32_t stretches = 0;
+    if (PLANTED(bft_trusts_leader))
+        return 1;
     for (uint32_t at = 0; at < bytes;) {
-        const struct entry *e = (const void *)((const char *)batch + at);
-        if (!is_valid(b, e))
-            return 0;
+        const struct entry *e = (const void *)(from + at);
+        const struct bft_stretch *st = bft_stretch_of(e);
         at += (uint32_t)entry_size(e->bytes);
+        uint32_t behind = 0;
+        if (st && ++stretches <= BFT_STRETCHES_BATCH)
+            behind = valid_stretch(b, st, from + at, bytes - at);
+        if (behind == 0 && !is_here(b, e))
+            return 0;
+        at += behind;
     }
     return 1;
-}
-
-bool bft_feed_pending(void *ctx)
-{
-    struct bft *b = ctx;
-    for (uint32_t i = 0; i < b->opt.sources; i++) {
-        const struct bft_source *s = &b->source[i];
-        if (s->in->ctl == NULL || life_of(s) < s->life || life_of(s) == STREAM_LIVES_MAX)
-            continue;
-        uint64_t from = life_of(s) > s->life ? stream_start() : s->taken;
-        if (mem_word(s->in, SOURCE_GUARD) > from)
-            return true;
-    }
-    return false;
 }
 
 /* ---- applying ---- */
@@ -225,6 +241,8 @@ static int tell_source(struct bft *b, uint32_t i)
     if (s->flow.status != MEM_DONE || (s->told == s->taken && s->told_life))
         return 0;
     mem_set1(b->opt.mem, &s->flow, s->ack, ACK_TAKEN, s->taken);
+    if (s->told == UINT64_MAX)
+        mem_set1(b->opt.mem, &s->flow, s->ack, ACK_ASKS, 1);
     if (!s->told_life)
         mem_set1(b->opt.mem, &s->flow, s->ack, ACK_LIFE, s->life);
     s->told_life = true;

@@ -63,10 +63,16 @@ static uint32_t jobs_of(const struct bft *b, const struct bft_frame *f, struct s
     return 1;
 }
 
+/* Of a frame: what tells it from another one. */
+static size_t compared(const struct bft_frame *f)
+{
+    return sizeof(*f) + (f->kind == BFT_FRAME_SIGNED ? sizeof(struct bft_stretch) : 0);
+}
+
 static bool is_being_checked(const struct bft *b, uint32_t from, const struct bft_frame *f)
 {
     for (uint32_t i = 0; i < CHECKS_MAX; i++)
-        if (b->check[from][i].busy && memcmp(b->check[from][i].frame, f, sizeof(*f)) == 0)
+        if (b->check[from][i].busy && memcmp(b->check[from][i].frame, f, compared(f)) == 0)
             return true;
     return false;
 }
@@ -81,6 +87,14 @@ static void read_core(struct bft *b, struct check *c, uint32_t from, const struc
         begin(b, c, f, bytes);
     else
         bft_core_frame(&b->core, from, f, bytes);
+}
+
+static void read_signed(struct bft *b, struct check *c, uint32_t from, const struct bft_frame *f,
+                        uint32_t bytes)
+{
+    c->jobs = is_being_checked(b, from, f) ? 0 : bft_signed_job(b, f, bytes, c->job);
+    if (c->jobs > 0)
+        begin(b, c, f, bytes);
 }
 
 static void read_evidence(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
@@ -117,6 +131,9 @@ static void read_frame(struct bft *b, struct check *c, uint32_t from, const stru
         break;
     case BFT_FRAME_EVIDENCE:
         read_evidence(b, from, f, bytes);
+        break;
+    case BFT_FRAME_SIGNED:
+        read_signed(b, c, from, f, bytes);
         break;
     default:
         read_core(b, c, from, f, bytes);
@@ -162,7 +179,9 @@ static int settle_checks(struct bft *b, uint32_t from)
             continue;
         c->busy = false;
         work++;
-        if (good && bft_core_wants(&b->core, from, c->frame, c->bytes))
+        if (good && c->frame->kind == BFT_FRAME_SIGNED)
+            bft_signed_take(b, c->frame, c->bytes);
+        else if (good && bft_core_wants(&b->core, from, c->frame, c->bytes))
             bft_core_frame(&b->core, from, c->frame, c->bytes);
     }
     return work;

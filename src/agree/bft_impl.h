@@ -1,10 +1,12 @@
 /* Inside of a member of a log among liars, around its core: bft.c opens and steps it, bft_store.c has the bodies of broadcasts, bft_frames.c
- * checks and signs frames, bft_feed.c takes from sources and applies, bft_load.c saves and loads states. */
+ * checks and signs frames, bft_feed.c takes from sources and applies, bft_signed.c has what clients have signed, bft_load.c saves and loads
+ * states. */
 #ifndef AGREE_BFT_IMPL_H
 #define AGREE_BFT_IMPL_H
 
 #include "agree/bft.h"
 #include "agree/bft_core.h"
+#include "agree/bft_stretch.h"
 #include "agree/bft_talk.h"
 
 enum {
@@ -15,6 +17,8 @@ enum {
     PART_BYTES = 4096, /* of a state, in a frame */
     LINE_MAX = 160,
     PATIENCE_BEATS = 4, /* before somebody else is asked */
+    KEPT_MAX = 4,       /* stretches of a client that are kept here */
+    PROOFS_MAX = BFT_SLOTS_UNDER_WAY * BFT_STRETCHES_BATCH, /* signatures in batches */
 };
 
 /* A broadcast's bytes. */
@@ -53,8 +57,38 @@ struct own_frame {
     struct bft_checkpoint data;
 };
 
+enum kept_state {
+    KEPT_FREE,
+    KEPT_CHECKED, /* its signature is being */
+    KEPT_BAD,     /* it is, until the next beat: so a client that lies costs little */
+    KEPT_GOOD,
+};
+
+/* A stretch that its client has signed, with its messages. */
+struct bft_kept {
+    enum kept_state state;
+    struct bft_stretch stretch;
+    struct digest digest;
+    uint32_t bytes; /* of entries */
+    unsigned char *entries;
+    struct sign_job job;
+    uint64_t since_ns; /* it could have been ordered next, in this view; 0: it could not */
+    uint64_t told_ns;  /* the leader was told of it, in this view; 0: it was not */
+};
+
+/* A signature in somebody's batch. */
+struct bft_proof {
+    struct bft_stretch stretch;
+    struct digest digest;
+    struct sign_job job;
+};
+
 struct bft_source {
-    struct mem_lane *in, *ack;
+    struct mem_lane *in, *ack, *proofs; /* the last: LANE_SIGNED */
+    struct bft_kept kept[KEPT_MAX];
+    uint64_t seen_count, seen_again, seen_guard,
+        seen_taken; /* what is in the cells is kept, as of these */
+    bool skipped;   /* but some of it found no room */
     struct mem_flow flow;
     uint64_t taken, cursor;
     uint16_t life, cursor_life;
@@ -107,7 +141,13 @@ struct bft {
     struct own_frame own[OWN_MAX];
     struct bft_evidence evidence[BFT_MEMBERS_MAX];
     char line[BFT_MEMBERS_MAX][LINE_MAX];
+    const char *why[BFT_MEMBERS_MAX]; /* the end of the line */
     struct bft_source *source;
+    uint32_t first_source; /* of the next batch */
+    uint32_t stretch_bytes;
+    struct bft_proof *proof;
+    uint32_t proofs;             /* begun so far */
+    unsigned char *told;         /* a frame with a stretch */
     struct entry *entry, *other; /* being applied; compared with the ring */
     uint64_t pos, messages;
     uint32_t apply_at; /* bytes of the batch that are applied */
@@ -144,10 +184,32 @@ int bft_feed_open(struct bft *, struct err *);
 void bft_feed_close(struct bft *);
 int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes);
 uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew);
-bool bft_feed_pending(void *ctx);
 bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
 int bft_feed_tell(struct bft *);
 void bft_feed_loaded(struct bft *, uint32_t source, uint64_t taken, uint16_t life);
+
+int bft_signed_open(struct bft *, struct err *);
+void bft_signed_close(struct bft *);
+/* Takes what clients have signed, as far as there is room. */
+int bft_signed_step(struct bft *);
+void bft_signed_beat(struct bft *);
+/* The next one of a source behind what was taken, or proposed, up to there; NULL: nothing is signed that could follow. */
+const struct bft_kept *bft_signed_next(const struct bft_source *, uint64_t pos, uint16_t life);
+/* 1: the client has signed these; 0: that is not known yet; -1: it has not. */
+int bft_signed_valid(struct bft *, const struct bft_stretch *, struct digest);
+bool bft_signed_pending(void *ctx);
+uint64_t bft_signed_since(void *ctx);
+void bft_signed_entered(struct bft *);
+/* One that another member has, in a frame: is it worth checking, what for; and it is good. */
+uint32_t bft_signed_job(const struct bft *, const struct bft_frame *, uint32_t bytes,
+                        struct sign_job *);
+void bft_signed_take(struct bft *, const struct bft_frame *, uint32_t bytes);
+
+/* What stands at a position in a source's ring, copied: its payload to `payload`. False: nothing that a source writes. */
+bool bft_feed_frame(const struct bft *, const struct bft_source *, uint64_t pos, uint16_t life,
+                    struct frame *, void *payload);
+/* Of the life that its content is of, as the memory knows it. */
+uint16_t bft_feed_life(const struct bft_source *);
 
 bool bft_load_open(struct bft *);
 void bft_load_close(struct bft *);

@@ -4,7 +4,10 @@
 #include "base/minmax.h"
 #include "base/planted.h"
 
-enum { TIMEOUT_DOUBLINGS = 10 };
+enum {
+    TIMEOUT_DOUBLINGS = 10,
+    CENSOR_TIMES = 4, /* time-outs that a message may wait though others are decided */
+};
 
 /* ---- our STATE ---- */
 
@@ -181,6 +184,7 @@ void bft_view_enter(struct bft_core *c, uint64_t view)
     c->filled = false;
     c->deadline = 0;
     c->complaint_at = 0;
+    c->censored_at = 0;
     c->count.views++;
     c->opt.calls->entered(c->opt.ctx, view);
 }
@@ -227,6 +231,7 @@ static bool somebody_complains(const struct bft_core *c)
     return false;
 }
 
+/* To the next view, wherever others are: a liar would choose one that it leads. */
 static void give_up(struct bft_core *c)
 {
     uint64_t most = c->opt.view_ns << TIMEOUT_DOUBLINGS;
@@ -252,10 +257,21 @@ static void keep_time(struct bft_core *c, uint64_t now_ns)
         c->deadline = 0;
     else if (c->deadline == 0)
         c->deadline = now_ns + c->timeout;
-    if (!somebody_complains(c))
+    /* Who is ahead of f+1 others waits for them: if a liar could lead it on, they would never come to where it is. */
+    if ((!reached && !PLANTED(bft_led_on)) || !somebody_complains(c))
         c->complaint_at = 0;
     else if (c->complaint_at == 0)
         c->complaint_at = now_ns + c->timeout;
+    uint64_t since = reached ? c->opt.calls->since(c->opt.ctx) : 0;
+    c->censored_at = since && !PLANTED(bft_censored) ? since + CENSOR_TIMES * c->timeout : 0;
+}
+
+/* Nothing is decided, somebody else has given up, or the leader orders what it likes. */
+static bool is_time_up(const struct bft_core *c, uint64_t now_ns)
+{
+    return (c->deadline && now_ns >= c->deadline) ||
+           (c->complaint_at && now_ns >= c->complaint_at) ||
+           (c->censored_at && now_ns >= c->censored_at);
 }
 
 int bft_view_step(struct bft_core *c, uint64_t now_ns)
@@ -269,7 +285,7 @@ int bft_view_step(struct bft_core *c, uint64_t now_ns)
     else if (c->peer[leader].automaton.fault && c->said.view == c->view && !c->state_due)
         bft_view_enter(c, c->view + 1);
     keep_time(c, now_ns);
-    if ((c->deadline && now_ns >= c->deadline) || (c->complaint_at && now_ns >= c->complaint_at))
+    if (is_time_up(c, now_ns))
         give_up(c);
     if (state_is_overdue(c))
         c->state_due = true;

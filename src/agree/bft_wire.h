@@ -203,7 +203,8 @@ enum bft_frame_kind {
     BFT_FRAME_ASK_VALUE, /* number: slot, name */
     BFT_FRAME_ASK_VOUCHED, /* the last of rank's, beyond key */
     BFT_FRAME_ASK_STATE,   /* of the checkpoint number: slot, name: state; key: from that byte on */
-    BFT_FRAME_STATE, /* number: slot, key: offset, more: bytes in all; behind it some of them */
+    BFT_FRAME_STATE,  /* number: slot, key: offset, more: bytes in all; behind it some of them */
+    BFT_FRAME_SIGNED, /* behind it a struct bft_stretch and its entries */
 };
 
 struct bft_frame {

@@ -211,6 +211,14 @@ uint64_t source_taken(struct source *s)
     return taken_so_far(s);
 }
 
+bool source_is_asked(const struct source *s)
+{
+    uint32_t count = 0;
+    for (uint32_t q = 0; q < s->opt.replicas; q++)
+        count += s->ack[q]->ctl && mem_word(s->ack[q], ACK_ASKS) == 1;
+    return s->opt.faulty > 0 && count > s->opt.faulty;
+}
+
 uint64_t source_end(const struct source *s)
 {
     return s->stream.tail;

@@ -21,8 +21,10 @@ enum {
  * TAKEN is set, and LIFE after it: who finds its own life reads a TAKEN that is meant for it. */
 enum {
     ACK_TAKEN,  /* the stream is decided and applied up to here; its ring space is free */
-    ACK_BALLOT, /* ballot of the replica while it leads */
-    ACK_LIFE,   /* of the source that TAKEN is about */
+    ACK_BALLOT, /* ballot of the replica while it leads, */
+    ACK_ASKS =
+        ACK_BALLOT, /* or of a replica of which some may lie: 1, sources have to sign what they send */
+    ACK_LIFE,       /* of the source that TAKEN is about */
     ACK_WORDS
 };
 
@@ -68,6 +70,9 @@ void source_flush(struct source *);
 
 /* Position up to which the group has taken, and applied, our stream; at most what was added. */
 uint64_t source_taken(struct source *);
+
+/* More replicas than may lie ask for signatures. */
+bool source_is_asked(const struct source *);
 
 /* Position behind what was added. */
 uint64_t source_end(const struct source *);

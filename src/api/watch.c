@@ -23,7 +23,8 @@ struct seen {
     uint32_t leader;   /* host; UINT32_MAX: nobody */
     uint32_t detached; /* mask of ranks */
     uint64_t terms, loaded, sent, mutes;
-    uint64_t snap; /* position of the snapshot on the disk; UINT64_MAX: not looked at yet */
+    uint32_t convicted; /* ranks */
+    uint64_t snap;      /* position of the snapshot on the disk; UINT64_MAX: not looked at yet */
     bool lacks, stands;
 };
 
@@ -197,6 +198,21 @@ static void look_at_clients(struct watch *w, struct seen *seen, const char *grou
     seen->mutes = m->count;
 }
 
+/* Members that lie: each is said once. */
+static void look_at_liars(struct watch *w, struct seen *seen, uint16_t group,
+                          const struct unit_status *s)
+{
+    const struct mcast_group *g = &w->opt.cluster->group[group];
+    for (uint32_t q = 0; q < g->replicas; q++)
+        if ((s->convicted & ~seen->convicted) >> q & 1)
+            say_event(&w->opt.say, SAY_EVENT_CONVICTED,
+                      "%s: group %s does not listen to %s any more: %s%s",
+                      host_name(w, w->opt.host), w->opt.cluster->conf->group[group].name,
+                      host_name(w, g->nodes[q]), s->convicted_why[q],
+                      s->shown >> q & 1 ? "; all members can check that" : "");
+    seen->convicted = s->convicted;
+}
+
 /* What its disk lacks comes from the others; it was said when it was opened. Where a majority lacks it nobody can give it. */
 static void look_at_disk(struct watch *w, struct seen *seen, uint16_t group,
                          const struct unit_status *s)
@@ -260,6 +276,7 @@ void watch_look(struct watch *w, uint32_t i, uint16_t group, const struct unit *
         seen->leader = s.role == UNIT_LEADER ? w->opt.host : s.leader;
     look_at_peers(w, seen, group, &s);
     look_at_clients(w, seen, name, &s.muted);
+    look_at_liars(w, seen, group, &s);
     look_at_disk(w, seen, group, &s);
 }
 

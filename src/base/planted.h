@@ -145,13 +145,19 @@
     X(neb_hides_two, stepped, "B4: a row of which two memories differ has nothing")                \
     X(neb_skips_torn, stepped, "B29: a cell that is not good is taken for none")                   \
     X(neb_waits_torn, stepped, "B30: a cell that is not good is waited for")                       \
-    X(bft_checked_in_place, stepped, "B5: what was checked is read again from the ring")           \
+    X(bft_checked_in_place, bft, "B5: what was checked is read again from the ring")               \
     X(bft_cert_f, bft, "B17: f members make a certificate")                                        \
     X(bft_vouch_blind, stepped, "B18: who vouches for a STATE does not compare it")                \
     X(bft_late_commit, bft, "B19: a COMMIT below a promised view counts")                          \
     X(bft_join_old_state, stepped, "B20: a NEW-VIEW uses what was said in a life before a JOIN")   \
     X(bft_timeout_fixed, bft, "B24: views do not grow longer")                                     \
+    X(bft_led_on, stepped, "who is ahead of f+1 others follows a liar further")                    \
     X(bft_jump_blank, stepped, "B27: who jumps forgets what its sender has proposed")              \
+    X(bft_trusts_leader, bft,                                                                      \
+      "B22: what a leader proposes is not compared with what clients sent")                        \
+    X(bft_censored, stepped,                                                                       \
+      "a leader that leaves clients out is kept as long as it orders others")                      \
+    X(bft_reply_f, bft, "B21: a client believes what f members say alike")                         \
     X(bft_sig_no_domain, bft, "B11: a signature does not say what it is for")                      \
     X(group_guard_first, group, "V10: a guard is told before END")                                 \
     X(group_one_null, group, "V12: one null answers a batch of messages")                          \

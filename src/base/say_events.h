@@ -30,6 +30,7 @@
     X(LIMIT, 303, SAY_WARN, "limit")                                                               \
     X(MUTED, 304, SAY_WARN, "muted")                                                               \
     X(NOT_SERVED, 305, SAY_WARN, "not-served")                                                     \
+    X(CONVICTED, 306, SAY_ERROR, "convicted")                                                      \
     X(SNAPSHOT, 401, SAY_INFO, "snapshot")                                                         \
     X(SLOW_FLUSH, 402, SAY_WARN, "slow-flush")                                                     \
     X(NO_ROOM, 403, SAY_WARN, "no-room")                                                           \

@@ -42,6 +42,8 @@ enum lane_kind {
     LANE_FED = 22,     /* owner: a host; writer: a client; how far it has taken its samples */
     LANE_FEED = 23,    /* owner: a client; writer: a host; ring of samples */
     LANE_TALK = 25,    /* owner: a member; writer: a member; ring of frames (agree/bft_wire.h) */
+    LANE_SIGNED =
+        26, /* owner: a member; writer: source number `index`; what it has signed (agree/bft_stretch.h) */
 };
 
 static inline enum region_class region_class(uint32_t number)

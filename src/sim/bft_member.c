@@ -3,38 +3,6 @@
 
 #include <string.h>
 
-/* ---- the machine ---- */
-
-static void machine_apply(void *ctx, const struct entry *e)
-{
-    struct part *p = ctx;
-    struct member *m = p->of;
-    if (m->hostile) {
-        check_apply(&p->counter.state, e);
-        return;
-    }
-    check_message(&m->run->check, m->rank, &p->counter.state, e);
-    TRACE(m, "r%u applies message %llu: source %u at %llu, %u bytes", m->rank,
-          (unsigned long long)p->counter.state.count, e->source, (unsigned long long)e->srcpos,
-          e->bytes);
-}
-
-static void machine_loaded(struct counter_machine *counter, bool good)
-{
-    struct part *p = (struct part *)counter;
-    struct member *m = p->of;
-    if (m->hostile)
-        return;
-    if (!good)
-        bft_check_violated(&m->run->bft_check, "snapshot bytes", 0,
-                           "member %u got other bytes than were saved", m->rank);
-    check_loaded(&m->run->check, m->rank, &p->counter.state);
-    TRACE(m, "r%u has loaded a state of %llu messages", m->rank,
-          (unsigned long long)p->counter.state.count);
-}
-
-static const struct log_machine machine = {.apply = machine_apply, .state = &counter_machine_ops};
-
 /* ---- what correct members see ---- */
 
 static void watch_heard(void *ctx, uint32_t sender, uint64_t key, struct digest d)
@@ -144,6 +112,7 @@ static int host_post(struct unit *u, uint64_t now_ns)
     for (uint32_t t = 0; t < m->parts; t++) {
         turn(m, t);
         work += unit_post(&m->part[t].unit, now);
+        bft_machine_post(&m->part[t]);
     }
     return work + bft_plan_post(m, now);
 }
@@ -193,6 +162,7 @@ static void close_parts(struct member *m)
         turn(m, t);
         unit_close(&m->part[t].unit);
         signer_close(m->part[t].signer);
+        bft_machine_close(&m->part[t]);
         m->part[t].bft = NULL;
     }
     m->parts = 0;
@@ -223,24 +193,30 @@ static int open_part(struct member *m, uint32_t t, struct err *e)
     struct run *r = m->run;
     struct part *p = &m->part[t];
     struct bft_options o = r->bft_opt;
-    *p = (struct part){.counter = {.pad = r->pad, .on_load = machine_loaded}, .of = m};
+    turn(m, t);
+    int rc = bft_machine_open(p, m, e);
+    if (rc != 0)
+        return rc;
     p->signer = sim_signer_open(r->key_seed, m->rank, 4);
+    if (m->hostile && r->strategy == HOSTILE_invent)
+        sim_signer_believe(p->signer);
     if (r->liars > 0)
         sim_signer_watch(p->signer, bft_plan_learns, r);
     o.mem = m->at->host->mem;
     o.rank = m->rank;
     o.life = o.mem->life;
     o.signer = p->signer;
-    o.machine = &machine;
+    o.machine = &bft_machine;
     o.ctx = p;
     o.watch = m->hostile ? NULL : &watch;
     o.watch_ctx = m;
-    turn(m, t);
-    int rc = bft_open(&o, &p->bft, e);
-    if (rc == 0)
+    rc = bft_open(&o, &p->bft, e);
+    if (rc == 0) {
         p->unit = bft_unit(p->bft);
-    else
+    } else {
         signer_close(p->signer);
+        bft_machine_close(p);
+    }
     return rc;
 }
 

@@ -14,26 +14,26 @@ static void on_put(void *ctx, const struct mem_lane_spec *s, uint64_t pos, const
                    uint32_t bytes)
 {
     struct run *r = ctx;
+    const struct bft_scope scope = {.members = r->group.replicas, .faulty = r->faulty};
     struct known_frame f = {0};
     (void)pos;
     if (lane_kind(s) != LANE_TALK)
         return;
+    /* What liars write may be anything. */
     while (known_frame_next(data, bytes, &f))
-        if (f.frame->kind == BFT_FRAME_BODY && f.bytes >= sizeof(struct bft_head))
+        if (f.frame->kind == BFT_FRAME_BODY &&
+            bft_body_fault(&scope, f.frame->data, f.bytes) == NULL)
             known_take_body(&r->known, f.frame->rank, f.frame->key, f.frame->data, f.bytes);
 }
 
-/* Some of what a client has sent and nobody has decided: its next messages, more or fewer. */
-static uint32_t scheme_batch(void *ctx, struct rng *g, void *out, uint32_t bytes_max)
+/* What a client has sent next and nobody has decided, so many messages of it or fewer. */
+static uint32_t batch_of(const struct run *r, const struct client *c, uint64_t more, void *out,
+                         uint32_t bytes_max)
 {
-    const struct run *r = ((struct member *)ctx)->run;
-    const struct client *c = &r->client[rng_below(g, r->fleet.clients)];
-    uint64_t pos = r->check.source_end[c->number], more = rng_range(g, 1, 4);
+    uint64_t pos = r->check.source_end[c->number];
     uint32_t bytes = 0;
-    if (bytes_max > r->bft_opt.batch_bytes)
-        bytes_max = r->bft_opt.batch_bytes;
-    for (uint64_t i = 0; i < c->sent && more > 0; i++) {
-        const struct message *m = &c->message[i];
+    for (uint64_t i = 0; !c->lies && i < c->sent && more > 0; i++) {
+        const struct sent *m = &c->message[i];
         if (m->pos != pos || bytes + entry_size(m->bytes) > bytes_max)
             continue;
         struct entry *e = (void *)((char *)out + bytes);
@@ -45,6 +45,35 @@ static uint32_t scheme_batch(void *ctx, struct rng *g, void *out, uint32_t bytes
         more--;
     }
     return bytes;
+}
+
+static uint32_t scheme_batch(void *ctx, struct rng *g, void *out, uint32_t bytes_max)
+{
+    const struct run *r = ((struct member *)ctx)->run;
+    const struct client *c = &r->client[rng_below(g, r->fleet.clients)];
+    if (bytes_max > r->bft_opt.batch_bytes)
+        bytes_max = r->bft_opt.batch_bytes;
+    return batch_of(r, c, rng_range(g, 1, 4), out, bytes_max);
+}
+
+/* One message each of two clients, in both orders. */
+static uint32_t scheme_orders(void *ctx, void *one, void *other)
+{
+    const struct run *r = ((struct member *)ctx)->run;
+    uint32_t half = r->bft_opt.batch_bytes / 2;
+    if (r->fleet.clients < 2)
+        return 0;
+    uint32_t first = batch_of(r, &r->client[0], 1, one, half);
+    uint32_t second = batch_of(r, &r->client[1], 1, (char *)one + first, half);
+    memcpy(other, (char *)one + first, second);
+    memcpy((char *)other + second, one, first);
+    return first > 0 && second > 0 ? first + second : 0;
+}
+
+static void scheme_swap(void *ctx, uint32_t rank, const void *from, const void *to, uint32_t bytes)
+{
+    const struct member *m = ctx;
+    hostile_swap(m->hostile, rank, from, to, bytes);
 }
 
 static void scheme_delay(void *ctx, uint32_t rank, uint64_t ns)
@@ -97,8 +126,12 @@ static void scheme_talk(void *ctx, uint32_t rank, const struct bft_frame *f, con
         bft_talk_send(m->plan.talk, rank, f, data, bytes);
 }
 
-static const struct scheme_calls scheme_calls = {
-    .say = scheme_say, .talk = scheme_talk, .batch = scheme_batch, .delay = scheme_delay};
+static const struct scheme_calls scheme_calls = {.say = scheme_say,
+                                                 .talk = scheme_talk,
+                                                 .batch = scheme_batch,
+                                                 .orders = scheme_orders,
+                                                 .swap = scheme_swap,
+                                                 .delay = scheme_delay};
 
 bool bft_plan_is_made(const struct run *r)
 {
@@ -112,6 +145,7 @@ bool bft_plan_is_made(const struct run *r)
     case HOSTILE_panic:
     case HOSTILE_huge:
     case HOSTILE_withhold:
+    case HOSTILE_rewrite:
         return r->opt->seed & 1;
     default:
         return false;

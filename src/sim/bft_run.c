@@ -27,73 +27,6 @@ static bool spare(const struct fleet_node *n)
     return true;
 }
 
-/* ---- clients ---- */
-
-static struct client *client_at(const struct fleet_node *n)
-{
-    struct run *r = n->fleet->ctx;
-    return &r->client[n->node - n->fleet->hosts];
-}
-
-static int client_open(struct fleet_node *n, struct err *e)
-{
-    struct run *r = n->fleet->ctx;
-    struct client *c = client_at(n);
-    *c = (struct client){.number = n->node - n->fleet->hosts};
-    c->quota = rng_below(&r->fleet.rng, 4) ? rng_range(&r->fleet.rng, 10, QUOTA_MAX) : 1;
-    struct source_options o = {
-        .mem = n->mem,
-        .region = REGION,
-        .nodes = r->group.nodes,
-        .replicas = r->group.replicas,
-        .faulty = r->faulty,
-        .number = c->number,
-        .source_bytes = r->bft_opt.source_bytes,
-        .payload_max = r->bft_opt.payload_max,
-        .retry_ns = 100 * RUN_US,
-    };
-    int rc = source_open(&o, &c->source, e);
-    c->end = rc == 0 ? source_end(c->source) : 0;
-    return rc;
-}
-
-static void client_close(struct fleet_node *n)
-{
-    struct client *c = client_at(n);
-    source_close(c->source);
-    c->source = NULL;
-}
-
-static void client_send(struct run *r, struct client *c)
-{
-    struct rng *g = &r->fleet.rng;
-    unsigned char payload[PAYLOAD_MAX];
-    uint64_t burst = rng_below(g, 4) ? 1 : rng_range(g, 1, 12);
-    for (; burst > 0 && c->sent < c->quota; burst--) {
-        uint32_t bytes = (uint32_t)rng_below(g, r->bft_opt.payload_max + 1);
-        uint64_t end;
-        check_fill(r->check.seed, c->number, c->end, payload, bytes);
-        if (source_send(c->source, payload, bytes, &end) != 0)
-            break;
-        c->message[c->sent++] = (struct message){.pos = c->end, .bytes = bytes};
-        c->end = r->check.source_sent[c->number] = end;
-    }
-    source_flush(c->source);
-}
-
-static uint64_t client_step(struct fleet_node *n, uint64_t now_ns)
-{
-    struct run *r = n->fleet->ctx;
-    struct client *c = client_at(n);
-    mem_poll(n->mem);
-    source_step(c->source, now_ns);
-    check_ack(&r->check, c->number, source_taken(c->source));
-    if (rng_below(&r->fleet.rng, 12) == 0)
-        client_send(r, c);
-    mem_poll(n->mem);
-    return UINT64_MAX;
-}
-
 static void violated(struct fleet_node *n, const char *property, const char *text)
 {
     struct run *r = n->fleet->ctx;
@@ -106,9 +39,9 @@ static const struct fleet_calls fleet_calls = {
     .stepped = bft_member_stepped,
     .may_crash = may_crash,
     .spare = spare,
-    .client_open = client_open,
-    .client_step = client_step,
-    .client_close = client_close,
+    .client_open = bft_clients_start,
+    .client_step = bft_clients_step,
+    .client_close = bft_clients_end,
     .client_crash = fleet_client_crash,
     .violated = violated,
 };
@@ -132,6 +65,14 @@ static void draw_liars(struct run *r, struct rng *g)
         r->liars += !r->lies[p];
         r->lies[p] = true;
     }
+}
+
+/* Of clients any number may lie: that is only their own loss. */
+static void draw_lying_clients(struct run *r, struct rng *g)
+{
+    bool any = rng_below(g, 3) == 0;
+    for (uint32_t s = 0; s < r->fleet.clients; s++)
+        r->client_lies[s] = any && rng_below(g, 2);
 }
 
 static void draw_options(struct run *r, struct sim_options *so)
@@ -165,7 +106,7 @@ static void draw_options(struct run *r, struct sim_options *so)
         .source_bytes = 4096,
         .window = rng_below(g, 2) ? 16 : 32,
         .talk_bytes = TALK_BYTES,
-        .state_bytes_max = 16 << 10,
+        .state_bytes_max = STATE_BYTES,
         .batch_bytes = (uint32_t)rng_range(g, 64, 256) * 8,
         .beat_ns = rng_range(g, 10 * RUN_US, 40 * RUN_US),
         .view_ns = rng_below(g, 3) ? rng_range(g, 80 * RUN_US, 400 * RUN_US)
@@ -175,6 +116,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     struct rng own;
     rng_init(&own, hash_mix(r->opt->seed, LIARS_STREAM));
     draw_liars(r, &own);
+    draw_lying_clients(r, &own);
 }
 
 /* All that was sent has to be decided within 2 f + 2 time-outs, which double, and the time that takes without any. */
@@ -199,9 +141,9 @@ static void calm(void *ctx)
 
 static bool all_delivered(const void *ctx)
 {
-    const struct run *r = ctx;
+    struct run *r = (struct run *)(uintptr_t)ctx;
     for (uint32_t s = 0; s < r->fleet.clients; s++)
-        if (r->client[s].source && source_taken(r->client[s].source) != r->client[s].end)
+        if (!bft_clients_has_all(&r->client[s]))
             return false;
     for (uint32_t p = 0; p < r->group.replicas; p++) {
         const struct member *m = &r->member[p];
@@ -247,7 +189,9 @@ static void open_liars(struct run *r)
                                          .members = r->group.replicas,
                                          .region = REGION,
                                          .cluster = CLUSTER,
-                                         .window = r->bft_opt.window};
+                                         .window = r->bft_opt.window,
+                                         .clients_from = r->fleet.hosts,
+                                         .clients = r->fleet.clients};
     r->hostiles = hostiles_open(&r->world);
     bft_plan_watch(r);
     for (uint32_t p = 0; p < r->group.replicas; p++)
@@ -292,6 +236,7 @@ void run_bft(const struct run_options *opt, struct run_result *result)
     result->bft.strategy = r->strategy;
     result->bft.liars = r->liars;
     check_init(&r->check, result, opt->seed);
+    memcpy(r->check.lies, r->client_lies, sizeof(r->client_lies));
     bft_check_init(&r->bft_check, result, r->lies);
     CHECK(fleet_open(&r->fleet, &so, &e) == 0);
     r->fleet.chaos.at_hand = true;

@@ -1,6 +1,8 @@
 #include "sim/hostile_impl.h"
 
+#include "agree/bft_stretch.h"
 #include "lane/names.h"
+#include "mem/wrap.h"
 #include "sim/known.h"
 
 #include <stddef.h>
@@ -80,7 +82,7 @@ void hostile_spoil(struct hostile *h, void *data, uint32_t bytes)
 
 static struct mem_flow *own_flow(struct hostile *h, uint32_t owner)
 {
-    struct mem_flow *f = &h->flow[hostile_rank(h->all, owner)];
+    struct mem_flow *f = &h->flow[hostile_other(h->all, owner)];
     if (f->owner != owner || f->status != MEM_DONE)
         h->ops->flow_open(h->mem, f, owner, h->all->opt.region, 0);
     return f;
@@ -136,8 +138,8 @@ static const struct hostile_write *past_like(struct hostile *h, const struct hos
 /* It is about this reader and this kind of thing. */
 static bool about(const struct hostile *h, const struct mem_lane_spec *s)
 {
-    uint32_t rank = hostile_rank(h->all, s->owner);
-    return rank < HOSTILE_MEMBERS_MAX && h->peers >> rank & 1 && h->kinds >> lane_kind(s) & 1;
+    uint32_t other = hostile_other(h->all, s->owner);
+    return other < HOSTILE_OTHERS_MAX && h->peers >> other & 1 && h->kinds >> lane_kind(s) & 1;
 }
 
 /* Who writes what is no frame is not read any more, and can do no more harm: mostly its head stays. */
@@ -183,6 +185,19 @@ static void huge(struct hostile *h, const struct hostile_write *w)
     c.data = (unsigned char *)words;
     h->all->figures.lies++;
     write_own(h, &c);
+}
+
+/* A client is told that more was taken, or another reply. */
+static void told_wrongly(struct hostile *h, const struct hostile_write *w)
+{
+    struct hostile_write c = copy_of(w);
+    if (lane_kind(&w->lane->spec) == LANE_REPLY && !w->words && c.bytes >= 8)
+        c.data[c.bytes - 8] ^= 1; /* the reply itself, at the end */
+    else if (w->words)
+        *(uint64_t *)(void *)c.data += 8 * rng_below(&h->all->rng, 20);
+    h->all->figures.lies++;
+    write_own(h, &c);
+    free(c.data);
 }
 
 /* Frames stay frames, with bodies and values in them that are none: nobody finds these. */
@@ -244,6 +259,10 @@ static void write_lies(struct hostile *h, const struct hostile_write *w)
         break;
     case HOSTILE_withhold:
         withheld(h, w);
+        break;
+    case HOSTILE_invent:
+        if (hostile_other(h->all, w->lane->spec.owner) >= HOSTILE_MEMBERS_MAX)
+            told_wrongly(h, w);
         break;
     default:
         break;
@@ -311,6 +330,36 @@ static void lie_set(struct mem *m, struct mem_flow *f, struct mem_lane *l, uint3
         write_lies(h, &w);
 }
 
+/* What clients have signed, of those whom it leaves out: from themselves, or shown to it by others. */
+static bool is_censored(const struct hostile *h, const struct mem_lane_spec *s, const void *bytes,
+                        uint32_t count)
+{
+    const struct bft_frame *f = bytes;
+    if (h->strategy != HOSTILE_censor)
+        return false;
+    if (lane_kind(s) == LANE_SIGNED)
+        return h->clients >> lane_index(s) & 1;
+    return lane_kind(s) == LANE_TALK && count > sizeof(*f) && f->kind == BFT_FRAME_SIGNED &&
+           h->clients >> ((const struct bft_stretch *)(const void *)f->data)->source & 1;
+}
+
+/* What it finds in its own memory is what it likes to find there. */
+static void lie_take(struct mem *m, const struct mem_lane *l, uint64_t pos, void *to,
+                     uint32_t bytes)
+{
+    struct hostile *h = hostile_at(m);
+    h->ops->take(m, l, pos, to, bytes);
+    if (is_censored(h, &l->spec, to, bytes)) {
+        memset(to, 0, bytes);
+        h->all->figures.lies++;
+    }
+    if (h->strategy == HOSTILE_invent && lane_kind(&l->spec) == LANE_SOURCE &&
+        bytes > sizeof(struct frame) && hostile_draw(h, h->rate)) {
+        hostile_spoil(h, to, bytes);
+        h->all->figures.lies++;
+    }
+}
+
 /* The second twin finds the region as the first one did. */
 static int lie_region_open(struct mem *m, uint32_t region, enum mem_birth *birth, struct err *e)
 {
@@ -352,13 +401,42 @@ static void on_read(void *ctx, uint32_t reader, const struct mem_lane_spec *s, u
     }
 }
 
+void hostile_swap(struct hostile *h, uint32_t rank, const void *from, const void *to,
+                  uint32_t bytes)
+{
+    if (bytes > HOSTILE_PAST_BYTES)
+        return;
+    h->swap.rank = rank;
+    h->swap.bytes = bytes;
+    memcpy(h->swap.from, from, bytes);
+    memcpy(h->swap.to, to, bytes);
+}
+
+/* It has been taken: who looks again finds something else. */
+static void swap(struct hostile *h, const struct mem_lane_spec *s, uint64_t pos, uint32_t bytes)
+{
+    unsigned char now[HOSTILE_PAST_BYTES];
+    if (h->swap.bytes == 0 || bytes < h->swap.bytes || lane_kind(s) != LANE_TALK ||
+        hostile_rank(h->all, s->owner) != h->swap.rank)
+        return;
+    const struct mem_lane *l = sim_lane(h->all->opt.sim, s);
+    uint64_t at = pos + bytes - h->swap.bytes;
+    ring_read(l->ring, s->ring_bytes, at, now, h->swap.bytes);
+    if (memcmp(now, h->swap.from, h->swap.bytes) != 0)
+        return;
+    ring_write(l->ring, s->ring_bytes, at, h->swap.to, h->swap.bytes);
+    h->all->figures.lies++;
+}
+
 /* Somebody has looked at what one who lies wrote: it may be something else now. */
 static void on_take(void *ctx, const struct mem_lane_spec *s, uint64_t pos, uint32_t bytes)
 {
     struct hostiles *all = ctx;
     struct hostile *h = hostile_node(all, s->writer);
-    if (h == NULL || h->mem == NULL || h->strategy != HOSTILE_rewrite ||
-        !hostile_draw(h, h->rate / 2))
+    if (h == NULL || h->mem == NULL || h->strategy != HOSTILE_rewrite)
+        return;
+    swap(h, s, pos, bytes);
+    if (h->swap.bytes > 0 || !hostile_draw(h, h->rate / 2))
         return;
     const struct mem_lane *l = sim_lane(all->opt.sim, s);
     uint64_t at = (pos + rng_below(&all->rng, bytes / 8 + 1) * 8) & (s->ring_bytes - 1);
@@ -381,6 +459,7 @@ static void draw_lies(struct hostile *h)
     h->rate = (uint32_t)rng_range(g, RATE_MIN, RATE_MAX);
     h->peers = rng_below(g, 3) ? (uint32_t)rng_u64(g) : UINT32_MAX;
     h->kinds = rng_below(g, 2) ? (uint32_t)rng_u64(g) : UINT32_MAX;
+    h->clients = (uint32_t)rng_u64(g);
     h->late_ns = rng_range(g, 1, LATE_US_MAX) * US;
     h->clock_ppm = h->strategy == HOSTILE_panic ? rng_range(g, 2, FAST_MAX) * 1000000 : 1000000;
     h->until_ns = now + rng_range(g, STRETCH_US_MIN, STRETCH_US_MAX) * US;
@@ -450,13 +529,14 @@ void hostile_begin(struct hostile *h, struct mem *m)
     h->table = *m->ops;
     h->table.put = lie_put;
     h->table.set = lie_set;
+    h->table.take = lie_take;
     h->table.region_open = lie_region_open;
     m->ops = &h->table;
     h->regions = 0;
     h->twin = 0;
     memset(h->flow, 0, sizeof(h->flow));
     h->clock_ns = h->clock_at_ns = sim_now(h->all->opt.sim);
-    for (uint32_t p = 0; p < h->all->opt.members; p++)
+    for (uint32_t p = 0; p < HOSTILE_OTHERS_MAX; p++)
         h->flow[p].owner = UINT32_MAX;
 }
 

@@ -31,6 +31,8 @@
     X(late, "promises a view, and then commits in the one before")                                 \
     X(duplicate, "counts itself twice in certificates, and certifies all that it sees")            \
     X(huge, "writes the largest numbers there are into control words")                             \
+    X(censor, "leaves out what some clients have signed, as leader")                               \
+    X(invent, "orders what nobody has sent, as leader, and tells clients what is not so")          \
     X(mixed, "draws another of these for each stretch of time")
 
 enum hostile_strategy {
@@ -55,7 +57,8 @@ struct hostiles_options {
     uint32_t members;
     uint32_t region;
     uint64_t cluster;
-    uint32_t window; /* of the broadcast */
+    uint32_t window;                /* of the broadcast */
+    uint32_t clients_from, clients; /* nodes of clients, whom it lies to as well */
 };
 
 struct hostiles;
@@ -91,6 +94,10 @@ struct neb_cell hostile_cell(const struct hostiles_options *, uint32_t sender, u
 
 /* Makes of a text one that whoever is said to sign it may have signed, elsewhere. */
 void hostile_elsewhere(struct rng *, uint32_t liar, struct sign_text *);
+
+/* When that member has taken a frame of it that ends with `from`, these bytes become `to`. */
+void hostile_swap(struct hostile *, uint32_t rank, const void *from, const void *to,
+                  uint32_t bytes);
 
 /* What it does by itself. */
 void hostile_step(struct hostile *);

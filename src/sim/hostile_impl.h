@@ -6,6 +6,8 @@
 
 enum {
     HOSTILE_MEMBERS_MAX = NEB_MEMBERS_MAX,
+    HOSTILE_CLIENTS_MAX = 8,
+    HOSTILE_OTHERS_MAX = HOSTILE_MEMBERS_MAX + HOSTILE_CLIENTS_MAX,
     HOSTILE_ROWS_MAX = 4,
     HOSTILE_PAST_MAX = 64,
     HOSTILE_PAST_BYTES = 4096,
@@ -57,13 +59,17 @@ struct hostile {
         uint32_t region;
         enum mem_birth birth; /* as the first of them found it */
     } region[HOSTILE_ROWS_MAX];
-    struct mem_flow flow[HOSTILE_MEMBERS_MAX]; /* of its own, to each member */
+    struct mem_flow flow[HOSTILE_OTHERS_MAX]; /* of its own, to each member and client */
     struct row row[HOSTILE_ROWS_MAX];
     uint32_t rows;
     struct hostile_write past[HOSTILE_PAST_MAX];
     uint64_t pasts;
     struct hostile_write later[HOSTILE_LATER_MAX];
     uint32_t laters;
+    struct {
+        uint32_t rank, bytes; /* 0: nothing */
+        unsigned char from[HOSTILE_PAST_BYTES], to[HOSTILE_PAST_BYTES];
+    } swap;
 
     /* Drawn for a run, or for a stretch of it. */
     enum hostile_strategy strategy;
@@ -71,6 +77,7 @@ struct hostile {
     uint32_t rate;      /* lies in a thousand writes */
     uint32_t peers;     /* mask of ranks, */
     uint32_t kinds;     /* and of lane kinds, that they are about */
+    uint32_t clients;   /* mask of those that it leaves out */
     uint64_t late_ns;   /* at most */
     uint64_t clock_ppm; /* how fast its clock is */
     uint64_t clock_ns, clock_at_ns;
@@ -97,6 +104,9 @@ static inline bool hostile_draw(struct hostile *h, uint64_t of_thousand)
 void hostile_spoil(struct hostile *, void *data, uint32_t bytes);
 
 /* hostile_row.c */
+
+/* By rank, and clients behind the members that there may be; UINT32_MAX: neither. */
+uint32_t hostile_other(const struct hostiles *, uint32_t node);
 
 /* What the node is by rank; UINT32_MAX: no member. */
 uint32_t hostile_rank(const struct hostiles *, uint32_t node);

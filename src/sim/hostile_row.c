@@ -16,6 +16,14 @@ uint32_t hostile_rank(const struct hostiles *all, uint32_t node)
     return UINT32_MAX;
 }
 
+uint32_t hostile_other(const struct hostiles *all, uint32_t node)
+{
+    uint32_t rank = hostile_rank(all, node), client = node - all->opt.clients_from;
+    if (rank == UINT32_MAX && node >= all->opt.clients_from && client < all->opt.clients)
+        return HOSTILE_MEMBERS_MAX + client;
+    return rank;
+}
+
 struct row *hostile_row(struct hostile *h, const struct mem_lane_spec *s)
 {
     for (uint32_t i = 0; i < h->rows; i++)

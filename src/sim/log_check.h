@@ -21,6 +21,7 @@ struct log_check {
     uint64_t history_count, history_max;
     uint64_t source_end[CHECK_SOURCES_MAX];  /* stream position behind the last decided message */
     uint64_t source_sent[CHECK_SOURCES_MAX]; /* behind the last one sent */
+    bool lies[CHECK_SOURCES_MAX];            /* it may have sent anything, and nothing in order */
     uint64_t counted[CHECK_REPLICAS_MAX];    /* highest ballot whose write was counted there */
 };
 

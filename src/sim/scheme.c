@@ -41,7 +41,8 @@ struct scheme {
     bool scripted;  /* it goes for one thing first, step by step */
     uint32_t stage;
     uint64_t alone_slot; /* of a value that it alone has certified */
-    struct digest alone_name;
+    struct digest alone_name, other_name;
+    uint32_t victim; /* who is shown the other one */
     uint32_t alone_bytes;
     _Alignas(8) unsigned char alone[BATCH_MAX];
     _Alignas(8) unsigned char body[BODY_MAX];
@@ -589,6 +590,48 @@ static bool script_domain(struct scheme *s)
     return false;
 }
 
+static uint32_t put_propose(void *out, const void *batch, uint32_t bytes)
+{
+    struct bft_propose *p = out;
+    *p = (struct bft_propose){.head = {.kind = BFT_PROPOSE, .count = bytes},
+                              .name = bft_name_of(batch, bytes)};
+    memcpy(p->value, batch, bytes);
+    return (uint32_t)(sizeof(*p) + bytes);
+}
+
+static void certify_to(struct scheme *s, uint32_t ranks, struct digest name)
+{
+    const struct sign_text t = bft_certify_text(&s->scope, s->opt.rank, s->opt.life, 0, 0, name);
+    const struct bft_frame f = {
+        .kind = BFT_FRAME_CERTIFY, .rank = s->opt.rank, .name = name, .mark = sign(s, &t)};
+    tell(s, ranks, &f, NULL, 0);
+}
+
+/* As the first leader it proposes; where one of them has just taken that it puts other bytes, and certifies to each what it may
+ * have read. */
+static bool script_swap(struct scheme *s)
+{
+    _Alignas(8) unsigned char other[BATCH_MAX], body[sizeof(struct bft_propose) + BATCH_MAX];
+    if (s->opt.rank != 0 || s->opt.life != 0)
+        return false;
+    if (s->stage == 0) {
+        uint32_t bytes = s->opt.calls->orders(s->opt.ctx, s->alone, other);
+        if (bytes == 0)
+            return !chance(s, 5);
+        s->alone_bytes = put_propose(s->body, s->alone, bytes);
+        put_propose(body, other, bytes);
+        s->victim = draw_victim(s);
+        s->opt.calls->swap(s->opt.ctx, s->victim, s->body, body, s->alone_bytes);
+        s->alone_name = bft_name_of(s->alone, bytes);
+        s->other_name = bft_name_of(other, bytes);
+        s->stage += say(s, s->body, s->alone_bytes);
+        return true;
+    }
+    certify_to(s, ~(1U << s->victim), s->alone_name);
+    certify_to(s, 1U << s->victim, s->other_name);
+    return !chance(s, 20);
+}
+
 /* False: from here on anything goes. */
 static bool script(struct scheme *s)
 {
@@ -601,6 +644,8 @@ static bool script(struct scheme *s)
         return script_below(s, false);
     case HOSTILE_duplicate:
         return script_alone(s);
+    case HOSTILE_rewrite:
+        return script_swap(s);
     default:
         return false;
     }

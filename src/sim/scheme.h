@@ -17,6 +17,10 @@ struct scheme_calls {
                  uint32_t bytes);
     /* A batch of messages that were sent and are not decided; draws which. Returns its bytes, 0: there are none. */
     uint32_t (*batch)(void *ctx, struct rng *, void *out, uint32_t bytes_max);
+    /* The same messages in two orders, as batches of the same length. 0: there are none. */
+    uint32_t (*orders)(void *ctx, void *one, void *other);
+    /* When that member has taken a frame with these bytes they become others, where it took them. */
+    void (*swap)(void *ctx, uint32_t rank, const void *from, const void *to, uint32_t bytes);
     /* Holds a member up for so long. */
     void (*delay)(void *ctx, uint32_t rank, uint64_t ns);
 };

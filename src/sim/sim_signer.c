@@ -10,6 +10,7 @@ struct sim_signer {
     uint64_t seed;
     struct rng rng;
     uint32_t polls_max, polls; /* until the first job ends */
+    bool believes;
     struct sign_job *first, **end;
     void (*watch)(void *, const struct sign_text *, const unsigned char *);
     void *watch_ctx;
@@ -29,7 +30,7 @@ static bool run(const struct sim_signer *s, struct sign_job *j)
     unsigned char right[SIGN_BYTES];
     sim_sign(s->seed, &j->text, right);
     if (j->check)
-        return memcmp(right, j->signature, SIGN_BYTES) == 0;
+        return s->believes || memcmp(right, j->signature, SIGN_BYTES) == 0;
     memcpy(j->signature, right, SIGN_BYTES);
     if (s->watch)
         s->watch(s->watch_ctx, &j->text, right);
@@ -75,6 +76,12 @@ struct signer *sim_signer_open(uint64_t seed, uint32_t rank, uint32_t polls_max)
     s->end = &s->first;
     rng_init(&s->rng, hash_mix(seed, rank));
     return &s->signer;
+}
+
+void sim_signer_believe(struct signer *signer)
+{
+    struct sim_signer *s = (struct sim_signer *)signer;
+    s->believes = true;
 }
 
 void sim_signer_watch(struct signer *signer,

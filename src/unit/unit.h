@@ -78,6 +78,10 @@ struct unit_status {
     uint64_t detached_ns[UNIT_REPLICAS_MAX];
     /* leader: the same of those that are only memory, by their order in the group */
     uint64_t memory_away_ns[UNIT_MEMORIES_MAX];
+    /* Members that are not listened to since they have lied, by rank, and what each has done, for people: of groups of which some members
+     * may. Shown: both things that it has signed are there, for all to check. */
+    uint32_t convicted, shown;
+    const char *convicted_why[UNIT_REPLICAS_MAX];
     uint32_t muted_now; /* leader: sources that are, until another process has their place */
     struct unit_muted muted;
     struct unit_counts count;

@@ -1,11 +1,13 @@
 /* A log among members that may lie, on simulated memory: what clients send is applied by all, in one order; a member that lost its memory is
  * taken back; what cannot be opened is refused. */
 #include "agree/bft.h"
-#include "agree/source.h"
+#include "agree/bft_client.h"
 #include "base/hash.h"
 #include "mem/sim/sim.h"
 #include "sim/counter_machine.h"
 #include "sim/sim_signer.h"
+
+#include "../planted_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { MEMBERS = 3, CLIENT = MEMBERS, REGION = 3, SEED = 7, MESSAGES = 100, ROUNDS = 200000 };
+enum { MEMBERS = 3, CLIENTS = 2, REGION = 3, SEED = 7, MESSAGES = 100, ROUNDS = 200000 };
 
 struct member {
     struct counter_machine counter; /* first: the machine's ctx */
@@ -22,12 +24,18 @@ struct member {
     struct bft *bft;
 };
 
+struct client {
+    struct mem *mem;
+    struct bft_client *source;
+    struct signer *signer;
+    uint64_t sent;
+};
+
 static struct world {
     struct sim *sim;
     struct member member[MEMBERS];
-    struct mem *client;
-    struct source *source;
-    uint64_t now_ns, sent;
+    struct client client[CLIENTS];
+    uint64_t now_ns;
 } w;
 
 static void apply(void *ctx, const struct entry *e)
@@ -47,7 +55,8 @@ static const struct log_machine machine = {.apply = apply, .state = &counter_mac
 
 static void open_member(uint32_t p, uint32_t life)
 {
-    static const uint32_t nodes[MEMBERS] = {0, 1, 2}, source_node = CLIENT;
+    static const uint32_t nodes[MEMBERS] = {0, 1, 2},
+                          source_nodes[CLIENTS] = {MEMBERS, MEMBERS + 1};
     struct member *m = &w.member[p];
     struct err e = {""};
     *m = (struct member){.mem = sim_node_start(w.sim, p)};
@@ -61,8 +70,8 @@ static void open_member(uint32_t p, uint32_t life)
                                   .life = life,
                                   .cluster = 1,
                                   .signer = m->signer,
-                                  .source_nodes = &source_node,
-                                  .sources = 1,
+                                  .source_nodes = source_nodes,
+                                  .sources = CLIENTS,
                                   .window = 16,
                                   .batch_bytes = 1024,
                                   .payload_max = 64,
@@ -74,13 +83,34 @@ static void open_member(uint32_t p, uint32_t life)
         fail_msg("%s", e.text);
 }
 
+static void open_client(uint32_t i)
+{
+    static const uint32_t nodes[MEMBERS] = {0, 1, 2};
+    struct client *c = &w.client[i];
+    struct err e = {""};
+    enum mem_birth birth;
+    c->mem = sim_node_start(w.sim, MEMBERS + i);
+    c->signer = sim_signer_open(SEED, bft_client_signer(i), 3);
+    assert_int_equal(mem_region_open(c->mem, REGION, &birth, &e), 0);
+    const struct bft_client_options o = {.source = {.mem = c->mem,
+                                                    .region = REGION,
+                                                    .nodes = nodes,
+                                                    .replicas = MEMBERS,
+                                                    .number = i,
+                                                    .payload_max = 64,
+                                                    .retry_ns = 100000,
+                                                    .faulty = 1},
+                                         .cluster = 1,
+                                         .batch_bytes = 1024,
+                                         .signer = c->signer};
+    assert_int_equal(bft_client_open(&o, &c->source, &e), 0);
+}
+
 static void open_world(void)
 {
     struct err e = {""};
-    enum mem_birth birth;
-    static const uint32_t nodes[MEMBERS] = {0, 1, 2};
     const struct sim_options o = {.seed = SEED,
-                                  .nodes_max = MEMBERS + 1,
+                                  .nodes_max = MEMBERS + CLIENTS,
                                   .delay_ns_min = 100,
                                   .delay_ns_max = 2000,
                                   .lost_after_ns = 50000};
@@ -88,15 +118,8 @@ static void open_world(void)
     assert_non_null(w.sim);
     for (uint32_t p = 0; p < MEMBERS; p++)
         open_member(p, 0);
-    w.client = sim_node_start(w.sim, CLIENT);
-    assert_int_equal(mem_region_open(w.client, REGION, &birth, &e), 0);
-    const struct source_options s = {.mem = w.client,
-                                     .region = REGION,
-                                     .nodes = nodes,
-                                     .replicas = MEMBERS,
-                                     .payload_max = 64,
-                                     .faulty = 1};
-    assert_int_equal(source_open(&s, &w.source, &e), 0);
+    for (uint32_t i = 0; i < CLIENTS; i++)
+        open_client(i);
 }
 
 static void end_member(struct member *m)
@@ -110,21 +133,24 @@ static void end_member(struct member *m)
 
 static void close_world(void)
 {
-    source_close(w.source);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        bft_client_close(w.client[i].source);
+        signer_close(w.client[i].signer);
+    }
     for (uint32_t p = 0; p < MEMBERS; p++)
         end_member(&w.member[p]);
     sim_close(w.sim);
 }
 
-static void client_step(uint64_t until)
+static void client_step(struct client *c, uint64_t until)
 {
     uint64_t end;
-    while (w.sent < until && source_send(w.source, &w.sent, sizeof(w.sent), &end) == 0)
-        w.sent++;
-    source_flush(w.source);
-    source_step(w.source, w.now_ns);
-    source_taken(w.source);
-    mem_poll(w.client);
+    while (c->sent < until && bft_client_send(c->source, &c->sent, sizeof(c->sent), &end) == 0)
+        c->sent++;
+    bft_client_flush(c->source);
+    signer_poll(c->signer);
+    bft_client_step(c->source, w.now_ns);
+    mem_poll(c->mem);
 }
 
 static void member_step(struct member *m)
@@ -147,17 +173,21 @@ static bool all_have(uint64_t count)
     return true;
 }
 
+static void step_all(void)
+{
+    for (uint32_t p = 0; p < MEMBERS; p++)
+        member_step(&w.member[p]);
+    for (uint32_t i = 0; i < 20; i++)
+        sim_step(w.sim);
+    w.now_ns = sim_now(w.sim);
+}
+
 static void go_on_until(uint64_t count)
 {
-    uint32_t rounds = 0;
-    while (!all_have(count)) {
-        client_step(count);
-        for (uint32_t p = 0; p < MEMBERS; p++)
-            member_step(&w.member[p]);
-        for (uint32_t i = 0; i < 20; i++)
-            sim_step(w.sim);
-        w.now_ns = sim_now(w.sim);
-        if (++rounds == ROUNDS)
+    for (uint32_t rounds = 0; !all_have(count); rounds++) {
+        client_step(&w.client[0], count);
+        step_all();
+        if (rounds == ROUNDS)
             fail_msg("%d messages are not applied", (int)count);
     }
 }
@@ -205,11 +235,59 @@ static void bft__goes_on_without_its_leader_and_takes_it_back(void **state)
     close_world();
 }
 
+/* ---- a leader that leaves a client out ---- */
+
+static struct mem_ops blind;
+
+/* It finds nothing that the second client has signed, wherever it is from. */
+static void take_blind(struct mem *m, const struct mem_lane *l, uint64_t pos, void *to,
+                       uint32_t bytes)
+{
+    const struct bft_frame *f = to;
+    ring_read(l->ring, l->spec.ring_bytes, pos, to, bytes);
+    (void)m;
+    if ((lane_kind(&l->spec) == LANE_SIGNED && lane_index(&l->spec) == 1) ||
+        (lane_kind(&l->spec) == LANE_TALK && bytes > sizeof(*f) && f->kind == BFT_FRAME_SIGNED))
+        memset(to, 0, bytes);
+}
+
+/* NULL, or what is wrong: the other client sends all the time, so something is always decided. */
+static const char *leave_out(void)
+{
+    enum { LONG = 20000, MANY = 1000000 };
+    const char *wrong = NULL;
+    uint64_t all = 0;
+    open_world();
+    blind = *w.member[0].mem->ops;
+    blind.take = take_blind;
+    w.member[0].mem->ops = &blind;
+    for (uint32_t rounds = 0; all == 0 || bft_client_taken(w.client[1].source) < all; rounds++) {
+        client_step(&w.client[0], MANY);
+        client_step(&w.client[1], 1);
+        all = bft_client_end(w.client[1].source);
+        step_all();
+        if (rounds == LONG) {
+            wrong = "a client that is left out is never served";
+            break;
+        }
+    }
+    close_world();
+    return wrong;
+}
+
+static void bft__a_leader_that_leaves_a_client_out_is_given_up(void **state)
+{
+    (void)state;
+    assert_null(leave_out());
+    FINDS(bft_censored, leave_out(), "a client that is left out is never served");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bft__all_apply_the_same),
         cmocka_unit_test(bft__goes_on_without_its_leader_and_takes_it_back),
+        cmocka_unit_test(bft__a_leader_that_leaves_a_client_out_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

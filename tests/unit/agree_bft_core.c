@@ -87,6 +87,14 @@ static void core__a_promise_of_a_life_before_a_join_is_void(void **state)
           "certificate above a decision|agreement");
 }
 
+/* They meet in a view, though a liar would lead on whoever is ahead (seed 2267 of the simulator, strategy late). */
+static void core__who_is_ahead_waits_for_the_others(void **state)
+{
+    (void)state;
+    assert_null(bft_world_one_ahead());
+    FINDS(bft_led_on, bft_world_one_ahead(), "liveness");
+}
+
 /* Lengths that liars write: none leads out of what was received. */
 static void wire__a_length_that_wraps_is_refused(void **state)
 {
@@ -113,6 +121,7 @@ int main(void)
         cmocka_unit_test(core__correct_members_agree_and_go_on),
         cmocka_unit_test(core__planted_mistakes_show),
         cmocka_unit_test(core__a_promise_of_a_life_before_a_join_is_void),
+        cmocka_unit_test(core__who_is_ahead_waits_for_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
