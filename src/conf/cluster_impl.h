@@ -101,12 +101,19 @@ void cluster_warn(struct cluster *, const struct doc *, uint32_t line, const cha
 /* Fills a blank cluster from the file's tree of nodes. */
 int cluster_read(struct cluster *, const struct doc *, const char *file, bool lax, struct err *);
 
+struct reader;
+
+/* The numbers of the file, which stand by enum setting; NULL where it has none. */
+int settings_read(struct reader *, const struct node *const *given);
+
+/* Lists of it; groups come after hosts. */
+int hosts_read(struct reader *, const struct node *list);
+int groups_read(struct reader *, const struct node *list);
+
 /* The values that say who is who; NULL where the file has none. */
 struct identity_nodes {
     const struct node *key, *clients, *client_keys, *keys_dir, *tls, *encrypt;
 };
-
-struct reader;
 
 /* `clients: any-with-key FILE` is no number: takes the value away, and returns it. */
 const struct node *identity_take_any(struct reader *, const struct node **clients);
@@ -168,10 +175,6 @@ int retain_read(struct reader *, const struct retain_nodes *, struct cluster_sub
 /* The memories of a group and who votes, after its replicas. */
 int memories_read(struct reader *, const struct node *list, const struct node *votes,
                   struct cluster_group *);
-
-/* A list that must be there and have something in it; `like` is how its lines look. */
-int take_list(struct reader *, const struct node *root, const struct node *, const char *key,
-              const char *like);
 
 /* Checks the parents: no cycle, and under the tree protocol one root. */
 int cluster_check_tree(const struct cluster *, const struct doc *, struct err *);

@@ -150,3 +150,18 @@ int take_bytes(struct reader *r, const struct node *n, const char *what, uint32_
     *out = (uint32_t)value;
     return 0;
 }
+
+int take_list(struct reader *r, const struct node *root, const struct node *n, const char *key,
+              const char *like)
+{
+    if (n == NULL)
+        return doc_bad(r->d, root->line, r->e, "the file has no `%s`; add a list of %s like `- %s`",
+                       key, key, like);
+    if (n->kind != NODE_LIST)
+        return doc_bad(r->d, n->line, r->e, "%s must be a list of lines like `- %s`, not %s", key,
+                       like, doc_what(r->d, n).s);
+    if (n->count == 0)
+        return doc_bad(r->d, n->line, r->e, "the list of %s is empty; add lines like `- %s`", key,
+                       like);
+    return 0;
+}

@@ -43,4 +43,8 @@ int take_count(struct reader *, const struct node *, const char *what, uint32_t 
 int take_bytes(struct reader *, const struct node *, const char *what, uint32_t least,
                uint32_t most, uint32_t *out);
 
+/* A list that must be there and have something in it; `like` is how its lines look. */
+int take_list(struct reader *, const struct node *root, const struct node *, const char *key,
+              const char *like);
+
 #endif
