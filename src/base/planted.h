@@ -157,6 +157,10 @@
       "B22: what a leader proposes is not compared with what clients sent")                        \
     X(bft_censored, stepped,                                                                       \
       "a leader that leaves clients out is kept as long as it orders others")                      \
+    X(bft_cut_no_margin, stepped, "B6: statements that conflict are not counted")                  \
+    X(bft_cut_one_round, stepped, "B7: a batch is decided by ECHO of all")                         \
+    X(bft_freeze_leaks, stepped, "B9: who has frozen goes on")                                     \
+    X(bft_cut_far, stepped, "B28: a statement may be any number of batches ahead of others")       \
     X(bft_reply_f, bft, "B21: a client believes what f members say alike")                         \
     X(bft_sig_no_domain, bft, "B11: a signature does not say what it is for")                      \
     X(group_guard_first, group, "V10: a guard is told before END")                                 \

@@ -25,6 +25,7 @@ enum sign_role {
     SIGN_JOIN = 6,       /* that it is back, in this life */
     SIGN_STRETCH =
         7, /* by a client; number and more: positions of its stream; digest: of what is between */
+    SIGN_STATEMENT = 8, /* number: epoch, more: batches said READY for; digest: of the last ones */
 };
 
 struct sign_text {
