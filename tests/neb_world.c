@@ -477,6 +477,59 @@ const char *neb_world_torn(bool gone_on)
     return gone_on || delivered ? NULL : "liveness";
 }
 
+/* Member 0 lies, and says what it likes to two others, one of which goes on at a time. */
+static void begin_two(void)
+{
+    static struct neb_figures figures;
+    figures = (struct neb_figures){0};
+    world_init(&(struct neb_shape){.members = 3, .window = 2}, 1, &figures);
+    for (uint32_t p = 0; p < 3; p++)
+        open_member(p, p == 0);
+}
+
+static void says(uint64_t place, uint64_t which)
+{
+    const struct neb_cell c = signed_cell(place, which);
+    put(0, &c, sizeof(c));
+}
+
+static void goes_on(uint32_t p)
+{
+    for (uint32_t i = 0; i < 500; i++) {
+        mem_poll(w.member[0].mem);
+        time_passes(100);
+        if (i > 10) /* all that was written is there */
+            member_step(p);
+    }
+}
+
+const char *neb_world_rewritten(void)
+{
+    begin_two();
+    says(1, 1);
+    goes_on(1);
+    CHECK(w.member[1].got[1] == 1);
+    says(1, 2);
+    goes_on(2);
+    bool shown = w.figures->convicted > 0;
+    close_world();
+    return w.violated || shown ? w.violated : "nobody is convicted";
+}
+
+const char *neb_world_lapped(void)
+{
+    begin_two();
+    for (uint64_t place = 1; place <= 3; place++) {
+        says(place, 1);
+        goes_on(2);
+        CHECK(w.member[2].got[place] == 1);
+    }
+    says(1, 2);
+    goes_on(1);
+    close_world();
+    return w.violated;
+}
+
 const char *neb_world_run(const struct neb_shape *shape, uint64_t seed, struct neb_figures *figures)
 {
     world_init(shape, seed, figures);

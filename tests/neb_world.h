@@ -23,4 +23,10 @@ const char *neb_world_run(const struct neb_shape *, uint64_t seed, struct neb_fi
  * there is no sign of that. */
 const char *neb_world_torn(bool gone_on);
 
+/* The sender writes another message over the one that the first reader has delivered, before the second one looks. */
+const char *neb_world_rewritten(void);
+
+/* One reader has gone a lap further, and so used the cell again that would show the other one what it delivered. */
+const char *neb_world_lapped(void);
+
 #endif

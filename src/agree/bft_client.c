@@ -64,9 +64,11 @@ static int open_lanes(struct bft_client *c, struct err *e)
 
 static void begin_stretch(struct bft_client *c, uint64_t from)
 {
-    c->open = (struct bft_stretch){
-        .from = from, .end = from, .source = c->opt.source.number, .life = c->opt.source.life};
-    c->digest = (struct digest){{0}};
+    c->open = (struct bft_stretch){.from = from,
+                                   .end = from,
+                                   .source = c->opt.source.number,
+                                   .life = c->opt.source.life,
+                                   .before = c->digest};
     c->open_bytes = 0;
 }
 
@@ -132,7 +134,7 @@ static void add(struct bft_client *c, const void *payload, uint32_t bytes)
                         .srcpos = c->open.end};
     if (bytes > 0)
         memcpy(e->payload, payload, bytes);
-    c->digest = bft_stretch_digest(c->digest, e);
+    c->digest = bft_stretch_chain(c->digest, e);
     c->open_bytes += (uint32_t)entry_size(bytes);
     c->open.end += frame_size(bytes);
 }

@@ -157,7 +157,8 @@ struct bft_core {
     struct bft_mark ahead_mark[BFT_QUORUM_MAX];
     bool saving, save_due;
     uint64_t beat_at, deadline, complaint_at, censored_at, timeout; /* times; 0: none */
-    uint64_t halved_at;                                             /* slot */
+    uint64_t reached_at; /* since when f+1 members are in this view, or further; 0: they are not */
+    uint64_t halved_at;  /* slot */
     const char *broken;
     struct bft_core_counts count;
     struct bft_slot slot[BFT_SLOTS];

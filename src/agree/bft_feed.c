@@ -192,6 +192,7 @@ static void apply_entry(struct bft *b, const struct entry *e)
     if (!effective)
         return;
     s->told_life = s->told_life && s->life == e->life;
+    s->chain = bft_stretch_chain(s->life == e->life ? s->chain : (struct digest){{0}}, e);
     s->life = e->life;
     s->taken = e->srcpos + frame_size(e->bytes);
     b->messages++;
@@ -219,12 +220,13 @@ bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
     return true;
 }
 
-void bft_feed_loaded(struct bft *b, uint32_t source, uint64_t taken, uint16_t life)
+void bft_feed_loaded(struct bft *b, uint32_t source, const struct bft_saved_source *saved)
 {
     struct bft_source *s = &b->source[source];
-    s->told_life = s->told_life && s->life == life;
-    s->taken = taken;
-    s->life = life;
+    s->told_life = s->told_life && s->life == saved->life;
+    s->taken = saved->taken;
+    s->life = (uint16_t)saved->life;
+    s->chain = saved->chain;
 }
 
 /* ---- acknowledging ---- */
@@ -241,10 +243,10 @@ static int tell_source(struct bft *b, uint32_t i)
     if (s->flow.status != MEM_DONE || (s->told == s->taken && s->told_life))
         return 0;
     mem_set1(b->opt.mem, &s->flow, s->ack, ACK_TAKEN, s->taken);
-    if (s->told == UINT64_MAX)
+    if (!s->told_life) {
         mem_set1(b->opt.mem, &s->flow, s->ack, ACK_ASKS, 1);
-    if (!s->told_life)
         mem_set1(b->opt.mem, &s->flow, s->ack, ACK_LIFE, s->life);
+    }
     s->told_life = true;
     s->told = s->taken;
     mem_bell_later(b->opt.mem, b->opt.source_nodes[i]);

@@ -91,6 +91,7 @@ struct bft_source {
     bool skipped;   /* but some of it found no room */
     struct mem_flow flow;
     uint64_t taken, cursor;
+    struct digest chain; /* of what was taken in that life (agree/bft_stretch.h) */
     uint16_t life, cursor_life;
     bool told_life;
     uint64_t told;
@@ -109,6 +110,7 @@ struct bft_saved_head {
 
 struct bft_saved_source {
     uint64_t taken, life;
+    struct digest chain;
 };
 
 struct bft_loading {
@@ -186,7 +188,7 @@ int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes);
 uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew);
 bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
 int bft_feed_tell(struct bft *);
-void bft_feed_loaded(struct bft *, uint32_t source, uint64_t taken, uint16_t life);
+void bft_feed_loaded(struct bft *, uint32_t source, const struct bft_saved_source *);
 
 int bft_signed_open(struct bft *, struct err *);
 void bft_signed_close(struct bft *);

@@ -54,7 +54,8 @@ static void put_head(struct bft *b, struct bft_saved *s)
     struct bft_saved_source *at = (void *)(h + 1);
     *h = (struct bft_saved_head){.pos = b->pos, .messages = b->messages};
     for (uint32_t i = 0; i < b->opt.sources; i++)
-        at[i] = (struct bft_saved_source){.taken = b->source[i].taken, .life = b->source[i].life};
+        at[i] = (struct bft_saved_source){
+            .taken = b->source[i].taken, .life = b->source[i].life, .chain = b->source[i].chain};
     s->bytes = head_bytes(b);
 }
 
@@ -186,7 +187,7 @@ static void loaded(struct bft *b)
     b->messages = h->messages;
     b->apply_at = 0;
     for (uint32_t i = 0; i < b->opt.sources; i++)
-        bft_feed_loaded(b, i, at[i].taken, (uint16_t)at[i].life);
+        bft_feed_loaded(b, i, &at[i]);
     keep_loaded(b);
     b->loads++;
     bft_core_loaded(&b->core, &l->at, l->mark);

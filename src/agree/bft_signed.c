@@ -148,6 +148,11 @@ static bool take_cell(struct bft *b, uint32_t source, const struct bft_signed_ce
     if (st.source != source || st.life != bft_feed_life(s) || st.from >= st.end ||
         st.end - st.from > b->opt.source_bytes || is_over(s, &st))
         return false;
+    /* What is before was decided without it, and may not be in the ring any more. */
+    if (st.life == s->life && st.from < s->taken) {
+        st.from = s->taken;
+        st.before = s->chain;
+    }
     struct bft_kept *k = room_for(s, &st);
     if (k == NULL)
         return true;

@@ -27,8 +27,7 @@ struct sign_text bft_stretch_text(const struct bft_scope *s, const struct bft_st
                               .role = SIGN_STRETCH,
                               .signer = bft_client_signer(st->source),
                               .life = st->life,
-                              .number = st->from,
-                              .more = st->end,
+                              .number = st->end,
                               .digest = d};
 }
 
@@ -53,13 +52,13 @@ uint32_t bft_stretch_fits(const struct bft_stretch *st, const void *entries, uin
 {
     uint64_t pos = st->from;
     uint32_t at = 0;
-    *d = (struct digest){{0}};
+    *d = st->before;
     while (pos < st->end) {
         const struct entry *e = (const void *)((const char *)entries + at);
         if (bytes - at < sizeof(*e) || bytes - at < entry_size(e->bytes) ||
             e->source != st->source || e->life != st->life || e->srcpos != pos)
             return 0;
-        *d = bft_stretch_digest(*d, e);
+        *d = bft_stretch_chain(*d, e);
         at += (uint32_t)entry_size(e->bytes);
         pos += frame_size(e->bytes);
     }

@@ -6,9 +6,10 @@
  *
  *     | entry: SOURCE_LOG, BFT_ENTRY_SIGNED, struct bft_stretch | entry | entry | ...
  *
- * The signature is for the place, the life, both positions and each message between them, and for nothing else. So a leader that leaves
- * something out, or puts something in, has no signature for what is left. A correct client signs each message once, in order; its stretches
- * follow each other. */
+ * The signature is for the place, the life, the end and the chain of all messages of the stream up to there. So it is good for any messages
+ * before the end together with the chain before them, and whoever has that shows no other messages for it: a leader that leaves something out, or puts
+ * something in, has no signature for what is left. A correct client's stretches follow each other; where a part of one was decided
+ * without its signature, the rest of it is signed nevertheless. */
 #ifndef AGREE_BFT_STRETCH_H
 #define AGREE_BFT_STRETCH_H
 
@@ -23,16 +24,16 @@ enum {
 struct bft_stretch {
     uint64_t from, end; /* positions in the stream of the source */
     uint32_t source, life;
+    struct digest before; /* chain of what is before `from` in that life */
     unsigned char signature[SIGN_BYTES];
 };
 
-_Static_assert(sizeof(struct bft_stretch) == 88, "no padding");
+_Static_assert(sizeof(struct bft_stretch) == 120, "no padding");
 
 /* As it stands in the ring of LANE_SIGNED, at number % BFT_STRETCHES. */
 struct bft_signed_cell {
     uint64_t number; /* beginning at 1, within a life */
     struct bft_stretch stretch;
-    uint64_t zero[4];
 };
 
 _Static_assert(sizeof(struct bft_signed_cell) == 128, "two cache lines");
@@ -62,8 +63,8 @@ static inline uint32_t bft_client_signer(uint32_t source)
 /* Of a message, as it stands in a batch: length, source, life and position are part of it. */
 struct digest bft_message_digest(const struct entry *);
 
-/* Of a stretch, whose messages so far have the digest `before`; it begins with none. */
-static inline struct digest bft_stretch_digest(struct digest before, const struct entry *e)
+/* The chain with that message, where it was `before`; a life begins with none. */
+static inline struct digest bft_stretch_chain(struct digest before, const struct entry *e)
 {
     return digest_chain(before, bft_message_digest(e));
 }
@@ -77,7 +78,7 @@ uint32_t bft_stretch_put(const struct bft_stretch *, void *out);
 /* The entry's stretch; NULL: it is another kind of entry. */
 const struct bft_stretch *bft_stretch_of(const struct entry *);
 
-/* Do entries of so many bytes begin with all messages of the stretch, one behind the other? Then their bytes, and their digest. 0: no. */
+/* Do entries of so many bytes begin with all messages of the stretch, one behind the other? Then their bytes, and the chain at the end. 0: no. */
 uint32_t bft_stretch_fits(const struct bft_stretch *, const void *entries, uint32_t bytes,
                           struct digest *);
 

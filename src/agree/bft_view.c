@@ -185,6 +185,7 @@ void bft_view_enter(struct bft_core *c, uint64_t view)
     c->deadline = 0;
     c->complaint_at = 0;
     c->censored_at = 0;
+    c->reached_at = 0;
     c->count.views++;
     c->opt.calls->entered(c->opt.ctx, view);
 }
@@ -262,8 +263,12 @@ static void keep_time(struct bft_core *c, uint64_t now_ns)
         c->complaint_at = 0;
     else if (c->complaint_at == 0)
         c->complaint_at = now_ns + c->timeout;
-    uint64_t since = reached ? c->opt.calls->since(c->opt.ctx) : 0;
-    c->censored_at = since && !PLANTED(bft_censored) ? since + CENSOR_TIMES * c->timeout : 0;
+    /* The leader has its time from when f+1 are here. */
+    uint64_t since = c->opt.calls->since(c->opt.ctx);
+    c->reached_at = !reached ? 0 : c->reached_at ? c->reached_at : now_ns;
+    c->censored_at = reached && since && !PLANTED(bft_censored)
+                         ? max_u64(since, c->reached_at) + CENSOR_TIMES * c->timeout
+                         : 0;
 }
 
 /* Nothing is decided, somebody else has given up, or the leader orders what it likes. */

@@ -23,8 +23,7 @@ enum sign_role {
     SIGN_VOUCH = 4,      /* number: key of another's broadcast, more: its rank; digest: of it */
     SIGN_CHECKPOINT = 5, /* number: slot; digest: of the checkpoint */
     SIGN_JOIN = 6,       /* that it is back, in this life */
-    SIGN_STRETCH =
-        7, /* by a client; number and more: positions of its stream; digest: of what is between */
+    SIGN_STRETCH = 7,   /* by a client; number: position of its stream; digest: chain up to there */
     SIGN_STATEMENT = 8, /* number: epoch, more: batches said READY for; digest: of the last ones */
 };
 

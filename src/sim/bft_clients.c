@@ -220,15 +220,16 @@ static void lie(struct fleet_node *n, struct client *c)
     struct rng *g = &r->fleet.rng;
     _Alignas(8) unsigned char room[sizeof(struct entry) + PAYLOAD_MAX + 8];
     struct entry *e = (void *)room;
-    struct digest d[2] = {{{0}}, {{0}}};
+    struct digest d[2] = {c->chain, c->chain};
     uint32_t versions = (uint32_t)rng_u64(g),
              shown = rng_below(g, 3) ? UINT32_MAX : (uint32_t)rng_u64(g);
-    struct bft_stretch st = {.from = c->end, .end = c->end, .source = c->number};
+    struct bft_stretch st = {
+        .from = c->end, .end = c->end, .source = c->number, .before = c->chain};
     for (uint64_t k = rng_range(g, 1, LIE_MESSAGES_MAX); k > 0; k--) {
         uint32_t bytes = (uint32_t)rng_below(g, r->bft_opt.payload_max + 1);
         for (uint32_t v = 0; v < 2; v++) {
             fill_entry(r, c, st.end, bytes, v, e);
-            d[v] = bft_stretch_digest(d[v], e);
+            d[v] = bft_stretch_chain(d[v], e);
             for (uint32_t q = 0; q < r->group.replicas; q++)
                 if ((shown >> q & 1) && (versions >> q & 1) == v)
                     write_message(n, c, q, e);
@@ -242,8 +243,10 @@ static void lie(struct fleet_node *n, struct client *c)
             write_signature(n, c, q, &one);
         }
     /* Most go on behind it; else it is said again, otherwise. */
-    if (rng_below(g, 4))
+    if (rng_below(g, 4)) {
         c->end = st.end;
+        c->chain = d[rng_below(g, 2)];
+    }
     r->check.result->bft.lies++;
     c->sent++;
 }
@@ -295,4 +298,13 @@ uint64_t bft_clients_step(struct fleet_node *n, uint64_t now_ns)
 bool bft_clients_has_all(struct client *c)
 {
     return !c->open || c->lies || (bft_client_taken(c->source) == c->end && c->accepted == c->sent);
+}
+
+void bft_clients_describe(struct client *c, char *text, size_t bytes)
+{
+    size_t at = strlen(text);
+    if (!bft_clients_has_all(c))
+        snprintf(text + at, bytes - at, " client %u: %llu of %llu accepted, taken %llu of %llu",
+                 c->number, (unsigned long long)c->accepted, (unsigned long long)c->sent,
+                 (unsigned long long)bft_client_taken(c->source), (unsigned long long)c->end);
 }

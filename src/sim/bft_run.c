@@ -156,7 +156,6 @@ static bool all_delivered(const void *ctx)
 
 static void stuck(void *ctx)
 {
-
     struct run *r = ctx;
     char text[RUN_TEXT_BYTES - 60] = "";
     for (uint32_t p = 0; p < r->group.replicas; p++) {
@@ -172,6 +171,8 @@ static void stuck(void *ctx)
                                : "joins",
                  (unsigned long long)m->part[0].counter.state.count, (unsigned long long)s.view);
     }
+    for (uint32_t c = 0; c < r->fleet.clients; c++)
+        bft_clients_describe(&r->client[c], text, sizeof(text));
     bft_check_violated(&r->bft_check, "liveness", 0, "of %llu messages:%s",
                        (unsigned long long)r->check.history_count, text);
 }

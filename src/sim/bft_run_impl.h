@@ -91,6 +91,7 @@ struct client {
     uint64_t sent, accepted, quota, end;
     struct sent message[QUOTA_MAX];
     struct way way[NEB_MEMBERS_MAX];
+    struct digest chain; /* of one that lies */
 };
 
 struct run {
@@ -136,6 +137,8 @@ void bft_clients_end(struct fleet_node *);
 uint64_t bft_clients_step(struct fleet_node *, uint64_t now_ns);
 /* What it has sent is taken, and it has accepted the replies. */
 bool bft_clients_has_all(struct client *);
+/* Adds to a text what it waits for, if it does. */
+void bft_clients_describe(struct client *, char *text, size_t bytes);
 /* A correct member was the first to apply that. */
 void bft_clients_decided(struct run *, const struct entry *, uint64_t after);
 

@@ -70,6 +70,22 @@ static void neb__a_torn_cell_is_neither_none_nor_waited_for(void **state)
     FINDS(neb_waits_torn, neb_world_torn(false), "liveness");
 }
 
+/* Schedule 6. */
+static void neb__what_is_rewritten_between_two_readers_convicts(void **state)
+{
+    (void)state;
+    assert_null(neb_world_rewritten());
+    FINDS(neb_own_sig, neb_world_rewritten(), "agreement");
+}
+
+/* Schedule 7. */
+static void neb__a_reader_that_was_lapped_delivers_nothing(void **state)
+{
+    (void)state;
+    assert_null(neb_world_lapped());
+    FINDS(neb_no_lap, neb_world_lapped(), "agreement");
+}
+
 static void neb__what_cannot_be_opened_is_refused_with_what_can(void **state)
 {
     struct err e = {""};
@@ -94,6 +110,8 @@ int main(void)
         cmocka_unit_test(neb__correct_members_agree_and_go_on),
         cmocka_unit_test(neb__planted_mistakes_show),
         cmocka_unit_test(neb__a_torn_cell_is_neither_none_nor_waited_for),
+        cmocka_unit_test(neb__what_is_rewritten_between_two_readers_convicts),
+        cmocka_unit_test(neb__a_reader_that_was_lapped_delivers_nothing),
         cmocka_unit_test(neb__what_cannot_be_opened_is_refused_with_what_can),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,22 +73,40 @@ static void stretch__every_byte_that_is_applied_is_signed(void **state)
     }
 }
 
-static void stretch__a_signature_is_for_a_place_a_life_and_both_ends(void **state)
+static void stretch__a_signature_is_for_a_place_a_life_and_an_end(void **state)
 {
     (void)state;
     make_stretch();
     const struct digest d = digest_of_all();
     const struct sign_text right = bft_stretch_text(&scope, &w.of, d);
-    struct bft_stretch other[4] = {w.of, w.of, w.of, w.of};
-    other[0].from++;
-    other[1].end++;
-    other[2].source++;
-    other[3].life++;
-    for (uint32_t i = 0; i < 4; i++) {
+    struct bft_stretch other[3] = {w.of, w.of, w.of};
+    other[0].end++;
+    other[1].source++;
+    other[2].life++;
+    for (uint32_t i = 0; i < 3; i++) {
         const struct sign_text t = bft_stretch_text(&scope, &other[i], d);
         assert_memory_not_equal(&t, &right, sizeof(t));
     }
     assert_true(right.signer >= BFT_MEMBERS_MAX);
+}
+
+/* The first message was decided without it, and is gone. */
+static void stretch__a_signature_is_good_for_what_is_left(void **state)
+{
+    (void)state;
+    make_stretch();
+    const struct digest d = digest_of_all();
+    struct bft_stretch rest = w.of;
+    uint32_t first = (uint32_t)entry_size(entry_at(0)->bytes);
+    struct digest of_rest;
+    rest.from += frame_size(entry_at(0)->bytes);
+    rest.before = bft_stretch_chain(w.of.before, entry_at(0));
+    assert_int_equal(bft_stretch_fits(&rest, w.entries + first, w.bytes - first, &of_rest),
+                     w.bytes - first);
+    assert_true(digest_equal(d, of_rest));
+    rest.before = w.of.before;
+    bft_stretch_fits(&rest, w.entries + first, w.bytes - first, &of_rest);
+    assert_false(digest_equal(d, of_rest));
 }
 
 static void stretch__what_is_cut_short_does_not_fit(void **state)
@@ -134,7 +152,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stretch__every_byte_that_is_applied_is_signed),
-        cmocka_unit_test(stretch__a_signature_is_for_a_place_a_life_and_both_ends),
+        cmocka_unit_test(stretch__a_signature_is_for_a_place_a_life_and_an_end),
+        cmocka_unit_test(stretch__a_signature_is_good_for_what_is_left),
         cmocka_unit_test(stretch__what_is_cut_short_does_not_fit),
         cmocka_unit_test(stretch__says_where_its_messages_begin),
         cmocka_unit_test(stretch__two_fit_into_a_batch_and_one_message_always_into_a_stretch),
