@@ -7,17 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CLUSTER = 77, GROUP = 3, STEP_NS = 100, BEAT_STEPS = 300, VIEW_STEPS = 3000, HALF = 8 };
+enum { VIEW_STEPS = 3000, HALF = 8 };
 
 struct bft_world bw;
-static struct rng rng;
+static struct rng rng; /* bw.rng */
 
-static bool works(uint32_t p)
+bool world_works(uint32_t p)
 {
     return !bw.member[p].lies && !bw.member[p].down;
 }
 
-static void violated(const char *what, const char *why)
+void world_violated(const char *what, const char *why)
 {
     if (bw.violated)
         return;
@@ -82,11 +82,11 @@ static void check_certificate(const struct cert *c)
     for (uint32_t i = 0; i < bw.certs; i++) {
         const struct cert *d = &bw.cert[i];
         if (d != c && d->slot == c->slot && d->view == c->view && is_certificate(d))
-            violated("two certificates", "of one view and slot");
+            world_violated("two certificates", "of one view and slot");
     }
     if (c->slot < WORLD_SLOTS && bw.is_decided[c->slot] && c->view > bw.decided_view[c->slot] &&
         !digest_equal(bw.decided[c->slot], c->name))
-        violated("certificate above a decision", "for another value");
+        world_violated("certificate above a decision", "for another value");
 }
 
 static void sign(struct bft_mark *m, const struct sign_text *t)
@@ -157,7 +157,7 @@ static void fly(uint32_t from, uint32_t to, const struct bft_frame *f, const voi
 {
     struct world_member *m = &bw.member[to];
     CHECK(sizeof(*f) + bytes <= sizeof(m->queue->data));
-    if (!works(to) || m->deaf)
+    if (!world_works(to) || m->deaf)
         return;
     if (m->flying == WORLD_QUEUE) /* one of them is lost */
         m->queue[rng_below(&rng, WORLD_QUEUE)] = m->queue[--m->flying];
@@ -183,7 +183,7 @@ void world_send(uint32_t from, const struct bft_frame *f, const void *data, uint
     tell(&bw.member[from], BFT_ALL, f, data, bytes);
 }
 
-static void one_frame(struct world_member *m)
+void world_one_frame(struct world_member *m)
 {
     if (m->flying == 0)
         return;
@@ -306,7 +306,7 @@ static void departed(void *ctx, uint32_t rank, const char *why)
     (void)ctx;
     bw.figures->departed++;
     if (!bw.member[rank].lies)
-        violated("a correct member is not listened to", why);
+        world_violated("a correct member is not listened to", why);
 }
 
 static void certified(void *ctx, uint64_t view, uint64_t slot, struct digest name)
@@ -325,7 +325,7 @@ static void decided(void *ctx, uint64_t view, uint64_t slot, struct digest name)
     bw.figures->decided++;
     CHECK(slot < WORLD_SLOTS);
     if (bw.is_decided[slot] && !digest_equal(bw.decided[slot], name))
-        violated("agreement", "two values are decided for a slot");
+        world_violated("agreement", "two values are decided for a slot");
     if (!bw.is_decided[slot] || view < bw.decided_view[slot])
         bw.decided_view[slot] = view;
     bw.is_decided[slot] = true;
@@ -390,7 +390,7 @@ static bool is_hidden(const struct world_member *m, uint32_t sender)
            rng_below(&rng, 100) < 97;
 }
 
-static void hear_one(struct world_member *m, uint32_t sender)
+void world_hear_one(struct world_member *m, uint32_t sender)
 {
     const struct said_log *l = bw.log[sender][m->life_of[sender]];
     if (l == NULL || m->heard[sender] >= l->count || is_hidden(m, sender))
@@ -412,27 +412,27 @@ static struct digest state_digest(uint64_t slot, uint64_t taken)
     return digest_of(words, sizeof(words));
 }
 
-static void end_save(struct world_member *m)
+void world_end_save(struct world_member *m)
 {
     if (!m->saving)
         return;
     m->saving = false;
     CHECK(m->save_slot < WORLD_SLOTS);
     if (bw.has_state[m->save_slot] && bw.state[m->save_slot] != m->taken)
-        violated("states differ", "of one checkpoint");
+        world_violated("states differ", "of one checkpoint");
     bw.has_state[m->save_slot] = true;
     bw.state[m->save_slot] = m->taken;
     bft_core_saved(&m->core, m->save_slot, state_digest(m->save_slot, m->taken));
 }
 
-static void load(struct world_member *m)
+void world_load(struct world_member *m)
 {
     uint64_t slot = m->core.ahead.slot;
     if (slot <= m->core.applied || m->saving)
         return;
     if (slot >= WORLD_SLOTS || !bw.has_state[slot] ||
         !digest_equal(m->core.ahead.state, state_digest(slot, bw.state[slot]))) {
-        violated("a checkpoint that nobody correct has", "");
+        world_violated("a checkpoint that nobody correct has", "");
         return;
     }
     m->taken = m->filled = bw.state[slot];
@@ -448,24 +448,24 @@ static void ask_vouched(struct world_member *m, uint32_t sender)
     tell(m, BFT_ALL, &f, NULL, 0);
 }
 
-static void member_step(struct world_member *m)
+void world_member_step(struct world_member *m)
 {
     uint64_t what = rng_below(&rng, 100);
     uint32_t sender = (uint32_t)rng_below(&rng, bw.scope.members);
     if (what < 40)
-        one_frame(m);
+        world_one_frame(m);
     else if (what < 75)
-        hear_one(m, sender);
+        world_hear_one(m, sender);
     else if (what < 95)
         bft_core_step(&m->core, bw.now_ns);
     else if (what < 97)
-        end_save(m);
+        world_end_save(m);
     else if (what < 99)
-        load(m);
+        world_load(m);
     else if (sender != m->rank && (bw.member[sender].lies || rng_below(&rng, 6) == 0))
         ask_vouched(m, sender);
     if (m->core.broken)
-        violated("broken", m->core.broken);
+        world_violated("broken", m->core.broken);
 }
 
 /* ---- the world ---- */
@@ -478,8 +478,8 @@ static void open_core(struct world_member *m)
                                        .life = m->life,
                                        .batch_bytes = WORLD_BATCH,
                                        .half = HALF,
-                                       .beat_ns = BEAT_STEPS * STEP_NS,
-                                       .view_ns = VIEW_STEPS * STEP_NS /
+                                       .beat_ns = WORLD_BEAT_STEPS * WORLD_STEP_NS,
+                                       .view_ns = VIEW_STEPS * WORLD_STEP_NS /
                                                   (bw.shape.hurry ? bw.shape.hurry : 1),
                                        .calls = &calls,
                                        .ctx = m};
@@ -498,7 +498,7 @@ static void open_log(uint32_t rank, uint32_t lf)
     CHECK(bw.log[rank][lf] != NULL);
 }
 
-static void open_member(uint32_t rank, bool lies)
+void world_open_member(uint32_t rank, bool lies)
 {
     struct world_member *m = &bw.member[rank];
     *m = (struct world_member){.rank = rank, .lies = lies};
@@ -510,7 +510,7 @@ static void open_member(uint32_t rank, bool lies)
         open_core(m);
 }
 
-static void restart(struct world_member *m)
+void world_restart(struct world_member *m)
 {
     bft_core_close(&m->core);
     m->life++;
@@ -528,7 +528,7 @@ static void close_logs(uint32_t rank)
     }
 }
 
-static void close_world(void)
+void world_close(void)
 {
     for (uint32_t p = 0; p < bw.scope.members; p++) {
         struct world_member *m = &bw.member[p];
@@ -544,187 +544,7 @@ static void close_world(void)
     }
 }
 
-static void draw_liars(bool *lies)
+struct rng *world_rng(void)
 {
-    uint32_t n = bw.scope.members, f = bw.scope.faulty;
-    uint32_t most = bw.shape.restarts ? f - 1 : f;
-    uint32_t first = bw.shape.aim == BFT_AIM_LATE || bw.shape.aim == BFT_AIM_BLIND ||
-                     bw.shape.aim == BFT_AIM_CERT;
-    if (bw.shape.aim == BFT_AIM_JUMP)
-        lies[0] = true;
-    while (bw.shape.aim != BFT_AIM_JUMP && most-- > 0)
-        lies[first + rng_below(&rng, n - first)] = true;
-}
-
-static void draw_victims(void)
-{
-    for (uint32_t p = 0; p < bw.scope.members; p++) {
-        struct world_member *m = &bw.member[p];
-        if (works(p) && (bw.shape.aim == BFT_AIM_CERT ? p == 0 : rng_below(&rng, 2) == 0))
-            bw.victims |= 1U << p;
-        m->skips_certify = (bw.victims & 1U << p) &&
-                           (bw.shape.aim == BFT_AIM_LATE || bw.shape.aim == BFT_AIM_BLIND ||
-                            bw.shape.aim == BFT_AIM_CERT);
-    }
-}
-
-static void open_world(const struct bft_shape *shape, uint64_t seed, struct bft_figures *figures)
-{
-    memset(&bw, 0, sizeof(bw));
-    bw.shape = *shape;
-    bw.seed = seed;
-    bw.figures = figures;
-    bw.rng = &rng;
-    bw.scope = (struct bft_scope){.cluster = CLUSTER,
-                                  .group = GROUP,
-                                  .members = shape->members,
-                                  .faulty = (shape->members - 1) / 2};
-    rng_init(&rng, seed);
-}
-
-static bool may_restart(void)
-{
-    uint32_t away = 0;
-    for (uint32_t p = 0; p < bw.scope.members; p++)
-        away += bw.member[p].lies || !bw.member[p].core.votes;
-    return away < bw.scope.faulty;
-}
-
-static void restart_one(void)
-{
-    uint32_t p = (uint32_t)rng_below(&rng, bw.scope.members);
-    if (works(p) && bw.member[p].life + 1 < WORLD_LIVES && may_restart())
-        restart(&bw.member[p]);
-}
-
-static void wild_step(void)
-{
-    struct world_member *m = &bw.member[rng_below(&rng, bw.scope.members)];
-    bw.now_ns += STEP_NS;
-    if (rng_below(&rng, 400) == 0)
-        bw.hidden[rng_below(&rng, WORLD_MEMBERS)] =
-            (uint32_t)(rng_below(&rng, UINT32_MAX) & rng_below(&rng, UINT32_MAX));
-    if (bw.shape.restarts && rng_below(&rng, 3000) == 0)
-        restart_one();
-    if (rng_below(&rng, 200) == 0 && bw.messages < 60)
-        bw.messages += 1 + rng_below(&rng, 4);
-    if (m->lies)
-        world_liar_step(m);
-    else
-        member_step(m);
-}
-
-static bool all_done(void)
-{
-    for (uint32_t p = 0; p < bw.scope.members; p++)
-        if (works(p) && (bw.member[p].taken < bw.messages || !bw.member[p].core.votes))
-            return false;
-    return true;
-}
-
-/* Liars are silent, nothing is hidden or lost, and everything goes on at the same pace: what was sent is decided. */
-static void calm(uint64_t rounds)
-{
-    memset(bw.hidden, 0, sizeof(bw.hidden));
-    for (uint64_t i = 0; i < rounds && !bw.violated && !all_done(); i++) {
-        bw.now_ns += STEP_NS * 10;
-        for (uint32_t p = 0; p < bw.scope.members; p++)
-            for (uint32_t k = 0; works(p) && k < 10; k++)
-                member_step(&bw.member[p]);
-    }
-    if (!bw.violated && !all_done())
-        violated("liveness", "");
-}
-
-const char *bft_world_run(const struct bft_shape *shape, uint64_t seed, struct bft_figures *figures)
-{
-    bool lies[WORLD_MEMBERS] = {false};
-    open_world(shape, seed, figures);
-    draw_liars(lies);
-    for (uint32_t p = 0; p < bw.scope.members; p++)
-        open_member(p, lies[p]);
-    draw_victims();
-    bw.careful = rng_below(&rng, 2) == 0;
-    for (uint64_t steps = 3000 + rng_below(&rng, 6000); steps > 0 && !bw.violated; steps--)
-        wild_step();
-    calm(40000);
-    close_world();
-    return bw.violated;
-}
-
-/* ---- stepped ---- */
-
-static void hear_all(struct world_member *m)
-{
-    for (uint32_t q = 0; q < bw.scope.members; q++)
-        hear_one(m, q);
-    while (m->flying > 0)
-        one_frame(m);
-}
-
-/* Those members go on, and no time runs out. */
-static void go_on(uint32_t members, uint32_t rounds)
-{
-    for (uint32_t i = 0; i < rounds; i++) {
-        bw.now_ns += STEP_NS * BEAT_STEPS / 4;
-        for (uint32_t p = 0; p < bw.scope.members; p++) {
-            struct world_member *m = &bw.member[p];
-            m->deaf = !(members & 1U << p);
-            if (m->deaf)
-                continue;
-            hear_all(m);
-            m->core.deadline = m->core.complaint_at = 0;
-            bft_core_step(&m->core, bw.now_ns);
-            end_save(m);
-            load(m);
-        }
-    }
-}
-
-const char *bft_world_forgotten_promise(void)
-{
-    static struct bft_figures figures;
-    enum { FIRST = 1, SECOND = 2, THIRD = 4, ALL = 7, ROUNDS = 100 };
-    open_world(&(struct bft_shape){.members = 3}, 1, &figures);
-    for (uint32_t p = 0; p < 3; p++)
-        open_member(p, false);
-    bft_view_enter(&bw.member[2].core, 1);
-    go_on(ALL, ROUNDS);
-    restart(&bw.member[2]);
-    for (uint32_t i = 0; i < ROUNDS && bw.member[1].core.stable.slot == 0; i++)
-        go_on(ALL, 1);
-    bw.messages = 1;
-    go_on(FIRST | THIRD, ROUNDS);
-    CHECK(bw.member[2].core.votes && bw.member[2].core.view == 0);
-    CHECK(bw.member[0].taken == 1 && bw.member[1].taken == 0 && bw.member[2].taken == 1);
-    bft_view_enter(&bw.member[1].core, 1);
-    go_on(SECOND | THIRD, ROUNDS);
-    go_on(ALL, 1);
-    if (!bw.violated)
-        calm(4000);
-    close_world();
-    return bw.violated;
-}
-
-/* Views 4, 4 and 7, the rest of five are a liar and one that is down. Who is ahead has lost its memory, and with it how long its views
- * had become. */
-const char *bft_world_one_ahead(void)
-{
-    static struct bft_figures figures;
-    enum { LIAR, DOWN, AHEAD, THIRD, FOURTH, MEMBERS };
-    const struct bft_state far = {.head = {.kind = BFT_STATE, .view = 218}, .next = BFT_NO_SLOT};
-    open_world(&(struct bft_shape){.members = MEMBERS}, 1, &figures);
-    for (uint32_t p = 0; p < MEMBERS; p++)
-        open_member(p, p == LIAR);
-    bw.member[DOWN].down = true;
-    CHECK(world_say(LIAR, &far, sizeof(far)) == NULL);
-    bft_view_enter(&bw.member[AHEAD].core, 7);
-    bft_view_enter(&bw.member[THIRD].core, 4);
-    bft_view_enter(&bw.member[FOURTH].core, 4);
-    bw.member[THIRD].core.timeout *= 4;
-    bw.member[FOURTH].core.timeout *= 4;
-    bw.messages = 1;
-    calm(40000);
-    close_world();
-    return bw.violated;
+    return &rng;
 }

@@ -42,6 +42,10 @@ const char *bft_world_one_ahead(void);
 /* ---- between its files ---- */
 
 enum {
+    WORLD_CLUSTER = 77,
+    WORLD_GROUP = 3,
+    WORLD_STEP_NS = 100,
+    WORLD_BEAT_STEPS = 300,
     WORLD_MEMBERS = BFT_MEMBERS_MAX,
     WORLD_LIVES = 4,
     WORLD_SAID = 600, /* broadcasts of a member in a life */
@@ -134,5 +138,18 @@ uint32_t world_batch(uint64_t message, uint32_t by, void *out);
 /* A frame that may be lost, to all. */
 void world_send(uint32_t from, const struct bft_frame *, const void *data, uint32_t bytes);
 void world_liar_step(struct world_member *);
+
+/* The draws of a run. */
+struct rng *world_rng(void);
+bool world_works(uint32_t rank); /* it is correct, and up */
+void world_violated(const char *what, const char *why);
+void world_open_member(uint32_t rank, bool lies);
+void world_restart(struct world_member *);
+void world_close(void);
+void world_hear_one(struct world_member *, uint32_t sender);
+void world_one_frame(struct world_member *);
+void world_end_save(struct world_member *);
+void world_load(struct world_member *);
+void world_member_step(struct world_member *);
 
 #endif

@@ -214,6 +214,10 @@ void bft_slots_certify(struct bft_core *, const struct bft_frame *);
 void bft_slots_claim(struct bft_core *, uint32_t from, const struct bft_frame *);
 int bft_slots_step(struct bft_core *);
 void bft_slots_beat(struct bft_core *);
+/* That a member is back it does not decide on itself; once it is, it may help to say so again. */
+bool bft_is_own_join(struct digest name, uint32_t rank, uint32_t life);
+/* Decides and applies what is next; returns work done. */
+int bft_decide_step(struct bft_core *);
 
 void bft_view_heard_state(struct bft_core *, uint32_t sender, uint64_t key, struct digest,
                           const struct bft_state *, uint32_t bytes);
