@@ -27,11 +27,14 @@ enum {
 
 static const uint32_t payloads[DURABLE_LOADS] = {64, 1024, DURABLE_PAYLOAD_MAX};
 
+enum kind { ONE_GROUP, MANY_GROUPS, IN_MEMORY, KINDS };
+
 struct run {
     const struct bench_args *args;
     struct bench_durable *out;
     struct floor *floor;
-    struct durable_cluster c;
+    struct durable_cluster of[KINDS];
+    struct durable_cluster *c; /* the one that is measured */
     unsigned char *payload;
 };
 
@@ -60,7 +63,7 @@ static int call(struct run *r, uint64_t *took_ns, struct err *e)
     const uint16_t group = 0;
     struct tram_error error = {""};
     uint64_t start = clock_now_ns();
-    int rc = tram_call(r->c.user[0].client, &group, 1, r->payload, r->args->payload, NULL, 0, NULL,
+    int rc = tram_call(r->c->user[0].client, &group, 1, r->payload, r->args->payload, NULL, 0, NULL,
                        GIVE_UP_NS, &error);
     *took_ns = clock_now_ns() - start;
     if (rc != 0)
@@ -121,7 +124,7 @@ static int cast_some(struct run *r, struct durable_user *u, uint32_t payload, ui
 {
     int sent = 0;
     for (; sent < CASTS_A_TURN; sent++) {
-        uint16_t group = (uint16_t)(*next / CASTS_A_TURN % r->c.args.groups);
+        uint16_t group = (uint16_t)(*next / CASTS_A_TURN % r->c->args.groups);
         uint64_t ticket;
         if (tram_cast(u->client, &group, 1, r->payload, payload, &ticket, NULL) != 0)
             break;
@@ -133,7 +136,7 @@ static int cast_some(struct run *r, struct durable_user *u, uint32_t payload, ui
 /* Returns how many messages were done, and adds how long it took. */
 static uint64_t saturate(struct run *r, uint32_t payload, uint64_t for_ns, uint64_t *ns)
 {
-    struct durable_cluster *c = &r->c;
+    struct durable_cluster *c = r->c;
     uint64_t first = done(c), start = clock_now_ns(), now = start;
     uint64_t worked = start;
     uint32_t next = 0, turn = 0;
@@ -155,9 +158,9 @@ static uint64_t saturate(struct run *r, uint32_t payload, uint64_t for_ns, uint6
 static int drain(struct run *r, struct err *e)
 {
     uint64_t deadline = clock_now_ns() + GIVE_UP_NS;
-    for (uint32_t i = 0; i < r->c.users; i++)
-        while (tram_client_outstanding(r->c.user[i].client) > 0)
-            if (tram_client_wait(r->c.user[i].client, WAIT_NS) < 0 || clock_now_ns() > deadline)
+    for (uint32_t i = 0; i < r->c->users; i++)
+        while (tram_client_outstanding(r->c->user[i].client) > 0)
+            if (tram_client_wait(r->c->user[i].client, WAIT_NS) < 0 || clock_now_ns() > deadline)
                 return err_set(e, ERR_TIMEOUT, "messages were not delivered within %d s",
                                BENCH_STARTS_WITHIN_S);
     return check_stop(e);
@@ -177,52 +180,70 @@ static int measure_stream(struct run *r, uint64_t for_ns, struct err *e)
 static int warm_up(struct run *r, struct err *e)
 {
     uint64_t turn_ns = part_ns(r->args) / LOAD_TURNS, ns = 0;
-    uint64_t wanted = r->c.durable ? r->args->hosts * (uint64_t)DURABLE_DISK_BYTES : 0;
-    int rc = durable_users_grow(&r->c, r->args->clients, e);
+    uint64_t wanted = r->c->durable ? r->args->hosts * (uint64_t)DURABLE_DISK_BYTES : 0;
+    int rc = durable_users_grow(r->c, r->args->clients, e);
     do {
         saturate(r, DURABLE_PAYLOAD_MAX, turn_ns, &ns);
         rc = rc == 0 ? drain(r, e) : rc;
-    } while (rc == 0 && durable_written(&r->c).bytes < wanted &&
+    } while (rc == 0 && durable_written(r->c).bytes < wanted &&
              ns < WARM_UPS_MAX * part_ns(r->args));
     return rc;
 }
 
-enum kind { ONE_GROUP, MANY_GROUPS, IN_MEMORY };
+struct load {
+    uint64_t messages, ns;
+    struct durable_written written;
+};
 
-static int measure_load(struct run *r, enum kind kind, uint32_t i, struct err *e)
+static int measure_turn(struct run *r, uint32_t payload, struct load *l, struct err *e)
 {
-    struct bench_durable_load *l = &r->out->load[i];
-    double *rate = kind == ONE_GROUP     ? &l->rate
-                   : kind == MANY_GROUPS ? &l->many_rate
-                                         : &l->memory_rate;
-    uint64_t turn_ns = part_ns(r->args) / LOAD_TURNS, messages = 0, ns = 0;
-    struct durable_written all = {0};
-    int rc = 0;
-    l->payload = payloads[i];
-    for (uint32_t t = 0; t < LOAD_TURNS && rc == 0; t++) {
-        struct durable_written before = durable_written(&r->c);
-        messages += saturate(r, l->payload, turn_ns, &ns);
-        rc = drain(r, e);
-        struct durable_written after = durable_written(&r->c);
-        all.bytes += after.bytes - before.bytes;
-        all.batches += after.batches - before.batches;
-        if (rc == 0)
-            rc = measure_stream(r, turn_ns / 2, e);
-    }
-    double seconds = (double)ns / 1e9;
-    *rate = (double)messages / seconds;
-    if (kind == ONE_GROUP) {
-        l->journal = (double)all.bytes / seconds / r->args->hosts;
-        l->batch = all.batches > 0 ? (double)all.bytes / (double)all.batches : 0;
-    }
+    struct durable_written before = durable_written(r->c);
+    l->messages += saturate(r, payload, part_ns(r->args) / LOAD_TURNS, &l->ns);
+    int rc = drain(r, e);
+    struct durable_written after = durable_written(r->c);
+    l->written.bytes += after.bytes - before.bytes;
+    l->written.batches += after.batches - before.batches;
     return rc;
 }
 
-static int measure_loads(struct run *r, enum kind kind, struct err *e)
+static double load_rate(const struct load *l)
 {
-    int rc = warm_up(r, e);
+    return (double)l->messages * 1e9 / (double)l->ns;
+}
+
+/* In turns: cores and disk are others from minute to minute. */
+static int measure_load(struct run *r, uint32_t i, struct err *e)
+{
+    struct bench_durable_load *out = &r->out->load[i];
+    struct load l[KINDS] = {{0}};
+    int rc = 0;
+    out->payload = payloads[i];
+    for (uint32_t t = 0; t < LOAD_TURNS && rc == 0; t++) {
+        for (enum kind k = ONE_GROUP; k < KINDS && rc == 0; k++) {
+            r->c = &r->of[k];
+            rc = measure_turn(r, out->payload, &l[k], e);
+        }
+        if (rc == 0)
+            rc = measure_stream(r, part_ns(r->args) / LOAD_TURNS / 2, e);
+    }
+    const struct durable_written *w = &l[ONE_GROUP].written;
+    out->rate = load_rate(&l[ONE_GROUP]);
+    out->many_rate = load_rate(&l[MANY_GROUPS]);
+    out->memory_rate = load_rate(&l[IN_MEMORY]);
+    out->journal = (double)w->bytes * 1e9 / (double)l[ONE_GROUP].ns / r->args->hosts;
+    out->batch = w->batches > 0 ? (double)w->bytes / (double)w->batches : 0;
+    return rc;
+}
+
+static int measure_loads(struct run *r, struct err *e)
+{
+    int rc = 0;
+    for (enum kind k = ONE_GROUP; k < KINDS && rc == 0; k++) {
+        r->c = &r->of[k];
+        rc = warm_up(r, e);
+    }
     for (uint32_t i = 0; i < DURABLE_LOADS && rc == 0; i++)
-        rc = measure_load(r, kind, i, e);
+        rc = measure_load(r, i, e);
     return rc;
 }
 
@@ -231,12 +252,12 @@ static int measure_loads(struct run *r, enum kind kind, struct err *e)
 /* The first message may have been answered before; the one that waits for the next leader is the longest. */
 static int measure_gap(struct run *r, double *gap_ns, struct err *e)
 {
-    int leader = durable_leader(&r->c, 0);
+    int leader = durable_leader(r->c, 0);
     if (leader < 0)
         return err_set(e, ERR_NOTFOUND, "the group has no leader");
     uint64_t took = 0, longest = 0;
     int rc = call(r, &took, e);
-    durable_kill(&r->c, (uint32_t)leader);
+    durable_kill(r->c, (uint32_t)leader);
     uint64_t end = clock_now_ns() + AFTER_KILL_NS;
     while (rc == 0 && clock_now_ns() < end) {
         rc = call(r, &took, e);
@@ -244,8 +265,8 @@ static int measure_gap(struct run *r, double *gap_ns, struct err *e)
     }
     *gap_ns = (double)longest;
     if (rc == 0)
-        rc = durable_restart(&r->c, (uint32_t)leader, e);
-    return rc == 0 ? durable_await(&r->c, e) : rc;
+        rc = durable_restart(r->c, (uint32_t)leader, e);
+    return rc == 0 ? durable_await(r->c, e) : rc;
 }
 
 static int measure_gaps(struct run *r, struct bench_durable_gaps *gaps, struct err *e)
@@ -262,21 +283,31 @@ static int measure_gaps(struct run *r, struct bench_durable_gaps *gaps, struct e
 
 /* ---- all of it ---- */
 
-static int measure_cluster(struct run *r, enum kind kind, struct err *e)
+static int open_cluster(struct run *r, enum kind kind, struct err *e)
 {
     struct bench_args a = *r->args;
     a.groups = kind == MANY_GROUPS ? a.groups : 1;
-    int rc = durable_open(&r->c, &a, kind != IN_MEMORY, r->out->dir, e);
+    r->c = &r->of[kind];
+    int rc = durable_open(r->c, &a, kind != IN_MEMORY, r->out->dir, e);
+    return rc == 0 ? durable_users_grow(r->c, 1, e) : rc;
+}
+
+/* The others are there when all are loaded in turns, and not before. */
+static int measure_all(struct run *r, struct err *e)
+{
+    bool kills = r->args->replicas > 2;
+    int rc = open_cluster(r, ONE_GROUP, e);
     if (rc == 0)
-        rc = durable_users_grow(&r->c, 1, e);
-    if (rc == 0 && kind == ONE_GROUP)
         rc = measure_latency(r, e);
-    if (rc == 0 && kind != MANY_GROUPS && r->args->replicas > 2)
-        rc = measure_gaps(r, kind == ONE_GROUP ? &r->out->gaps : &r->out->memory_gaps, e);
+    if (rc == 0 && kills)
+        rc = measure_gaps(r, &r->out->gaps, e);
     if (rc == 0)
-        rc = measure_loads(r, kind, e);
-    durable_close(&r->c);
-    return rc;
+        rc = open_cluster(r, IN_MEMORY, e);
+    if (rc == 0 && kills)
+        rc = measure_gaps(r, &r->out->memory_gaps, e);
+    if (rc == 0)
+        rc = open_cluster(r, MANY_GROUPS, e);
+    return rc == 0 ? measure_loads(r, e) : rc;
 }
 
 static bool is_memory(const char *dir)
@@ -329,8 +360,10 @@ int bench_durable(const struct bench_args *a, const char *dir, struct bench_dura
         sigaction(SIGTERM, &on, NULL);
         rc = floor_open(out->dir, a->replicas, &r->floor, e);
     }
-    for (enum kind k = ONE_GROUP; k <= IN_MEMORY && rc == 0; k++)
-        rc = measure_cluster(r, k, e);
+    if (rc == 0)
+        rc = measure_all(r, e);
+    for (enum kind k = ONE_GROUP; k < KINDS; k++)
+        durable_close(&r->of[k]);
     floor_close(r->floor);
     if (out->dir[0] != '\0')
         rmdir(out->dir);
