@@ -334,8 +334,8 @@ TRAM_API void tram_client_wake(struct tram_client *);
 /* Has every destination of the message delivered it, as far as the client knows by now? */
 TRAM_API bool tram_client_done(const struct tram_client *, uint64_t ticket);
 
-/* Messages under way, and how many may be at most: fewer if they are large, or without a tree if they go to
- * several groups. */
+/* Messages under way, and how many may be at most: a quarter of these to one group alone, and fewer if they are large, or without
+ * a tree if they go to several groups. */
 TRAM_API uint32_t tram_client_outstanding(const struct tram_client *);
 TRAM_API uint32_t tram_client_window(const struct tram_client *);
 

@@ -52,6 +52,32 @@ const char *second_life(enum mcast_protocol protocol)
     return forest_close(f);
 }
 
+static uint32_t cast_all(struct forest *f, uint8_t mask)
+{
+    uint32_t count = 0;
+    while (forest_cast(f, 0, mask, 0))
+        count++;
+    return count;
+}
+
+/* A client that does not look at its replies for long has as many messages under way to a group as its ring holds replies, and then
+ * some to another. All replies to them are there when it looks. */
+const char *as_many_as_replies_fit(enum mcast_protocol protocol)
+{
+    struct forest *f =
+        forest_open_led(&(struct forest_options){.protocol = protocol, .groups = 3, .seed = 4});
+    for (uint32_t lap = 0; lap < 3; lap++) {
+        f->client[0].held = true;
+        uint32_t one = cast_all(f, TO(B)), other = cast_all(f, TO(C)),
+                 window = mcast_window(&f->sizes);
+        forest_run(f, FOREST_LONG_NS);
+        f->client[0].held = false;
+        FOREST_WAIT(f, forest_delivered(f), FOREST_LONG_NS);
+        FOREST_MUST(f, one == window && other > 0 && other <= window);
+    }
+    return forest_close(f);
+}
+
 /* The leaders of two groups are cut off from each other, and from nobody else. Both have their quorums and stay;
  * what goes from group to group, and what is said back, goes through their followers. More goes than fits into
  * all rings on the way. */

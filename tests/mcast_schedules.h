@@ -7,6 +7,7 @@
 
 const char *all_sizes(enum mcast_protocol);
 const char *second_life(enum mcast_protocol);
+const char *as_many_as_replies_fit(enum mcast_protocol);
 const char *leaders_cut_off(enum mcast_protocol, bool to, bool from);
 const char *bad_message(enum mcast_protocol, uint16_t group, const void *, uint32_t bytes);
 const char *bad_list(enum mcast_protocol, uint16_t group, uint16_t count, const uint16_t *list);

@@ -114,6 +114,7 @@
     X(life_believed, tree, "a client is believed in which life of its place it is")                \
     X(ack_of_another, tree, "what was taken of a client's earlier life counts for this one")       \
     X(reply_of_another, tree, "a client takes replies to its predecessor for its own")             \
+    X(replies_overrun, stepped, "more is cast to a group than its ring of replies holds")          \
     X(snap_no_edges, tree, "a snapshot leaves out what children have not yet taken")               \
     X(blind_deliver, genuine, "a message that waits for stamps holds up no other")                 \
     X(ack_only, genuine, "that a group has stamped counts, which stamp it gave does not")          \

@@ -52,7 +52,7 @@ enum setting_kind { SETTING_NUMBER, SETTING_SIZE, SETTING_POWER }; /* a power is
       "each group's ring at a replica of another: the same")                                       \
     X(reply_max, SIZE, 0, 1 << 20, 64, "largest reply of the state machine")                       \
     X(reply_bytes, POWER, 4 << 10, 256 << 20, 0,                                                   \
-      "ring for replies to a client: a power of two; as many may be under way as it holds")        \
+      "ring for replies to a client: a power of two; as many may wait for a group as it holds")    \
     X(heartbeat_ms, NUMBER, 1, 10000, 15, "how often replicas show that they live")                \
     X(suspect_ms, NUMBER, 2, 60000, 60, "silence after which a leader counts as hung")             \
     X(detach_ms, NUMBER, 1, 60000, 50, "how long a stuck replica may hold up its group")           \

@@ -17,6 +17,9 @@ enum {
      * message in eight groups counting eight times: with more it is not faster, and with thousands slower, for
      * they leave the caches. */
     WAITING_MAX = 256,
+    /* So many rings of replies may be under way to all groups together: what one group is slow with does not keep the others from
+     * being written to. */
+    RINGS_UNDER_WAY = 4,
 };
 
 #define RETRY_NS_DEFAULT (10 * UINT64_C(1000000))
@@ -47,11 +50,13 @@ struct caster {
     uint32_t opens;
     struct ticket *ticket; /* by seq modulo window */
     uint32_t window;
-    uint64_t next;   /* seq of the next message */
-    uint64_t oldest; /* of those not done */
+    uint32_t group_window; /* of those that wait for one group: its replies to them fit the ring */
+    uint64_t next;         /* seq of the next message */
+    uint64_t oldest;       /* of those not done */
     uint32_t outstanding;
     uint64_t bytes;   /* of streams that they take */
     uint32_t waiting; /* sum of waits */
+    bool refused;     /* replies may be counted as awaited that never come */
     uint64_t step_ns; /* when to look after the sources again */
     struct stream_shape replies;
     void *over; /* room for a reply that goes over the end of a ring */
@@ -74,7 +79,8 @@ int caster_open(const struct caster_options *options, struct caster **out, struc
     o.retry_ns = o.retry_ns ? o.retry_ns : RETRY_NS_DEFAULT;
     c->opt = o;
     c->protocol = protocol_of(o.protocol);
-    c->window = mcast_window(&o.sizes);
+    c->group_window = mcast_window(&o.sizes);
+    c->window = RINGS_UNDER_WAY * c->group_window;
     c->port = calloc(o.overlay->n, sizeof(struct port *));
     c->open = calloc(o.overlay->n, sizeof(*c->open));
     c->ticket = calloc(c->window, sizeof(*c->ticket));
@@ -173,6 +179,20 @@ static void port_send(const struct caster *c, struct port *p, struct dst_set dst
         memcpy(m->rest + dst_bytes(dst.count), body, bytes);
 }
 
+/* Whether the destinations are open, and have room for one reply more. */
+static int check_ports(const struct caster *c, struct dst_set dst)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < dst.count; i++) {
+        const struct port *p = c->port[dst.group[i]];
+        if (p == NULL)
+            return ERR_NOTFOUND;
+        if (p->awaited >= c->group_window && !PLANTED(replies_overrun))
+            rc = ERR_AGAIN;
+    }
+    return rc;
+}
+
 static int cast_kind(struct caster *c, struct dst_set dst, enum message_kind kind, const void *body,
                      uint32_t bytes, uint64_t *seq)
 {
@@ -180,9 +200,9 @@ static int cast_kind(struct caster *c, struct dst_set dst, enum message_kind kin
         return ERR_TOOBIG;
     if (c->next - c->oldest >= c->window)
         return ERR_AGAIN;
-    for (uint32_t i = 0; i < dst.count; i++)
-        if (c->port[dst.group[i]] == NULL)
-            return ERR_NOTFOUND;
+    int rc = check_ports(c, dst);
+    if (rc != 0)
+        return rc;
     uint16_t one;
     struct dst_set to = c->protocol->route(c->opt.overlay, dst, &one);
     for (uint32_t i = 0; i < to.count; i++)
@@ -232,6 +252,14 @@ void caster_flush(struct caster *c)
     }
 }
 
+/* Others than who refused a message do not answer it. */
+static void forget_awaited(struct caster *c)
+{
+    for (uint32_t i = 0; i < c->opens; i++)
+        c->port[c->open[i]]->awaited = 0;
+    c->refused = false;
+}
+
 /* A reply of the group; returns 1 if that was the last one the message waited for. */
 static int take_reply(struct caster *c, struct port *p, const struct reply *r)
 {
@@ -243,6 +271,7 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
     if (c->opt.reply)
         c->opt.reply(c->opt.ctx, r->seq, p->group, r->status, r->body, r->bytes);
     t->refused |= r->status == REPLY_REFUSED;
+    c->refused |= t->refused;
     /* Who is refused by the group that orders it is delivered nowhere, and hears from nobody else. */
     t->pending = r->status == REPLY_REFUSED ? 0 : t->pending - 1;
     if (t->pending > 0)
@@ -250,6 +279,8 @@ static int take_reply(struct caster *c, struct port *p, const struct reply *r)
     c->outstanding--;
     c->bytes -= t->bytes;
     c->waiting -= t->waits;
+    if (c->refused && c->outstanding == 0)
+        forget_awaited(c);
     if (c->opt.done)
         c->opt.done(c->opt.ctx, r->seq, t->refused);
     while (c->oldest < c->next && c->ticket[c->oldest % c->window].pending == 0)

@@ -56,7 +56,7 @@ int caster_poll(struct caster *, uint64_t now_ns);
 /* Has it been done? */
 bool caster_is_done(const struct caster *, uint64_t seq);
 
-/* How many are under way, and how many may be. */
+/* How many are under way, and how many may be; to one group alone fewer, as many as its ring of replies holds. */
 uint32_t caster_outstanding(const struct caster *);
 uint32_t caster_window(const struct caster *);
 

@@ -26,6 +26,12 @@ static void genuine__bodies_and_replies_of_all_sizes(void **state)
     HOLDS(all_sizes(MCAST_GENUINE));
 }
 
+static void genuine__as_much_is_under_way_as_replies_fit(void **state)
+{
+    (void)state;
+    HOLDS(as_many_as_replies_fit(MCAST_GENUINE));
+}
+
 static void genuine__a_second_life_voids_what_the_first_left(void **state)
 {
     (void)state;
@@ -221,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(genuine__a_single_message_reaches_all_replicas),
         cmocka_unit_test(genuine__bodies_and_replies_of_all_sizes),
+        cmocka_unit_test(genuine__as_much_is_under_way_as_replies_fit),
         cmocka_unit_test(genuine__a_second_life_voids_what_the_first_left),
         cmocka_unit_test(genuine__leaders_that_are_cut_off_go_through_followers),
         cmocka_unit_test(genuine__pairs_in_a_circle_are_ordered),

@@ -17,6 +17,12 @@ static void tree__bodies_and_replies_of_all_sizes(void **state)
     HOLDS(all_sizes(MCAST_TREE));
 }
 
+static void tree__as_much_is_under_way_as_replies_fit(void **state)
+{
+    (void)state;
+    HOLDS(as_many_as_replies_fit(MCAST_TREE));
+}
+
 static void tree__a_second_life_voids_what_the_first_left(void **state)
 {
     (void)state;
@@ -94,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree__bodies_and_replies_of_all_sizes),
+        cmocka_unit_test(tree__as_much_is_under_way_as_replies_fit),
         cmocka_unit_test(tree__a_second_life_voids_what_the_first_left),
         cmocka_unit_test(tree__leaders_that_are_cut_off_go_through_followers),
         cmocka_unit_test(tree__bad_destinations_are_delivered_nowhere),

@@ -1,5 +1,6 @@
 /* The tree with known mistakes compiled in, under the schedules of tree_schedules.h: each schedule finds
  * the mistakes it is about. tests/sim/log_planted does the same with schedules drawn from seeds. */
+#include "../mcast_schedules.h"
 #include "../planted_fixture.h"
 #include "../tree_schedules.h"
 
@@ -106,6 +107,12 @@ static void tree__schedule_13_finds_forgotten_replies_and_edges(void **state)
     FINDS(edge_forgets, tree_reply_lost(2, 1), "liveness");
 }
 
+static void tree__finds_replies_that_are_overwritten(void **state)
+{
+    (void)state;
+    FINDS(replies_overrun, as_many_as_replies_fit(MCAST_TREE), "liveness");
+}
+
 static void tree__schedule_14_finds_forgotten_edges(void **state)
 {
     (void)state;
@@ -195,6 +202,7 @@ int main(void)
         cmocka_unit_test(tree__schedule_11_finds_a_missing_filter),
         cmocka_unit_test(tree__schedule_12_finds_a_life_that_is_missed),
         cmocka_unit_test(tree__schedule_13_finds_forgotten_replies_and_edges),
+        cmocka_unit_test(tree__finds_replies_that_are_overwritten),
         cmocka_unit_test(tree__schedule_14_finds_forgotten_edges),
         cmocka_unit_test(tree__schedule_15_finds_a_wait_for_all),
         cmocka_unit_test(tree__schedule_16_finds_a_credit_too_many),
