@@ -361,8 +361,9 @@ static int wait_done(struct tram_client *c, uint64_t ticket, uint64_t deadline, 
     while (rc >= 0 && !caster_is_done(c->caster, ticket)) {
         if (now_ns(c) >= deadline)
             return err_set(e, ERR_TIMEOUT,
-                           "not all groups have answered in time; the message may still be "
-                           "delivered, tram_await(%llu) waits for it again",
+                           "not all groups have answered in time (`tram status` shows which of "
+                           "their hosts run); the message may still be delivered, tram_await(%llu) "
+                           "waits for it again",
                            (unsigned long long)ticket);
         rc = c->world->wait(c->world_ctx, deadline, e);
     }

@@ -415,6 +415,32 @@ int api_disk_opened(struct api_disk *d, uint32_t places, struct err *e)
     return 0;
 }
 
+static enum tram_disk_state state_of(enum disk_health health)
+{
+    static const enum tram_disk_state states[] = {[DISK_OK] = TRAM_DISK_OK,
+                                                  [DISK_SLOW] = TRAM_DISK_SLOW,
+                                                  [DISK_FULL] = TRAM_DISK_FULL,
+                                                  [DISK_NO_ROOM] = TRAM_DISK_NO_ROOM};
+    return states[health];
+}
+
+void api_disk_stats(const struct disk *d, struct tram_disk_stats *out)
+{
+    struct disk_status s;
+
+    disk_status(d, &s);
+    *out = (struct tram_disk_stats){
+        .state = state_of(s.health),
+        .journal_bytes = s.journal_bytes,
+        .journal_bytes_max = s.journal_bytes_max,
+        .flush_p50_ns = s.flush_p50_ns,
+        .flush_p99_ns = s.flush_p99_ns,
+        .waiting_bytes = s.waiting_bytes,
+        .writes = s.batches,
+        .written_bytes = s.bytes,
+    };
+}
+
 void api_disk_stop(struct api_disk *d)
 {
     block_close(d->block);

@@ -5,8 +5,7 @@
 #include "disk/block_file.h"
 #include "disk/disk.h"
 #include "mem/lives.h"
-
-struct tram_cluster;
+#include "tram.h"
 
 struct api_disk {
     struct block *block;
@@ -71,6 +70,9 @@ static inline void api_disk_saw_client(struct api_disk *d, uint32_t place, uint3
     if (life >= disk_place_life(d->disk, place))
         d->lives.note_place(d, place, life + 1);
 }
+
+/* What it is doing, but for what that means to groups. */
+void api_disk_stats(const struct disk *, struct tram_disk_stats *);
 
 /* Nothing is under way any more: before what is under way goes. And the rest. */
 void api_disk_stop(struct api_disk *);

@@ -11,10 +11,22 @@ enum { READ_TRIES = 100, WORD = sizeof(uint64_t) };
 
 _Static_assert(sizeof(struct group_page_record) % WORD == 0, "it is copied by words");
 _Static_assert(sizeof(struct group_page_cell) % WORD == 0, "likewise");
+_Static_assert(sizeof(struct group_page_disk) % WORD == 0, "likewise");
+
+/* All that hosts of the first version show. */
+static size_t bytes_without_disk(uint32_t cells)
+{
+    return sizeof(struct group_page_record) + cells * sizeof(struct group_page_cell);
+}
 
 size_t group_page_record_bytes(uint32_t cells)
 {
-    return sizeof(struct group_page_record) + cells * sizeof(struct group_page_cell);
+    return bytes_without_disk(cells) + sizeof(struct group_page_disk);
+}
+
+struct group_page_disk *group_page_disk(struct group_page_record *r, uint32_t cells)
+{
+    return (struct group_page_disk *)(void *)((unsigned char *)r + bytes_without_disk(cells));
 }
 
 size_t group_page_bytes(uint32_t cells)
@@ -30,7 +42,7 @@ struct group_page *group_page_open(const char *dir, const char *host, uint32_t l
         return NULL;
     p->pid = (uint64_t)getpid();
     p->life = life;
-    p->bytes = group_page_record_bytes(cells);
+    p->bytes = bytes_without_disk(cells);
     p->magic = GROUP_PAGE_MAGIC;
     return p;
 }
@@ -38,7 +50,7 @@ struct group_page *group_page_open(const char *dir, const char *host, uint32_t l
 void group_page_close(struct group_page *p, const char *dir, const char *host)
 {
     if (p)
-        api_page_unmap(p, dir, host, sizeof(*p) + p->bytes);
+        api_page_unmap(p, dir, host, sizeof(*p) + p->bytes + sizeof(struct group_page_disk));
 }
 
 /* Stores, for group_page_read: an odd version; the words; the next even one. Who reads the same even version before and after
@@ -49,7 +61,7 @@ void group_page_show(struct group_page *p, const struct group_page_record *r, ui
     uint64_t version = atomic_load_explicit(&p->version, memory_order_relaxed);
     atomic_store_explicit(&p->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    for (size_t i = 0; i < p->bytes / WORD; i++) {
+    for (size_t i = 0; i < (p->bytes + sizeof(struct group_page_disk)) / WORD; i++) {
         uint64_t word;
         memcpy(&word, from + i * WORD, WORD);
         atomic_store_explicit(&p->word[i], word, memory_order_relaxed);
@@ -63,8 +75,13 @@ bool group_page_read(const struct group_page *p, size_t bytes, uint32_t cells,
 {
     unsigned char *to = (unsigned char *)out;
     size_t record = group_page_record_bytes(cells);
-    if (bytes < group_page_bytes(cells) || p->magic != GROUP_PAGE_MAGIC || p->bytes != record)
+    if (bytes < sizeof(*p) + bytes_without_disk(cells) || p->magic != GROUP_PAGE_MAGIC ||
+        p->bytes != bytes_without_disk(cells))
         return false;
+    if (bytes < group_page_bytes(cells)) {
+        *group_page_disk(out, cells) = (struct group_page_disk){.there = 0};
+        record = bytes_without_disk(cells);
+    }
     for (int tries = 0; tries < READ_TRIES; tries++) {
         uint64_t before = atomic_load_explicit(&p->version, memory_order_acquire);
         for (size_t i = 0; i < record / WORD; i++) {

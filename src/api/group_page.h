@@ -36,15 +36,24 @@ struct group_page_record {
     char waits[GROUP_PAGE_TEXT];  /* for what the next view waits; "": nothing */
     char broken[GROUP_PAGE_TEXT]; /* why it has stopped; "": it has not */
     struct group_page_cell cell[];
+    /* Behind the cells: its disk; see group_page_disk. */
+};
+
+/* Of the views, in a cluster that keeps anything. Hosts of earlier versions do not show it. */
+struct group_page_disk {
+    uint64_t there;
+    struct tram_disk_stats stats;
 };
 
 struct group_page {
-    _Atomic uint64_t magic, pid, life, updated_ns, bytes; /* bytes: of the record */
-    _Atomic uint64_t version;                             /* odd while the record is written */
+    _Atomic uint64_t magic, pid, life, updated_ns,
+        bytes;                /* bytes: of the record without its disk */
+    _Atomic uint64_t version; /* odd while the record is written */
     _Atomic uint64_t word[];
 };
 
 size_t group_page_record_bytes(uint32_t cells);
+struct group_page_disk *group_page_disk(struct group_page_record *, uint32_t cells);
 size_t group_page_bytes(uint32_t cells);
 
 /* HOST.page in the directory. */

@@ -339,6 +339,10 @@ void group_show(struct tram_group *g, uint64_t now_ns)
     memcpy(r->since_ms, g->since_ms, sizeof(r->since_ms));
     snprintf(r->waits, sizeof(r->waits), "%s", waits ? waits : "");
     snprintf(r->broken, sizeof(r->broken), "%s", broken ? broken : "");
+    struct group_page_disk *disk = group_page_disk(r, g->cells);
+    disk->there = g->disk.disk != NULL;
+    if (disk->there)
+        api_disk_stats(g->disk.disk, &disk->stats);
     show_keeper(g, r);
     show_counts(g, r);
     show_cells(g, r);

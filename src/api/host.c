@@ -634,15 +634,6 @@ int tram_host_replica(const struct tram_host *h, uint32_t n, struct tram_replica
     return TRAM_OK;
 }
 
-static enum tram_disk_state disk_state_of(enum disk_health health)
-{
-    static const enum tram_disk_state states[] = {[DISK_OK] = TRAM_DISK_OK,
-                                                  [DISK_SLOW] = TRAM_DISK_SLOW,
-                                                  [DISK_FULL] = TRAM_DISK_FULL,
-                                                  [DISK_NO_ROOM] = TRAM_DISK_NO_ROOM};
-    return states[health];
-}
-
 /* What its groups lack, and what is being done about it, is told before the disk's own slowness. */
 static void disk_state(const struct tram_host *h, struct tram_disk_stats *out)
 {
@@ -667,20 +658,9 @@ static void disk_state(const struct tram_host *h, struct tram_disk_stats *out)
 
 int tram_host_disk(const struct tram_host *h, struct tram_disk_stats *out)
 {
-    struct disk_status s;
     if (h->disk.disk == NULL)
         return TRAM_NOTFOUND;
-    disk_status(h->disk.disk, &s);
-    *out = (struct tram_disk_stats){
-        .state = disk_state_of(s.health),
-        .journal_bytes = s.journal_bytes,
-        .journal_bytes_max = s.journal_bytes_max,
-        .flush_p50_ns = s.flush_p50_ns,
-        .flush_p99_ns = s.flush_p99_ns,
-        .waiting_bytes = s.waiting_bytes,
-        .writes = s.batches,
-        .written_bytes = s.bytes,
-    };
+    api_disk_stats(h->disk.disk, out);
     disk_state(h, out);
     return TRAM_OK;
 }

@@ -552,10 +552,20 @@ static void member_metrics(const struct http_watch *w, FILE *f)
     EACH_MEMBER("member_keeper_leads", "gauge", "Whether it leads the log of views.", m->leads);
 }
 
+/* Under protocol group a cluster file does not say at one place whether it is durable. */
+static bool have_disks(const struct running *r)
+{
+    bool have = r->cluster->conf->durable;
+
+    for (uint32_t h = 0; h < tram_cluster_hosts(r->cluster); h++)
+        have |= r->host[h].durable;
+    return have;
+}
+
 void http_watch_metrics(struct http_watch *w, FILE *f)
 {
     host_metrics(w, f);
-    if (w->now.cluster->conf->durable)
+    if (have_disks(&w->now))
         disk_metrics(w, f);
     if (w->now.cluster->conf->transport == CLUSTER_TCP)
         connection_metrics(w, f);

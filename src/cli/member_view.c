@@ -4,6 +4,7 @@
 #include "api/group_page.h"
 #include "base/json.h"
 #include "cli/cmd.h"
+#include "cli/status_view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -291,6 +292,8 @@ static void json_member(const struct running *r, const struct group_page_record 
                 m->vid, m->in_view ? "true" : "false", m->wedged ? "true" : "false", m->put_out,
                 m->views, m->sent, m->delivered, m->delivered_bytes, m->nulls, m->trimmed,
                 m->returned, m->states_sent, m->states_loaded);
+    if (r->host[h].durable)
+        status_view_json_disk(&r->host[h].disk, f);
     fputc('}', f);
 }
 

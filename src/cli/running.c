@@ -271,11 +271,15 @@ static bool member_read(struct running *r, uint32_t h, const struct group_page *
     if (bytes < sizeof(*p))
         return false;
     *updated_ns = atomic_load_explicit(&p->updated_ns, memory_order_acquire);
-    if (!group_page_read(p, bytes, cluster_cells(r->cluster->conf), record_of(r, h)))
+    uint32_t cells = cluster_cells(r->cluster->conf);
+    if (!group_page_read(p, bytes, cells, record_of(r, h)))
         return false;
+    const struct group_page_disk *disk = group_page_disk(record_of(r, h), cells);
     r->host[h].pid = (pid_t)p->pid;
     r->host[h].life = (uint32_t)p->life;
     r->host[h].replicas = 1; /* it shows something */
+    r->host[h].durable = disk->there;
+    r->host[h].disk = disk->stats;
     return true;
 }
 

@@ -328,7 +328,7 @@ static void json_door(const struct tcp_counts *d, FILE *to)
     fputc('}', to);
 }
 
-static void json_disk(const struct tram_disk_stats *d, FILE *to)
+void status_view_json_disk(const struct tram_disk_stats *d, FILE *to)
 {
     fprintf(to, ", \"disk\": {\"state\": \"%s\", ", tram_disk_state_text(d->state));
     if (d->state == TRAM_DISK_RESTORING)
@@ -353,7 +353,7 @@ void status_view_json(const struct status_view *v, FILE *to)
                 running_state_name(r->host[h].state), (int)r->host[h].pid, r->host[h].life);
         json_door(&r->host[h].door, to);
         if (r->host[h].durable)
-            json_disk(&r->host[h].disk, to);
+            status_view_json_disk(&r->host[h].disk, to);
         fputc('}', to);
     }
     fprintf(to, "],\n \"groups\": [");

@@ -24,6 +24,8 @@ void status_view_update(struct status_view *);
 
 /* At most that many groups; 0: all. */
 void status_view_print(const struct status_view *, FILE *, uint32_t groups_max);
+/* As a field of an object, with a comma ahead. */
+void status_view_json_disk(const struct tram_disk_stats *, FILE *);
 void status_view_json(const struct status_view *, FILE *);
 
 #endif

@@ -103,6 +103,8 @@ def main():
             rows = b.value("document.querySelectorAll('#groups tr').length + document.querySelectorAll('#tree rect').length")
             marks = b.value("document.querySelectorAll('#rate path[stroke=\"var(--bad)\"]').length")
             verdict(marks >= gaps, f"marks_gaps_at_{width}_{scheme}", f"{marks} marks")
+            disks = b.value("[...document.querySelectorAll('#hosts th')].some(h => h.textContent === 'flush p50')")
+            verdict(disks, f"shows_disks_at_{width}_{scheme}")
             verdict(rows > 3, f"shows_what_there_is_at_{width}_{scheme}", f"{rows} rows and boxes")
             shot = b.ask("Page.captureScreenshot", format="png")["data"]
             (directory / f"page-{width}-{scheme}.png").write_bytes(base64.b64decode(shot))
