@@ -243,8 +243,15 @@ static int valid(void *ctx, const void *batch, uint32_t bytes)
     return bytes == entry_size(0) && e->srcpos <= bw.messages;
 }
 
-static uint32_t fill(void *ctx, void *batch, uint32_t room, bool anew)
+static bool reserves(void *ctx, const void *batch, uint32_t bytes)
 {
+    (void)ctx, (void)batch, (void)bytes;
+    return false;
+}
+
+static uint32_t fill(void *ctx, void *batch, uint32_t room, bool anew, bool last)
+{
+    (void)last;
     struct world_member *m = ctx;
     CHECK(room >= entry_size(0));
     if (anew)
@@ -272,6 +279,12 @@ static bool apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
     if (bytes && e->srcpos == m->taken + 1)
         m->taken++;
     return true;
+}
+
+static bool save_now(void *ctx, bool usual)
+{
+    (void)ctx;
+    return usual;
 }
 
 static bool save(void *ctx, uint64_t slot)
@@ -356,9 +369,11 @@ static const struct bft_core_calls calls = {.say = say,
                                             .tell = tell,
                                             .valid = valid,
                                             .fill = fill,
+                                            .reserves = reserves,
                                             .pending = pending,
                                             .since = since,
                                             .apply = apply,
+                                            .save_now = save_now,
                                             .save = save,
                                             .life = life,
                                             .jump = jump,

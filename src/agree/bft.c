@@ -50,6 +50,14 @@ static int check_sizes(const struct bft_options *o, struct err *e)
         return err_set(e, ERR_INVALID,
                        "group: messages of %u bytes do not fit into batches of %u; %u would",
                        o->payload_max, o->batch_bytes, payload_room(o));
+    if (o->fast && bft_fast_batch_bytes(o) > o->batch_bytes)
+        return err_set(e, ERR_INVALID,
+                       "group: fast epochs need batches of at least %u bytes, for what %u members "
+                       "say at the end of one; these have %u",
+                       bft_fast_batch_bytes(o), o->members, o->batch_bytes);
+    if (o->fast_ahead > BFT_FAST_AHEAD)
+        return err_set(e, ERR_INVALID, "group: %u batches under way; %u are possible",
+                       o->fast_ahead, BFT_FAST_AHEAD);
     if (o->talk_bytes & (o->talk_bytes - 1) || o->talk_bytes < MEM_PAGE_BYTES)
         return err_set(e, ERR_INVALID, "group: frames need a power of two of bytes, not %u",
                        o->talk_bytes);
@@ -183,9 +191,11 @@ static const struct bft_core_calls core_calls = {.say = bft_store_say,
                                                  .tell = bft_tell,
                                                  .valid = bft_feed_valid,
                                                  .fill = bft_feed_fill,
+                                                 .reserves = bft_epoch_reserves,
                                                  .pending = bft_signed_pending,
                                                  .since = bft_signed_since,
                                                  .apply = bft_feed_apply,
+                                                 .save_now = bft_feed_save_now,
                                                  .save = bft_load_save,
                                                  .life = life,
                                                  .jump = jump,
@@ -276,7 +286,9 @@ static int open_parts(struct bft *b, struct err *e)
 {
     int rc = open_region(b, e);
     rc = rc == 0 ? open_core(b, e) : rc;
-    if (rc == 0 && !(bft_store_open(b) && bft_frames_open(b) && bft_load_open(b)))
+    b->scratch = bft_memory_open(b, b->opt.batch_bytes);
+    if (rc == 0 && !(b->scratch && bft_store_open(b) && bft_frames_open(b) && bft_load_open(b) &&
+                     bft_epoch_open(b)))
         rc = err_set(e, ERR_NOMEM, "group: no memory for a log among liars");
     rc = rc == 0 ? open_neb(b, e) : rc;
     rc = rc == 0 ? open_talk(b, e) : rc;
@@ -307,6 +319,8 @@ int bft_open(const struct bft_options *o, struct bft **out, struct err *e)
 void bft_close(struct bft *b)
 {
     bft_load_close(b);
+    bft_epoch_close(b);
+    free(b->scratch);
     bft_feed_close(b);
     bft_frames_close(b);
     bft_store_close(b);
@@ -327,6 +341,7 @@ static void beat(struct bft *b)
     bft_frames_beat(b);
     bft_load_beat(b);
     bft_signed_beat(b);
+    bft_epoch_beat(b);
 }
 
 int bft_post(struct bft *b, uint64_t now_ns)
@@ -336,6 +351,7 @@ int bft_post(struct bft *b, uint64_t now_ns)
         return 0;
     int work = bft_frames_read(b);
     work += bft_core_step(&b->core, now_ns);
+    work += bft_epoch_step(b);
     if (now_ns >= b->beat_at)
         beat(b);
     work += neb_post(b->neb);
@@ -352,6 +368,7 @@ int bft_settle(struct bft *b, uint64_t now_ns)
     work += bft_frames_settle(b);
     work += bft_load_step(b);
     work += bft_signed_step(b);
+    work += bft_epoch_step(b);
     return work + bft_core_step(&b->core, now_ns);
 }
 
@@ -388,6 +405,9 @@ void bft_stats(const struct bft *b, struct bft_stats *s)
                             .joins = c->joins,
                             .taken_over = c->taken_over,
                             .convicted = convicted_bits(b),
+                            .epoch = bft_epoch_number(b),
+                            .panics = b->panics,
+                            .fast = bft_epoch_is_fast(b),
                             .votes = b->core.votes,
                             .bytes = b->bytes + b->core.bytes + bft_talk_bytes(b->talk),
                             .timeout_ns = b->core.timeout};

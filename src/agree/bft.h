@@ -39,6 +39,10 @@ struct bft_watch {
     void (*votes)(void *ctx, uint64_t slot); /* again, from that checkpoint on */
     void (*stable)(void *ctx, const struct bft_checkpoint *);
     void (*loaded)(void *ctx, const struct bft_checkpoint *);
+    /* A fast epoch: it begins; here it is frozen, and why; it ends behind that batch. */
+    void (*opened)(void *ctx, uint64_t epoch);
+    void (*frozen)(void *ctx, uint64_t epoch, const char *why);
+    void (*cut)(void *ctx, uint64_t epoch, uint64_t batch);
     /* It has signed both cells; or, with neither, has broadcast what no correct member does: it is not listened to here. The line is for people. */
     void (*convicted)(void *ctx, uint32_t rank, const struct neb_cell *, const struct neb_cell *,
                       const char *line);
@@ -72,6 +76,11 @@ struct bft_options {
     uint64_t
         view_ns; /* a view without progress at first; doubled for each, halved by progress; 0: 20 ms */
 
+    bool fast;           /* epochs in which nothing is signed, while all members are well */
+    uint32_t fast_ahead; /* batches under way in one; 0: BFT_FAST_AHEAD */
+    uint64_t
+        fast_backoff_ns; /* to the next one at first, doubled for each that was given up soon; 0: 10 ms */
+
     const struct log_machine *machine; /* ready may be NULL; state must not be */
     void *ctx;
     const struct bft_watch *watch; /* NULL: nobody does */
@@ -87,6 +96,8 @@ struct bft_stats {
     uint64_t taken_over; /* slots decided because f+1 said so */
     uint32_t convicted;  /* bits by rank: not listened to */
     uint32_t life[BFT_MEMBERS_MAX]; /* of each member, decided */
+    uint64_t epoch, panics;         /* the last fast epoch; how often one was frozen here */
+    bool fast;                      /* it is open, and not frozen here */
     bool votes;
     uint64_t bytes; /* of memory, taken at open */
     uint64_t timeout_ns;
@@ -100,6 +111,9 @@ void bft_close(struct bft *);
 int bft_post(struct bft *, uint64_t now_ns);
 int bft_settle(struct bft *, uint64_t now_ns);
 uint64_t bft_next_ns(const struct bft *);
+
+/* Largest batch that fast epochs need. */
+uint32_t bft_fast_batch_bytes(const struct bft_options *);
 
 void bft_stats(const struct bft *, struct bft_stats *);
 

@@ -225,6 +225,7 @@ static void take_join(struct bft_core *c, const struct bft_mark *m)
     if (m->life > c->life[m->rank]) {
         c->peer[m->rank].join = *m;
         c->peer[m->rank].joins = true;
+        c->peer[m->rank].joined_view_1 = 0;
     }
 }
 

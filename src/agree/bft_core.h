@@ -28,8 +28,12 @@ struct bft_core_calls {
     /* May it be certified? 1: yes, 0: not yet. */
     int (*valid)(void *ctx, const void *batch, uint32_t bytes);
 
-    /* The next batch, if there is one: returns its bytes. anew: what was filled before may not be decided. */
-    uint32_t (*fill)(void *ctx, void *batch, uint32_t room, bool anew);
+    /* The next batch, if there is one: returns its bytes. anew: what was filled before may not be decided; last: for one of the last slots of the
+     * window, so only what may stand there. */
+    uint32_t (*fill)(void *ctx, void *batch, uint32_t room, bool anew, bool last);
+
+    /* Are the last slots of the window kept for something else than this? bytes 0: than what is no batch. */
+    bool (*reserves)(void *ctx, const void *batch, uint32_t bytes);
 
     /* Are there messages that a leader knows of and that are not decided? */
     bool (*pending)(void *ctx);
@@ -39,6 +43,9 @@ struct bft_core_calls {
 
     /* In order, once; bytes 0: nothing. False: no room now, again later. */
     bool (*apply)(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
+
+    /* Is the state saved behind the slot that was applied? usual: as slots are counted. The same at all members. */
+    bool (*save_now)(void *ctx, bool usual);
 
     /* Saves the state as it is, for bft_core_saved. False: no room now, again later. */
     bool (*save)(void *ctx, uint64_t slot);
@@ -129,6 +136,7 @@ struct bft_peer {
     uint64_t applied;                   /* as its last beat says */
     struct bft_mark join;               /* its request, of a life beyond the decided one */
     bool joins;
+    uint64_t joined_view_1; /* in which we have proposed it, and 1 */
 };
 
 struct bft_core_counts {
@@ -215,6 +223,11 @@ void bft_slots_claim(struct bft_core *, uint32_t from, const struct bft_frame *)
 int bft_slots_step(struct bft_core *);
 void bft_slots_beat(struct bft_core *);
 /* That a member is back it does not decide on itself; once it is, it may help to say so again. */
+/* One of the last slots of the window, which end what keeps it from moving. */
+static inline bool bft_is_last(const struct bft_core *c, uint64_t slot)
+{
+    return slot - c->stable.slot >= BFT_SLOTS - BFT_SLOTS_KEPT;
+}
 bool bft_is_own_join(struct digest name, uint32_t rank, uint32_t life);
 /* Decides and applies what is next; returns work done. */
 int bft_decide_step(struct bft_core *);

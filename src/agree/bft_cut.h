@@ -36,6 +36,21 @@ struct bft_statement {
 
 _Static_assert(sizeof(struct bft_statement) == 128, "no padding");
 
+/* In srcpos of entries of SOURCE_LOG, each the only one of its batch. */
+enum { BFT_ENTRY_OPEN = 17, BFT_ENTRY_CUT = 18 };
+
+struct bft_open_entry {
+    uint64_t epoch;
+    uint32_t leader, zero;
+};
+
+/* Behind it `count` statements. */
+struct bft_cut_entry {
+    uint64_t epoch, batch;
+    struct digest chain;
+    uint32_t count, zero;
+};
+
 struct bft_cut {
     uint64_t batch; /* the last that counts; 0: none does */
     struct digest chain;

@@ -78,7 +78,8 @@ static void applied(struct bft_core *c, const struct bft_slot *s)
     c->applied++;
     if (join && w[2] > c->life[w[1]])
         bft_core_joined(c, (uint32_t)w[1], (uint32_t)w[2]);
-    c->save_due = join || c->applied % BFT_CHECKPOINT_SLOTS == 0;
+    c->save_due =
+        c->opt.calls->save_now(c->opt.ctx, join || c->applied % BFT_CHECKPOINT_SLOTS == 0);
     bft_view_progress(c);
 }
 

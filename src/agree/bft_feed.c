@@ -103,13 +103,56 @@ static uint32_t fill_from(struct bft_source *s, unsigned char *to, uint32_t room
     return used;
 }
 
+/* What is in its ring, signed or not: in a fast epoch all have it, or it costs the epoch. */
+static uint32_t fill_ring(struct bft *b, uint32_t i, unsigned char *to, uint32_t room)
+{
+    struct bft_source *s = &b->source[i];
+    uint32_t used = 0;
+    struct frame f;
+    if (s->in->ctl && bft_feed_life(s) > s->cursor_life && bft_feed_life(s) < STREAM_LIVES_MAX) {
+        s->cursor_life = bft_feed_life(s);
+        s->cursor = stream_start();
+    }
+    while (room - used >= entry_size(b->opt.payload_max)) {
+        struct entry *e = (void *)(to + used);
+        if (s->signed_only || !bft_feed_frame(b, s, s->cursor, s->cursor_life, &f, e->payload))
+            break;
+        *e = (struct entry){
+            .bytes = f.bytes, .source = (uint16_t)i, .life = s->cursor_life, .srcpos = s->cursor};
+        memset(e->payload + f.bytes, 0, padded(f.bytes) - f.bytes);
+        used += (uint32_t)entry_size(f.bytes);
+        s->cursor += frame_size(f.bytes);
+    }
+    return used;
+}
+
+uint32_t bft_feed_fill_fast(struct bft *b, void *batch, uint32_t room)
+{
+    uint32_t used = 0, stretches = 0;
+    for (uint32_t k = 0; k < b->opt.sources; k++) {
+        uint32_t i = (b->first_source + k) % b->opt.sources, before = used;
+        used += fill_ring(b, i, (unsigned char *)batch + used, room - used);
+        if (used == before)
+            used +=
+                fill_from(&b->source[i], (unsigned char *)batch + used, room - used, &stretches);
+    }
+    b->first_source += used > 0;
+    return used;
+}
+
 /* Each batch begins with another source, so that none has to wait for all of what the others send. */
-uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew)
+uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew, bool last)
 {
     struct bft *b = ctx;
     uint32_t used = 0, stretches = 0;
-    if (anew)
+    b->anew = b->anew || anew;
+    if (last && !bft_epoch_is_open(b))
+        return 0;
+    if (bft_epoch_is_open(b) || bft_epoch_drains(b))
+        return bft_epoch_fill(b, batch, room, anew);
+    if (b->anew)
         begin_anew(b);
+    b->anew = false;
     for (uint32_t i = 0; i < b->opt.sources; i++) {
         struct bft_source *s = &b->source[(b->first_source + i) % b->opt.sources];
         used += fill_from(s, (unsigned char *)batch + used, room - used, &stretches);
@@ -172,7 +215,7 @@ int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes)
         uint32_t behind = 0;
         if (st && ++stretches <= BFT_STRETCHES_BATCH)
             behind = valid_stretch(b, st, from + at, bytes - at);
-        if (behind == 0 && !is_here(b, e))
+        if (behind == 0 && !is_here(b, e) && !(at == bytes && bft_epoch_valid(b, e) > 0))
             return 0;
         at += behind;
     }
@@ -200,10 +243,8 @@ static void apply_entry(struct bft *b, const struct entry *e)
 }
 
 /* It goes on where there was no room for what an entry brings about. */
-bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
+bool bft_feed_apply_batch(struct bft *b, const void *batch, uint32_t bytes)
 {
-    struct bft *b = ctx;
-    (void)slot;
     while (b->apply_at < bytes) {
         const struct entry *e = (const void *)((const char *)batch + b->apply_at);
         if (e->bytes <= b->opt.payload_max) {
@@ -218,6 +259,26 @@ bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
     }
     b->apply_at = 0;
     return true;
+}
+
+bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes)
+{
+    struct bft *b = ctx;
+    (void)slot;
+    if (bytes == 0)
+        return true;
+    bool goes_on = b->apply_at > 0 && !bft_epoch_is_open(b);
+    int how = goes_on ? 1 : bft_epoch_apply(b, batch);
+    return how > 0 ? bft_feed_apply_batch(b, batch, bytes) : how < 0;
+}
+
+/* None in an epoch: how far it is differs; and one behind it, for whoever has not got all of it. */
+bool bft_feed_save_now(void *ctx, bool usual)
+{
+    struct bft *b = ctx;
+    bool ended = b->was_open && !bft_epoch_is_open(b);
+    b->was_open = bft_epoch_is_open(b);
+    return !b->was_open && (usual || ended);
 }
 
 void bft_feed_loaded(struct bft *b, uint32_t source, const struct bft_saved_source *saved)
@@ -240,13 +301,15 @@ static int tell_source(struct bft *b, uint32_t i)
         s->told_life = false;
         s->told = UINT64_MAX;
     }
-    if (s->flow.status != MEM_DONE || (s->told == s->taken && s->told_life))
+    uint64_t asks = !bft_epoch_is_fast(b);
+    if (s->flow.status != MEM_DONE || (s->told == s->taken && s->told_life && s->told_asks == asks))
         return 0;
     mem_set1(b->opt.mem, &s->flow, s->ack, ACK_TAKEN, s->taken);
-    if (!s->told_life) {
-        mem_set1(b->opt.mem, &s->flow, s->ack, ACK_ASKS, 1);
+    if (!s->told_life || s->told_asks != asks)
+        mem_set1(b->opt.mem, &s->flow, s->ack, ACK_ASKS, asks);
+    if (!s->told_life)
         mem_set1(b->opt.mem, &s->flow, s->ack, ACK_LIFE, s->life);
-    }
+    s->told_asks = asks;
     s->told_life = true;
     s->told = s->taken;
     mem_bell_later(b->opt.mem, b->opt.source_nodes[i]);

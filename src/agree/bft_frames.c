@@ -132,8 +132,19 @@ static void read_frame(struct bft *b, struct check *c, uint32_t from, const stru
     case BFT_FRAME_EVIDENCE:
         read_evidence(b, from, f, bytes);
         break;
+    case BFT_FRAME_BATCH:
+    case BFT_FRAME_ECHO:
+    case BFT_FRAME_READY:
+    case BFT_FRAME_STATEMENT:
+    case BFT_FRAME_ASK_BATCH:
+        bft_epoch_frame(b, from, f, bytes);
+        break;
     case BFT_FRAME_SIGNED:
         read_signed(b, c, from, f, bytes);
+        break;
+    case BFT_FRAME_BEAT:
+        bft_epoch_heard_beat(b, from);
+        read_core(b, c, from, f, bytes);
         break;
     default:
         read_core(b, c, from, f, bytes);

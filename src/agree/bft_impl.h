@@ -6,6 +6,7 @@
 
 #include "agree/bft.h"
 #include "agree/bft_core.h"
+#include "agree/bft_fast.h"
 #include "agree/bft_stretch.h"
 #include "agree/bft_talk.h"
 
@@ -18,6 +19,7 @@ enum {
     LINE_MAX = 160,
     PATIENCE_BEATS = 4, /* before somebody else is asked */
     KEPT_MAX = 4,       /* stretches of a client that are kept here */
+    STATED_MAX = 2,     /* statements of a member: its own, and one that somebody has of it */
     PROOFS_MAX = BFT_SLOTS_UNDER_WAY * BFT_STRETCHES_BATCH, /* signatures in batches */
 };
 
@@ -93,8 +95,8 @@ struct bft_source {
     uint64_t taken, cursor;
     struct digest chain; /* of what was taken in that life (agree/bft_stretch.h) */
     uint16_t life, cursor_life;
-    bool told_life;
-    uint64_t told;
+    bool told_life, signed_only; /* the last: it has cost a fast epoch */
+    uint64_t told, told_asks;
 };
 
 struct bft_saved {
@@ -105,7 +107,7 @@ struct bft_saved {
 
 /* What a saved state begins with; behind it a struct bft_saved_source for each source, then the machine's. */
 struct bft_saved_head {
-    uint64_t pos, messages;
+    uint64_t pos, messages, epoch;
 };
 
 struct bft_saved_source {
@@ -126,6 +128,48 @@ struct bft_loading {
 struct bft_evidence {
     bool there;
     struct neb_cell cell[2];
+};
+
+/* A batch of a fast epoch. */
+struct content {
+    uint64_t number; /* 0: none */
+    struct digest digest;
+    uint32_t bytes;
+    unsigned char *data;
+};
+
+struct stated {
+    uint64_t number; /* epoch that it is of; 0: there is none */
+    bool there;      /* and its signature is good */
+    struct bft_statement *of;
+    struct sign_job job;
+};
+
+/* A CUT, and the digests of its batches from one on. */
+struct cut_plan {
+    struct bft_cut cut;
+    uint64_t from;
+    struct digest digest[BFT_FAST_KEPT];
+};
+
+struct epoch {
+    bool open;
+    uint64_t number; /* of this one, or the last; 0: there was none */
+    uint32_t leader;
+    struct bft_fast fast;
+    struct content content[BFT_FAST_KEPT]; /* by number % BFT_FAST_KEPT */
+    uint64_t applied;                      /* batches */
+    uint64_t began_ns, moved_ns, reopen_ns, drain_ns,
+        backoff_ns; /* drain_ns: 0, or since when one is to begin */
+    uint64_t beat_ns[BFT_MEMBERS_MAX];
+    uint32_t life[BFT_MEMBERS_MAX]; /* that members were in when it began */
+    bool signing;                   /* our statement */
+    struct stated stated[BFT_MEMBERS_MAX][STATED_MAX];
+    bool wants; /* batches of that CUT */
+    struct cut_plan want;
+    bool proposed; /* its CUT is, in this view */
+    bool has_cut;  /* it is decided, and being applied */
+    struct cut_plan plan;
 };
 
 struct bft {
@@ -151,6 +195,11 @@ struct bft {
     uint32_t proofs;             /* begun so far */
     unsigned char *told;         /* a frame with a stretch */
     struct entry *entry, *other; /* being applied; compared with the ring */
+    struct epoch *epoch;         /* NULL: there are no fast ones */
+    bool was_open;               /* behind the slot before */
+    bool anew;                   /* what was filled last may not be decided */
+    unsigned char *scratch;
+    uint64_t panics;
     uint64_t pos, messages;
     uint32_t apply_at; /* bytes of the batch that are applied */
     struct bft_saved saved[SAVES_MAX];
@@ -185,7 +234,7 @@ void bft_frames_beat(struct bft *);
 int bft_feed_open(struct bft *, struct err *);
 void bft_feed_close(struct bft *);
 int bft_feed_valid(void *ctx, const void *batch, uint32_t bytes);
-uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew);
+uint32_t bft_feed_fill(void *ctx, void *batch, uint32_t room, bool anew, bool last);
 bool bft_feed_apply(void *ctx, uint64_t slot, const void *batch, uint32_t bytes);
 int bft_feed_tell(struct bft *);
 void bft_feed_loaded(struct bft *, uint32_t source, const struct bft_saved_source *);
@@ -201,6 +250,8 @@ const struct bft_kept *bft_signed_next(const struct bft_source *, uint64_t pos, 
 int bft_signed_valid(struct bft *, const struct bft_stretch *, struct digest);
 bool bft_signed_pending(void *ctx);
 uint64_t bft_signed_since(void *ctx);
+/* Since when the one waits that its leader has known for longest and not ordered; 0: none does. */
+uint64_t bft_signed_waits(const struct bft *);
 void bft_signed_entered(struct bft *);
 /* One that another member has, in a frame: is it worth checking, what for; and it is good. */
 uint32_t bft_signed_job(const struct bft *, const struct bft_frame *, uint32_t bytes,
@@ -212,6 +263,28 @@ bool bft_feed_frame(const struct bft *, const struct bft_source *, uint64_t pos,
                     struct frame *, void *payload);
 /* Of the life that its content is of, as the memory knows it. */
 uint16_t bft_feed_life(const struct bft_source *);
+
+/* What stands in the own rings, signed or not, for a batch of a fast epoch. */
+uint32_t bft_feed_fill_fast(struct bft *, void *batch, uint32_t room);
+/* Applies the messages of a batch; false: not all now, go on later with the same. */
+bool bft_feed_apply_batch(struct bft *, const void *batch, uint32_t bytes);
+bool bft_feed_save_now(void *ctx, bool usual);
+
+bool bft_epoch_open(struct bft *);
+void bft_epoch_close(struct bft *);
+bool bft_epoch_is_open(const struct bft *);
+bool bft_epoch_is_fast(const struct bft *); /* and not frozen here */
+uint64_t bft_epoch_number(const struct bft *);
+void bft_epoch_end(struct bft *, uint64_t number);
+bool bft_epoch_drains(struct bft *);
+bool bft_epoch_reserves(void *ctx, const void *batch, uint32_t bytes);
+uint32_t bft_epoch_fill(struct bft *, void *batch, uint32_t room, bool anew);
+int bft_epoch_valid(struct bft *, const struct entry *);
+int bft_epoch_apply(struct bft *, const struct entry *);
+void bft_epoch_frame(struct bft *, uint32_t from, const struct bft_frame *, uint32_t bytes);
+void bft_epoch_heard_beat(struct bft *, uint32_t from);
+int bft_epoch_step(struct bft *);
+void bft_epoch_beat(struct bft *);
 
 bool bft_load_open(struct bft *);
 void bft_load_close(struct bft *);

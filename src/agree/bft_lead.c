@@ -67,22 +67,11 @@ static bool joins(const struct bft_core *c, struct digest *name, const struct bf
 {
     for (uint32_t r = 0; r < c->opt.scope.members; r++) {
         const struct bft_peer *p = &c->peer[r];
-        if (!p->joins || r == c->opt.rank)
+        if (!p->joins || r == c->opt.rank || p->joined_view_1 == c->view + 1)
             continue;
         *name = bft_name_join(r, p->join.life);
         *mark = &p->join;
         return true;
-    }
-    return false;
-}
-
-/* Is it under way already? */
-static bool is_proposed(const struct bft_core *c, struct digest name)
-{
-    for (uint64_t slot = c->applied; slot < c->said.next; slot++) {
-        const struct bft_slot *s = bft_slot_find(c, slot);
-        if (s && s->proposed_1 == c->view + 1 && digest_equal(s->proposed, name))
-            return true;
     }
     return false;
 }
@@ -104,13 +93,14 @@ static int named(struct bft_core *c, struct bft_propose *p)
 static int chosen(struct bft_core *c, struct bft_propose *p)
 {
     const struct bft_mark *mark;
+    bool last = bft_is_last(c, p->slot) && c->opt.calls->reserves(c->opt.ctx, NULL, 0);
     p->name = bft_name_nothing();
-    if (joins(c, &p->name, &mark) && !is_proposed(c, p->name)) {
+    if (!last && joins(c, &p->name, &mark)) {
         p->head.count = SIGN_BYTES;
         memcpy(p->value, mark->signature, SIGN_BYTES);
         return 1;
     }
-    p->head.count = c->opt.calls->fill(c->opt.ctx, p->value, c->opt.batch_bytes, !c->filled);
+    p->head.count = c->opt.calls->fill(c->opt.ctx, p->value, c->opt.batch_bytes, !c->filled, last);
     c->filled = true;
     if (p->head.count > 0)
         p->name = bft_name_of(p->value, p->head.count);
@@ -127,6 +117,8 @@ static int propose(struct bft_core *c)
         c->filled = false; /* it is filled again */
         return 0;
     }
+    if (bft_name_is_join(p->name))
+        c->peer[p->name.word[1]].joined_view_1 = c->view + 1;
     c->count.proposed++;
     return 1;
 }

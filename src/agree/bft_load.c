@@ -52,7 +52,8 @@ static void put_head(struct bft *b, struct bft_saved *s)
 {
     struct bft_saved_head *h = (void *)s->data;
     struct bft_saved_source *at = (void *)(h + 1);
-    *h = (struct bft_saved_head){.pos = b->pos, .messages = b->messages};
+    *h = (struct bft_saved_head){
+        .pos = b->pos, .messages = b->messages, .epoch = bft_epoch_number(b)};
     for (uint32_t i = 0; i < b->opt.sources; i++)
         at[i] = (struct bft_saved_source){
             .taken = b->source[i].taken, .life = b->source[i].life, .chain = b->source[i].chain};
@@ -186,6 +187,8 @@ static void loaded(struct bft *b)
     b->pos = h->pos;
     b->messages = h->messages;
     b->apply_at = 0;
+    bft_epoch_end(b, h->epoch);
+    b->was_open = false;
     for (uint32_t i = 0; i < b->opt.sources; i++)
         bft_feed_loaded(b, i, &at[i]);
     keep_loaded(b);

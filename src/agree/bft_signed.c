@@ -269,9 +269,14 @@ int bft_signed_valid(struct bft *b, const struct bft_stretch *st, struct digest 
 
 /* ---- who has to order them ---- */
 
+static uint32_t leader_of(const struct bft *b)
+{
+    return bft_epoch_is_open(b) ? b->epoch->leader : (uint32_t)(b->core.view % b->opt.members);
+}
+
 static bool leads(const struct bft *b)
 {
-    return b->core.view % b->opt.members == b->opt.rank;
+    return leader_of(b) == b->opt.rank;
 }
 
 /* Whoever leads knows of it. */
@@ -280,19 +285,8 @@ static bool is_due(const struct bft *b, const struct bft_kept *k)
     return k->since_ns != 0 && (k->told_ns != 0 || leads(b));
 }
 
-bool bft_signed_pending(void *ctx)
+uint64_t bft_signed_waits(const struct bft *b)
 {
-    const struct bft *b = ctx;
-    for (uint32_t i = 0; i < b->opt.sources; i++)
-        for (uint32_t k = 0; k < KEPT_MAX; k++)
-            if (is_due(b, &b->source[i].kept[k]))
-                return true;
-    return false;
-}
-
-uint64_t bft_signed_since(void *ctx)
-{
-    const struct bft *b = ctx;
     uint64_t since = 0;
     for (uint32_t i = 0; i < b->opt.sources; i++)
         for (uint32_t k = 0; k < KEPT_MAX; k++) {
@@ -301,6 +295,19 @@ uint64_t bft_signed_since(void *ctx)
                 since = o->since_ns;
         }
     return since;
+}
+
+/* In a fast epoch its leader orders them, and the slow path has only to end it. */
+bool bft_signed_pending(void *ctx)
+{
+    const struct bft *b = ctx;
+    return bft_epoch_is_open(b) ? !bft_epoch_is_fast(b) : bft_signed_waits(b) != 0;
+}
+
+uint64_t bft_signed_since(void *ctx)
+{
+    const struct bft *b = ctx;
+    return bft_epoch_is_open(b) ? 0 : bft_signed_waits(b);
 }
 
 /* Whoever leads now has had no time yet. */
@@ -316,8 +323,7 @@ static void tell_leader(struct bft *b, struct bft_kept *k)
     const struct bft_frame f = {.kind = BFT_FRAME_SIGNED};
     memcpy(b->told, &k->stretch, sizeof(k->stretch));
     memcpy(b->told + sizeof(k->stretch), k->entries, k->bytes);
-    bft_tell(b, (uint32_t)(b->core.view % b->opt.members), &f, b->told,
-             (uint32_t)sizeof(k->stretch) + k->bytes);
+    bft_tell(b, leader_of(b), &f, b->told, (uint32_t)sizeof(k->stretch) + k->bytes);
     k->told_ns = b->now_ns;
 }
 

@@ -163,6 +163,10 @@ static bool join_fits(const struct bft_core *c, struct digest name)
 /* A value that a NEW-VIEW names has been found valid before. */
 static bool finds_valid(struct bft_core *c, const struct bft_slot *s)
 {
+    const struct bft_value *of = bft_value_of(s, s->proposed);
+    if (!s->bound && bft_is_last(c, s->slot) &&
+        c->opt.calls->reserves(c->opt.ctx, of ? of->data : NULL, of ? of->bytes : 0))
+        return false;
     if (bft_name_is_join(s->proposed))
         return !bft_is_own_join(s->proposed, c->opt.rank, c->opt.life) &&
                (s->bound || (s->asked_for && join_fits(c, s->proposed)));

@@ -16,7 +16,9 @@
 enum {
     BFT_MEMBERS_MAX = NEB_MEMBERS_MAX,
     BFT_QUORUM_MAX = BFT_MEMBERS_MAX / 2 + 1, /* f + 1 */
-    BFT_SLOTS = 32,           /* beyond the stable checkpoint: a slot further on is not spoken of */
+    BFT_SLOTS = 32, /* beyond the stable checkpoint: a slot further on is not spoken of */
+    BFT_SLOTS_KEPT =
+        8, /* the last of these: for the CUT of an epoch in which no checkpoint is made */
     BFT_SLOTS_UNDER_WAY = 16, /* proposed in a view, and not decided where its leader is */
     BFT_CHECKPOINT_SLOTS = 8, /* a checkpoint each so many, and behind each JOIN */
     BFT_SIGNATURES_MAX = BFT_QUORUM_MAX * BFT_QUORUM_MAX, /* in one body */
@@ -205,6 +207,12 @@ enum bft_frame_kind {
     BFT_FRAME_ASK_STATE,   /* of the checkpoint number: slot, name: state; key: from that byte on */
     BFT_FRAME_STATE,  /* number: slot, key: offset, more: bytes in all; behind it some of them */
     BFT_FRAME_SIGNED, /* behind it a struct bft_stretch and its entries */
+    /* Of the fast epoch key: */
+    BFT_FRAME_BATCH,     /* number; behind it the batch */
+    BFT_FRAME_ECHO,      /* number, name: chain */
+    BFT_FRAME_READY,     /* the same */
+    BFT_FRAME_STATEMENT, /* behind it a struct bft_statement */
+    BFT_FRAME_ASK_BATCH, /* number, name: digest; or zeros, to the leader */
 };
 
 struct bft_frame {

@@ -117,6 +117,8 @@ static void add_bft(struct bft_figures *sum, const struct bft_figures *f)
     sum->convicted += f->convicted;
     sum->jumps += f->jumps;
     sum->rejoins += f->rejoins;
+    sum->epochs += f->epochs;
+    sum->batches += f->batches;
 }
 
 static void add_figures(struct aim_figures *sum, const struct aim_figures *f)
@@ -319,17 +321,19 @@ static void print_group(const struct group_figures *g)
 
 static void print_bft(const struct bft_tally *of)
 {
-    printf("%-11s %7s %7s %9s %9s %7s %9s %7s %8s %10s\n", "strategy", "seeds", "liars", "lies",
-           "decisions", "views", "convicted", "jumps", "rejoins", "violations");
+    printf("%-11s %7s %7s %9s %9s %7s %9s %7s %8s %7s %8s %10s\n", "strategy", "seeds", "liars",
+           "lies", "decisions", "views", "convicted", "jumps", "rejoins", "epochs", "batches",
+           "violations");
     for (int i = 0; i < HOSTILE_STRATEGIES; i++) {
         const struct bft_figures *f = &of[i].sum;
         if (of[i].runs == 0)
             continue;
-        printf("%-11s %7llu %7llu %9llu %9llu %7llu %9llu %7llu %8llu %10llu\n", strategy_names[i],
-               (unsigned long long)of[i].runs, (unsigned long long)f->liars,
+        printf("%-11s %7llu %7llu %9llu %9llu %7llu %9llu %7llu %8llu %7llu %8llu %10llu\n",
+               strategy_names[i], (unsigned long long)of[i].runs, (unsigned long long)f->liars,
                (unsigned long long)f->lies, (unsigned long long)f->decisions,
                (unsigned long long)f->views, (unsigned long long)f->convicted,
                (unsigned long long)f->jumps, (unsigned long long)f->rejoins,
+               (unsigned long long)f->epochs, (unsigned long long)f->batches,
                (unsigned long long)of[i].failures);
     }
 }

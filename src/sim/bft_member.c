@@ -74,7 +74,36 @@ static void watch_convicted(void *ctx, uint32_t rank, const struct neb_cell *a,
     bft_check_convicted(&m->run->bft_check, m->rank, rank, line);
 }
 
+static void watch_opened(void *ctx, uint64_t epoch)
+{
+    struct member *m = ctx;
+    struct bft_figures *f = &m->run->check.result->bft;
+    TRACE(m, "r%u begins epoch %llu", m->rank, (unsigned long long)epoch);
+    f->epochs = epoch > f->epochs ? epoch : f->epochs;
+}
+
+static void watch_frozen(void *ctx, uint64_t epoch, const char *why)
+{
+    struct member *m = ctx;
+    TRACE(m, "r%u freezes epoch %llu: %s", m->rank, (unsigned long long)epoch, why);
+}
+
+static void watch_cut(void *ctx, uint64_t epoch, uint64_t batch)
+{
+    struct member *m = ctx;
+    struct bft_figures *f = &m->run->check.result->bft;
+    TRACE(m, "r%u ends epoch %llu behind batch %llu", m->rank, (unsigned long long)epoch,
+          (unsigned long long)batch);
+    if (epoch == f->cut_epochs + 1) {
+        f->cut_epochs = epoch;
+        f->batches += batch;
+    }
+}
+
 static const struct bft_watch watch = {
+    .opened = watch_opened,
+    .frozen = watch_frozen,
+    .cut = watch_cut,
     .heard = watch_heard,
     .certified = watch_certified,
     .locked = watch_locked,

@@ -75,6 +75,17 @@ static void draw_lying_clients(struct run *r, struct rng *g)
         r->client_lies[s] = any && rng_below(g, 2);
 }
 
+/* Half of the runs have fast epochs, with small windows. */
+static void draw_fast(struct run *r, struct rng *g)
+{
+    struct bft_options *o = &r->bft_opt;
+    o->fast = rng_below(g, 2);
+    o->fast_ahead = (uint32_t)rng_range(g, 1, 8);
+    o->fast_backoff_ns = rng_range(g, 50 * RUN_US, 400 * RUN_US);
+    if (o->fast && o->batch_bytes < bft_fast_batch_bytes(o))
+        o->batch_bytes = (bft_fast_batch_bytes(o) + 7) & ~7U;
+}
+
 static void draw_options(struct run *r, struct sim_options *so)
 {
     struct fleet *f = &r->fleet;
@@ -117,6 +128,7 @@ static void draw_options(struct run *r, struct sim_options *so)
     rng_init(&own, hash_mix(r->opt->seed, LIARS_STREAM));
     draw_liars(r, &own);
     draw_lying_clients(r, &own);
+    draw_fast(r, &own);
 }
 
 /* All that was sent has to be decided within 2 f + 2 time-outs, which double, and the time that takes without any. */

@@ -74,11 +74,14 @@ struct group_figures {
 struct bft_figures {
     enum hostile_strategy strategy;
     uint64_t liars, lies;
-    uint64_t decisions; /* slots decided */
-    uint64_t views;     /* that began anywhere */
-    uint64_t convicted; /* times that a correct member convicted another one */
-    uint64_t jumps;     /* times that one went on behind a STATE that was vouched for */
-    uint64_t rejoins;   /* times that one who had lost its memory voted again */
+    uint64_t decisions;  /* slots decided */
+    uint64_t views;      /* that began anywhere */
+    uint64_t convicted;  /* times that a correct member convicted another one */
+    uint64_t jumps;      /* times that one went on behind a STATE that was vouched for */
+    uint64_t rejoins;    /* times that one who had lost its memory voted again */
+    uint64_t epochs;     /* fast ones, that were opened; */
+    uint64_t cut_epochs; /* that ended, */
+    uint64_t batches;    /* and batches in these */
 };
 
 struct run_result {

@@ -36,7 +36,16 @@ static struct world {
     struct member member[MEMBERS];
     struct client client[CLIENTS];
     uint64_t now_ns;
+    uint64_t signatures; /* of members */
 } w;
+
+static bool fast; /* the next world has fast epochs */
+
+static void count_signature(void *ctx, const struct sign_text *t, const unsigned char *signature)
+{
+    (void)ctx, (void)t, (void)signature;
+    w.signatures++;
+}
 
 static void apply(void *ctx, const struct entry *e)
 {
@@ -73,12 +82,16 @@ static void open_member(uint32_t p, uint32_t life)
                                   .source_nodes = source_nodes,
                                   .sources = CLIENTS,
                                   .window = 16,
-                                  .batch_bytes = 1024,
+                                  .batch_bytes = fast ? 4096 : 1024,
+                                  .fast = fast,
+                                  .fast_ahead = 8,
+                                  .fast_backoff_ns = 1000000,
                                   .payload_max = 64,
                                   .beat_ns = 20000,
                                   .view_ns = 2000000,
                                   .machine = &machine,
                                   .ctx = m};
+    sim_signer_watch(m->signer, count_signature, NULL);
     if (bft_open(&o, &m->bft, &e) != 0)
         fail_msg("%s", e.text);
 }
@@ -98,10 +111,10 @@ static void open_client(uint32_t i)
                                                     .replicas = MEMBERS,
                                                     .number = i,
                                                     .payload_max = 64,
-                                                    .retry_ns = 100000,
+                                                    .retry_ns = fast ? 10000000 : 100000,
                                                     .faulty = 1},
                                          .cluster = 1,
-                                         .batch_bytes = 1024,
+                                         .batch_bytes = fast ? 4096 : 1024,
                                          .signer = c->signer};
     assert_int_equal(bft_client_open(&o, &c->source, &e), 0);
 }
@@ -282,11 +295,92 @@ static void bft__a_leader_that_leaves_a_client_out_is_given_up(void **state)
     FINDS(bft_censored, leave_out(), "a client that is left out is never served");
 }
 
+/* ---- fast epochs ---- */
+
+static uint64_t client_signatures(void)
+{
+    struct bft_client_stats s;
+    bft_client_stats(w.client[0].source, &s);
+    return s.signatures;
+}
+
+static void go_on_until_fast(void)
+{
+    for (uint32_t rounds = 0; rounds < ROUNDS; rounds++) {
+        uint32_t count = 0;
+        for (uint32_t p = 0; p < MEMBERS; p++)
+            count += stats_of(p).fast;
+        if (count == MEMBERS)
+            return;
+        client_step(&w.client[0], w.client[0].sent);
+        step_all();
+    }
+    fail_msg("no fast epoch begins");
+}
+
+static void bft__signs_nothing_in_a_fast_epoch(void **state)
+{
+    (void)state;
+    fast = true;
+    open_world();
+    go_on_until_fast();
+    uint64_t members = w.signatures, client = client_signatures();
+    go_on_until(5 * MESSAGES);
+    assert_true(stats_of(0).fast && stats_of(0).epoch == 1);
+    assert_int_equal(w.signatures, members);
+    assert_int_equal(client_signatures(), client);
+    assert_alike(0, 1);
+    assert_alike(0, 2);
+    close_world();
+    fast = false;
+}
+
+/* The leader of the epoch dies in the middle of it. The others end it, go on slowly, and with it again fast. */
+static void bft__goes_on_slowly_without_a_member_and_fast_with_it_again(void **state)
+{
+    (void)state;
+    fast = true;
+    open_world();
+    go_on_until_fast();
+    go_on_until(MESSAGES);
+    end_member(&w.member[0]);
+    sim_node_crash(w.sim, 0, true);
+    go_on_until(2 * MESSAGES);
+    assert_false(stats_of(1).fast);
+    assert_true(stats_of(1).panics > 0);
+    open_member(0, 1);
+    go_on_until_fast();
+    assert_true(stats_of(1).epoch > 1);
+    go_on_until(2 * MESSAGES + MESSAGES / 2); /* what was being signed is */
+    uint64_t members = w.signatures;
+    go_on_until(3 * MESSAGES);
+    assert_int_equal(w.signatures, members);
+    assert_alike(0, 1);
+    assert_alike(0, 2);
+    close_world();
+    fast = false;
+}
+
+static void bft__what_is_too_small_for_fast_epochs_is_refused(void **state)
+{
+    (void)state;
+    static const uint32_t nodes[MEMBERS] = {0, 1, 2};
+    struct bft_options o = {
+        .nodes = nodes, .members = MEMBERS, .machine = &machine, .batch_bytes = 1024, .fast = true};
+    struct err e = {""};
+    struct bft *b;
+    assert_int_equal(bft_open(&o, &b, &e), ERR_INVALID);
+    assert_non_null(strstr(e.text, "at least"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bft__all_apply_the_same),
         cmocka_unit_test(bft__goes_on_without_its_leader_and_takes_it_back),
+        cmocka_unit_test(bft__signs_nothing_in_a_fast_epoch),
+        cmocka_unit_test(bft__goes_on_slowly_without_a_member_and_fast_with_it_again),
+        cmocka_unit_test(bft__what_is_too_small_for_fast_epochs_is_refused),
         cmocka_unit_test(bft__a_leader_that_leaves_a_client_out_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

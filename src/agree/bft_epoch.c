@@ -1,0 +1,733 @@
+/* Fast epochs of a log among liars, between two of its slots: OPEN begins one, CUT ends it (bft_fast.h, bft_cut.h).
+ *
+ * In an epoch its leader gives its batches to all as frames; ECHO and READY are frames as well, and nothing is signed. A member
+ * that has frozen signs its STATEMENT; whoever leads the slow path proposes a CUT as soon as statements give one whose batches it has, and
+ * who certifies that has them too, so they are there for everybody. No slot but the CUT has an effect meanwhile, and no checkpoint is
+ * made, so what a checkpoint holds does not depend on how far an epoch was. */
+#include "agree/bft_impl.h"
+
+#include "agree/source.h"
+#include "base/minmax.h"
+#include "base/planted.h"
+
+#include <stdlib.h>
+
+enum {
+    BATCHES_AT_ONCE = 4, /* of the leader, in a round */
+    BACKOFF_DOUBLINGS = 10,
+    CENSOR_TIMES = 4,
+    DRAIN_BEATS = 8,
+    FORGIVEN = 4,        /* epochs after which clients are believed again */
+    FAST_BATCH_PART = 2, /* a batch has this part of batch_bytes: many are under way */
+};
+
+#define BACKOFF_DEFAULT_NS (10 * UINT64_C(1000000))
+
+/* ---- opening ---- */
+
+static uint32_t ahead_of(const struct bft *b)
+{
+    return b->opt.fast_ahead ? b->opt.fast_ahead : BFT_FAST_AHEAD;
+}
+
+static uint64_t statement_bytes(const struct bft *b)
+{
+    return bft_statement_bytes(2 * ahead_of(b));
+}
+
+uint32_t bft_fast_batch_bytes(const struct bft_options *o)
+{
+    uint32_t ahead = o->fast_ahead ? o->fast_ahead : BFT_FAST_AHEAD;
+    return (uint32_t)(sizeof(struct entry) + sizeof(struct bft_cut_entry) +
+                      o->members * bft_statement_bytes(2 * ahead));
+}
+
+static bool open_statements(struct bft *b)
+{
+    bool good = true;
+    for (uint32_t p = 0; p < b->opt.members; p++)
+        for (uint32_t i = 0; i < STATED_MAX; i++)
+            good = (b->epoch->stated[p][i].of = bft_memory_open(b, statement_bytes(b))) && good;
+    return good;
+}
+
+bool bft_epoch_open(struct bft *b)
+{
+    if (!b->opt.fast)
+        return true;
+    b->opt.fast_backoff_ns = b->opt.fast_backoff_ns ? b->opt.fast_backoff_ns : BACKOFF_DEFAULT_NS;
+    b->epoch = bft_memory_open(b, sizeof(*b->epoch));
+    if (b->epoch == NULL || !open_statements(b))
+        return false;
+    b->epoch->backoff_ns = b->opt.fast_backoff_ns;
+    bool good = true;
+    for (uint32_t i = 0; i < BFT_FAST_KEPT; i++)
+        good = (b->epoch->content[i].data = bft_memory_open(b, b->opt.batch_bytes)) && good;
+    return good;
+}
+
+void bft_epoch_close(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    if (e == NULL)
+        return;
+    for (uint32_t p = 0; p < b->opt.members; p++)
+        for (uint32_t i = 0; i < STATED_MAX; i++)
+            free(e->stated[p][i].of);
+    for (uint32_t i = 0; i < BFT_FAST_KEPT; i++)
+        free(e->content[i].data);
+    free(e);
+}
+
+bool bft_epoch_is_open(const struct bft *b)
+{
+    return b->epoch && b->epoch->open;
+}
+
+bool bft_epoch_is_fast(const struct bft *b)
+{
+    return bft_epoch_is_open(b) && b->epoch->fast.frozen == NULL;
+}
+
+static void forget_statements(struct bft *b)
+{
+    for (uint32_t p = 0; p < b->opt.members; p++)
+        for (uint32_t i = 0; i < STATED_MAX; i++) {
+            struct stated *s = &b->epoch->stated[p][i];
+            s->there = false; /* a job that is under way ends, and counts for nothing */
+            s->number = 0;
+        }
+}
+
+static void begin(struct bft *b, uint64_t number, uint32_t leader)
+{
+    struct epoch *e = b->epoch;
+    e->open = true;
+    e->number = number;
+    e->leader = leader;
+    e->applied = 0;
+    e->moved_ns = e->began_ns = b->now_ns;
+    e->signing = e->has_cut = e->wants = e->proposed = false;
+    e->drain_ns = 0;
+    forget_statements(b);
+    memcpy(e->life, b->core.life, sizeof(e->life));
+    for (uint32_t i = 0; i < BFT_FAST_KEPT; i++)
+        e->content[i].number = 0;
+    for (uint32_t i = 0; i < b->opt.sources; i++) {
+        b->source[i].cursor = b->source[i].taken;
+        b->source[i].cursor_life = b->source[i].life;
+        b->source[i].signed_only = b->source[i].signed_only && number % FORGIVEN != 0;
+    }
+    if (b->opt.watch && b->opt.watch->opened)
+        b->opt.watch->opened(b->opt.watch_ctx, number);
+    bft_fast_begin(&e->fast, b->opt.members, b->opt.rank, number, b->core.chain, ahead_of(b));
+}
+
+void bft_epoch_end(struct bft *b, uint64_t number)
+{
+    struct epoch *e = b->epoch;
+    if (e == NULL)
+        return;
+    if (e->open && b->now_ns - e->began_ns > 10 * e->backoff_ns)
+        e->backoff_ns = b->opt.fast_backoff_ns;
+    else if (e->open)
+        e->backoff_ns = min_u64(2 * e->backoff_ns, b->opt.fast_backoff_ns << BACKOFF_DOUBLINGS);
+    e->open = false;
+    b->anew = true;
+    e->number = number;
+    e->reopen_ns = b->now_ns + e->backoff_ns;
+}
+
+uint64_t bft_epoch_number(const struct bft *b)
+{
+    return b->epoch ? b->epoch->number : 0;
+}
+
+/* ---- freezing ---- */
+
+static void freeze(struct bft *b, const char *why)
+{
+    struct epoch *e = b->epoch;
+    if (e->fast.frozen)
+        return;
+    b->panics++;
+    bft_fast_freeze(&e->fast, why);
+    if (b->opt.watch && b->opt.watch->frozen)
+        b->opt.watch->frozen(b->opt.watch_ctx, e->number, why);
+}
+
+/* A client may have written to us alone: what it sends is taken with a signature from here on. */
+static void suspect_clients(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    for (uint64_t n = e->fast.decided + 1; n <= e->fast.batches; n++) {
+        const struct content *c = &e->content[n % BFT_FAST_KEPT];
+        for (uint32_t at = 0; at < c->bytes;) {
+            const struct entry *of = (const void *)(c->data + at);
+            if (of->source < b->opt.sources)
+                b->source[of->source].signed_only = true;
+            at += (uint32_t)entry_size(of->bytes);
+        }
+    }
+}
+
+/* Something is not decided that all know of, or that was shown to the leader. */
+static bool is_stuck(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    uint64_t since = bft_signed_waits(b);
+    bool waits = e->fast.batches > e->fast.decided || since != 0;
+    if (!waits)
+        e->moved_ns = b->now_ns;
+    return b->now_ns - e->moved_ns >= b->opt.view_ns ||
+           (since != 0 && b->now_ns - max_u64(since, e->began_ns) >= CENSOR_TIMES * b->opt.view_ns);
+}
+
+static void watch(struct bft *b)
+{
+    for (uint32_t p = 0; p < b->opt.members; p++)
+        if (b->core.peer[p].joins)
+            freeze(b, "a member has lost its memory");
+        else if (b->core.peer[p].automaton.fault)
+            freeze(b, "a member is not listened to");
+    if (is_stuck(b)) {
+        suspect_clients(b);
+        freeze(b, "nothing was decided for a time-out");
+    }
+}
+
+/* ---- batches ---- */
+
+static struct content *content_of(struct bft *b, uint64_t number)
+{
+    return &b->epoch->content[number % BFT_FAST_KEPT];
+}
+
+static bool has_content(struct bft *b, uint64_t number, struct digest digest)
+{
+    const struct content *c = content_of(b, number);
+    return c->number == number && digest_equal(c->digest, digest);
+}
+
+static void put_content(struct bft *b, uint64_t number, struct digest digest, const void *data,
+                        uint32_t bytes)
+{
+    struct content *c = content_of(b, number);
+    c->number = number;
+    c->digest = digest;
+    c->bytes = bytes;
+    memcpy(c->data, data, bytes);
+}
+
+static void tell(struct bft *b, uint32_t to, uint32_t kind, uint64_t number, struct digest chain,
+                 const void *data, uint32_t bytes)
+{
+    bft_tell(
+        b, to,
+        &(struct bft_frame){.kind = kind, .key = b->epoch->number, .number = number, .name = chain},
+        data, bytes);
+}
+
+static void take(struct bft *b, const void *data, uint32_t bytes)
+{
+    struct epoch *e = b->epoch;
+    struct digest digest = bft_name_of(data, bytes);
+    uint64_t number = bft_fast_take(&e->fast, digest);
+    put_content(b, number, digest, data, bytes);
+    tell(b, BFT_ALL, BFT_FRAME_ECHO, number, bft_fast_chain(&e->fast, number), NULL, 0);
+}
+
+static int lead(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    int work = 0;
+    if (e->leader != b->opt.rank)
+        return 0;
+    for (; work < BATCHES_AT_ONCE && bft_fast_may_take(&e->fast); work++) {
+        uint32_t bytes = bft_feed_fill_fast(b, b->scratch, b->opt.batch_bytes / FAST_BATCH_PART);
+        if (bytes == 0)
+            break;
+        tell(b, BFT_ALL, BFT_FRAME_BATCH, e->fast.batches + 1, (struct digest){{0}}, b->scratch,
+             bytes);
+        take(b, b->scratch, bytes);
+    }
+    return work;
+}
+
+/* The next one of the leader, in our copy, when it is valid. */
+static int follow(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    uint64_t next = e->fast.batches + 1;
+    const struct content *c = content_of(b, next);
+    if (e->leader == b->opt.rank || c->number != next || !bft_fast_may_take(&e->fast) ||
+        bft_feed_valid(b, c->data, c->bytes) <= 0)
+        return 0;
+    take(b, c->data, c->bytes);
+    return 1;
+}
+
+static int be_ready(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    uint64_t number, last = 0;
+    while ((number = bft_fast_ready(&e->fast)) != 0)
+        last = number;
+    if (last)
+        tell(b, BFT_ALL, BFT_FRAME_READY, last, bft_fast_chain(&e->fast, last), NULL, 0);
+    return last != 0;
+}
+
+/* What is decided is applied, each batch whole. False: the machine takes no more now. */
+static bool apply_to(struct bft *b, uint64_t upto)
+{
+    struct epoch *e = b->epoch;
+    while (e->applied < upto) {
+        const struct content *c = content_of(b, e->applied + 1);
+        CHECK(c->number == e->applied + 1);
+        if (!bft_feed_apply_batch(b, c->data, c->bytes))
+            return false;
+        e->applied++;
+        e->moved_ns = b->now_ns;
+    }
+    return true;
+}
+
+/* ---- statements ---- */
+
+static bool same_statement(const struct bft_statement *s, const struct bft_statement *t)
+{
+    return s->count == t->count && memcmp(s, t, bft_statement_bytes(s->count)) == 0;
+}
+
+static struct bft_cut_options cut_options(const struct bft *b)
+{
+    return (struct bft_cut_options){.scope = &b->core.opt.scope,
+                                    .epoch = b->epoch->number,
+                                    .start = b->epoch->fast.start,
+                                    .ahead = ahead_of(b)};
+}
+
+static void state(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    struct stated *s = &e->stated[b->opt.rank][0];
+    if (e->signing || s->job.state == SIGN_UNDER_WAY)
+        return;
+    e->signing = true;
+    bft_fast_statement(&e->fast, s->of);
+    s->of->mark.life = b->opt.life;
+    s->number = e->number;
+    s->job = (struct sign_job){.text = bft_statement_text(&b->core.opt.scope, s->of)};
+    signer_submit(b->opt.signer, &s->job);
+}
+
+static int end_jobs(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    int work = 0;
+    for (uint32_t p = 0; p < b->opt.members; p++)
+        for (uint32_t i = 0; i < STATED_MAX; i++) {
+            struct stated *s = &e->stated[p][i];
+            if (s->there || s->number != e->number || s->job.state == SIGN_UNDER_WAY ||
+                s->job.state == SIGN_IDLE)
+                continue;
+            work++;
+            if (s->job.state != SIGN_GOOD) {
+                s->number = 0;
+                continue;
+            }
+            s->there = true;
+            if (p == b->opt.rank)
+                memcpy(s->of->mark.signature, s->job.signature, SIGN_BYTES);
+            else
+                freeze(b, "another member has");
+        }
+    return work;
+}
+
+/* Is it known to be signed? Else it is checked, if there is room. */
+static bool is_stated(struct bft *b, const struct bft_statement *st)
+{
+    struct epoch *e = b->epoch;
+    struct stated *room = NULL;
+    for (uint32_t i = 0; i < STATED_MAX; i++) {
+        struct stated *s = &e->stated[st->mark.rank][i];
+        if (s->number == e->number && same_statement(s->of, st))
+            return s->there;
+        if (s->job.state != SIGN_UNDER_WAY && (s->number != e->number || i > 0))
+            room = room ? room : s;
+    }
+    if (room == NULL || st->mark.rank == b->opt.rank || st->mark.life != e->life[st->mark.rank])
+        return false; /* one that came back since knows nothing of the epoch */
+    memcpy(room->of, st, bft_statement_bytes(st->count));
+    room->there = false;
+    room->number = e->number;
+    room->job =
+        (struct sign_job){.check = true, .text = bft_statement_text(&b->core.opt.scope, st)};
+    memcpy(room->job.signature, st->mark.signature, SIGN_BYTES);
+    signer_submit(b->opt.signer, &room->job);
+    return false;
+}
+
+/* ---- CUT ---- */
+
+/* What of these a CUT is, and the digests of its batches from what is applied here on. False: it is none. */
+static bool plan_cut(struct bft *b, const struct bft_statement *const *s, uint32_t count,
+                     struct cut_plan *p)
+{
+    struct epoch *e = b->epoch;
+    const struct bft_cut_options o = cut_options(b);
+    struct digest chain[BFT_FAST_TOLD + 1];
+    if (bft_cut(&o, s, count, &p->cut) != NULL || p->cut.batch < e->applied)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t first = s[i]->ready - s[i]->count + 1;
+        if (p->cut.batch < first || p->cut.batch > s[i]->ready || e->applied + 1 < first)
+            continue;
+        bft_statement_chain(s[i], chain);
+        if (!digest_equal(chain[p->cut.batch - first + 1], p->cut.chain))
+            continue;
+        for (uint64_t n = e->applied + 1; n <= p->cut.batch; n++)
+            p->digest[n - e->applied - 1] = s[i]->batch[n - first];
+        p->from = e->applied + 1;
+        return true;
+    }
+    p->from = e->applied + 1;
+    return p->cut.batch == e->applied;
+}
+
+/* Are all its batches here, and valid? Those that are not are asked for. */
+static bool has_batches(struct bft *b, const struct cut_plan *p, bool certifies)
+{
+    bool all = true;
+    for (uint64_t n = max_u64(p->from, b->epoch->applied + 1); n <= p->cut.batch; n++) {
+        const struct content *c = content_of(b, n);
+        struct digest d = p->digest[n - p->from];
+        if (!has_content(b, n, d)) {
+            b->epoch->want = *p;
+            b->epoch->wants = true;
+            all = false;
+        } else if (certifies && n > b->epoch->fast.batches &&
+                   bft_feed_valid(b, c->data, c->bytes) <= 0) {
+            all = false;
+        }
+    }
+    return all;
+}
+
+static uint32_t put_cut(struct bft *b, const struct bft_statement *const *s, uint32_t count,
+                        const struct cut_plan *p, void *out, uint32_t room)
+{
+    struct entry *e = out;
+    struct bft_cut_entry *c = (void *)e->payload;
+    unsigned char *at = (void *)(c + 1);
+    uint64_t bytes = sizeof(*e) + sizeof(*c);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += bft_statement_bytes(s[i]->count);
+    if (bytes > room)
+        return 0;
+    *e = (struct entry){
+        .bytes = (uint32_t)(bytes - sizeof(*e)), .source = SOURCE_LOG, .srcpos = BFT_ENTRY_CUT};
+    *c = (struct bft_cut_entry){
+        .epoch = b->epoch->number, .batch = p->cut.batch, .chain = p->cut.chain, .count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(at, s[i], bft_statement_bytes(s[i]->count));
+        at += bft_statement_bytes(s[i]->count);
+    }
+    return (uint32_t)bytes;
+}
+
+static const struct bft_statement *stated_by(const struct bft *b, uint32_t rank)
+{
+    for (uint32_t i = 0; i < STATED_MAX; i++)
+        if (b->epoch->stated[rank][i].there)
+            return b->epoch->stated[rank][i].of;
+    return NULL;
+}
+
+/* Of any of the statements that are there: the more the better, since a correct one may be needed to have the batches. */
+static uint32_t fill_cut(struct bft *b, void *out, uint32_t room)
+{
+    struct cut_plan plan;
+    for (uint32_t want = b->opt.members; want > b->core.opt.scope.faulty; want--)
+        for (uint32_t set = 1; set < 1U << b->opt.members; set++) {
+            const struct bft_statement *s[BFT_MEMBERS_MAX];
+            uint32_t count = 0;
+            for (uint32_t p = 0; p < b->opt.members; p++)
+                if ((set >> p & 1) && stated_by(b, p))
+                    s[count++] = stated_by(b, p);
+            if (count == want && (uint32_t)__builtin_popcount(set) == want &&
+                plan_cut(b, s, count, &plan) && has_batches(b, &plan, true))
+                return put_cut(b, s, count, &plan, out, room);
+        }
+    return 0;
+}
+
+/* The statements of a CUT that somebody has proposed. False: that is none. */
+static uint32_t read_cut(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes,
+                         const struct bft_statement **s)
+{
+    const struct bft_cut_options o = cut_options(b);
+    const unsigned char *at = (const void *)(c + 1), *end = (const unsigned char *)c + bytes;
+    uint32_t seen = 0;
+    if (bytes < sizeof(*c) || c->count == 0 || c->count > b->opt.members)
+        return 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        s[i] = (const void *)at;
+        if ((uint64_t)(end - at) < sizeof(*s[i]) || s[i]->count > BFT_FAST_TOLD ||
+            (uint64_t)(end - at) < bft_statement_bytes(s[i]->count) ||
+            bft_statement_fault(&o, s[i], bft_statement_bytes(s[i]->count)) ||
+            seen >> s[i]->mark.rank & 1)
+            return 0;
+        seen |= 1U << s[i]->mark.rank;
+        at += bft_statement_bytes(s[i]->count);
+    }
+    return at == end ? c->count : 0;
+}
+
+static bool plan_of(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes,
+                    struct cut_plan *p)
+{
+    const struct bft_statement *s[BFT_MEMBERS_MAX];
+    uint32_t count = c->epoch == b->epoch->number ? read_cut(b, c, bytes, s) : 0;
+    return count > 0 && plan_cut(b, s, count, p) && p->cut.batch == c->batch &&
+           digest_equal(p->cut.chain, c->chain);
+}
+
+static bool all_stated(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes)
+{
+    const struct bft_statement *s[BFT_MEMBERS_MAX];
+    uint32_t count = read_cut(b, c, bytes, s), good = 0;
+    for (uint32_t i = 0; i < count; i++)
+        good += is_stated(b, s[i]);
+    return count > 0 && good == count;
+}
+
+/* ---- in the slow path ---- */
+
+static bool all_are_close(const struct bft *b)
+{
+    for (uint32_t p = 0; p < b->opt.members; p++) {
+        if (b->core.peer[p].automaton.fault || b->core.peer[p].joins)
+            return false;
+        if (p != b->opt.rank &&
+            (b->core.peer[p].applied != b->core.applied ||
+             b->now_ns - b->epoch->beat_ns[p] > 2 * PATIENCE_BEATS * b->opt.beat_ns))
+            return false;
+    }
+    return true;
+}
+
+/* It is time for one. Nothing else is proposed for a while, so that all come to be where we are. */
+bool bft_epoch_drains(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    if (e == NULL || e->open || b->now_ns < e->reopen_ns)
+        return false;
+    if (e->drain_ns == 0)
+        e->drain_ns = b->now_ns;
+    if (b->now_ns - e->drain_ns < DRAIN_BEATS * b->opt.beat_ns)
+        return true;
+    e->drain_ns = 0;
+    e->reopen_ns = b->now_ns + e->backoff_ns;
+    return false;
+}
+
+static uint32_t fill_open(struct bft *b, void *out)
+{
+    struct entry *e = out;
+    struct bft_open_entry *o = (void *)e->payload;
+    if (b->core.applied != b->core.said.next || !all_are_close(b))
+        return 0;
+    *e = (struct entry){.bytes = sizeof(*o), .source = SOURCE_LOG, .srcpos = BFT_ENTRY_OPEN};
+    *o = (struct bft_open_entry){.epoch = b->epoch->number + 1, .leader = b->opt.rank};
+    return (uint32_t)entry_size(sizeof(*o));
+}
+
+uint32_t bft_epoch_fill(struct bft *b, void *out, uint32_t room, bool anew)
+{
+    struct epoch *e = b->epoch;
+    if (!e->open)
+        return fill_open(b, out);
+    e->proposed = e->proposed && !anew;
+    uint32_t bytes = e->fast.frozen && !e->proposed ? fill_cut(b, out, room) : 0;
+    e->proposed = e->proposed || bytes > 0;
+    return bytes;
+}
+
+bool bft_epoch_reserves(void *ctx, const void *batch, uint32_t bytes)
+{
+    const struct bft *b = ctx;
+    const struct entry *e = batch;
+    if (b->epoch == NULL)
+        return false;
+    return bytes < sizeof(*e) || e->source != SOURCE_LOG || e->srcpos != BFT_ENTRY_CUT;
+}
+
+int bft_epoch_valid(struct bft *b, const struct entry *e)
+{
+    struct epoch *ep = b->epoch;
+    const struct bft_open_entry *o = (const void *)e->payload;
+    const struct bft_cut_entry *c = (const void *)e->payload;
+    struct cut_plan plan;
+    if (ep == NULL || e->source != SOURCE_LOG)
+        return 0;
+    if (e->srcpos == BFT_ENTRY_OPEN)
+        return e->bytes == sizeof(*o) && !ep->open && o->epoch == ep->number + 1 &&
+               o->leader < b->opt.members;
+    if (e->srcpos != BFT_ENTRY_CUT || !ep->open || !plan_of(b, c, e->bytes, &plan) ||
+        !all_stated(b, c, e->bytes))
+        return 0;
+    return has_batches(b, &plan, true);
+}
+
+/* The first entry of a batch that is decided. 1: it is none of ours; 0: not now; -1: that was all of the batch. */
+int bft_epoch_apply(struct bft *b, const struct entry *e)
+{
+    struct epoch *ep = b->epoch;
+    const struct bft_open_entry *o = (const void *)e->payload;
+    const struct bft_cut_entry *c = (const void *)e->payload;
+    if (ep == NULL)
+        return 1;
+    bool ours = e->source == SOURCE_LOG;
+    if (ours && e->srcpos == BFT_ENTRY_OPEN && e->bytes == sizeof(*o)) {
+        if (!ep->open && o->epoch == ep->number + 1 && o->leader < b->opt.members)
+            begin(b, o->epoch, o->leader);
+        return -1;
+    }
+    if (!ep->open)
+        return ours && e->srcpos == BFT_ENTRY_CUT ? -1 : 1;
+    if (!ours || e->srcpos != BFT_ENTRY_CUT || e->bytes < sizeof(*c) || c->epoch != ep->number)
+        return -1; /* of the other mode: nothing */
+    if (!ep->has_cut) {
+        freeze(b, "it was cut");
+        if (!plan_of(b, c, e->bytes, &ep->plan))
+            return 0; /* what is before it was lost here: a state is loaded */
+        ep->has_cut = true;
+    }
+    if (!has_batches(b, &ep->plan, false) || !apply_to(b, ep->plan.cut.batch))
+        return 0;
+    if (b->opt.watch && b->opt.watch->cut)
+        b->opt.watch->cut(b->opt.watch_ctx, ep->number, ep->plan.cut.batch);
+    bft_epoch_end(b, ep->number);
+    return -1;
+}
+
+/* ---- frames ---- */
+
+static void take_batch(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
+{
+    struct epoch *e = b->epoch;
+    struct digest d;
+    if (bytes == 0 || bytes > b->opt.batch_bytes || !bft_batch_fits(f->data, bytes))
+        return;
+    d = bft_name_of(f->data, bytes);
+    uint64_t next = e->fast.batches + 1, n = f->number;
+    bool wanted = e->wants && n >= e->want.from && n <= e->want.cut.batch &&
+                  digest_equal(e->want.digest[n - e->want.from], d);
+    bool soon = from == e->leader && e->fast.frozen == NULL && n >= next &&
+                n < next + ahead_of(b) && content_of(b, n)->number != n;
+    if (wanted || soon)
+        put_content(b, n, d, f->data, bytes);
+}
+
+static void give_batch(struct bft *b, uint32_t to, const struct bft_frame *f)
+{
+    const struct content *c = content_of(b, f->number);
+    struct digest none = {{0}};
+    if (c->number == f->number && f->number > 0 &&
+        (digest_equal(c->digest, f->name) ||
+         (digest_equal(f->name, none) && b->epoch->leader == b->opt.rank)))
+        tell(b, to, BFT_FRAME_BATCH, f->number, c->digest, c->data, c->bytes);
+}
+
+static void take_statement(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
+{
+    const struct bft_statement *s = (const void *)f->data;
+    const struct bft_cut_options o = cut_options(b);
+    if (bytes >= sizeof(*s) && bft_statement_fault(&o, s, bytes) == NULL && s->mark.rank == from)
+        is_stated(b, s);
+}
+
+void bft_epoch_frame(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
+{
+    struct epoch *e = b->epoch;
+    if (e == NULL || !e->open || f->key != e->number)
+        return;
+    switch (f->kind) {
+    case BFT_FRAME_BATCH:
+        take_batch(b, from, f, bytes);
+        break;
+    case BFT_FRAME_ECHO:
+        bft_fast_hear(&e->fast, from, BFT_FAST_ECHO, f->number, f->name);
+        break;
+    case BFT_FRAME_READY:
+        bft_fast_hear(&e->fast, from, BFT_FAST_READY, f->number, f->name);
+        break;
+    case BFT_FRAME_STATEMENT:
+        take_statement(b, from, f, bytes);
+        break;
+    default:
+        give_batch(b, from, f);
+        break;
+    }
+}
+
+void bft_epoch_heard_beat(struct bft *b, uint32_t from)
+{
+    if (b->epoch)
+        b->epoch->beat_ns[from] = b->now_ns;
+}
+
+/* ---- rounds ---- */
+
+int bft_epoch_step(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    int work = 0;
+    if (e == NULL || !e->open || !b->core.votes)
+        return 0;
+    if (e->fast.frozen == NULL)
+        watch(b);
+    if (e->fast.frozen == NULL || PLANTED(bft_freeze_leaks)) {
+        work += lead(b);
+        while (follow(b))
+            work++;
+        work += be_ready(b);
+    }
+    uint64_t decided = bft_fast_decide(&e->fast);
+    if (decided > e->applied && !e->has_cut) {
+        work++;
+        apply_to(b, decided);
+    }
+    if (e->fast.frozen)
+        state(b);
+    return work + end_jobs(b);
+}
+
+static void say_again(struct bft *b)
+{
+    const struct bft_fast *f = &b->epoch->fast;
+    for (uint64_t n = f->decided + 1; n <= f->batches; n++)
+        tell(b, BFT_ALL, BFT_FRAME_ECHO, n, bft_fast_chain(f, n), NULL, 0);
+    if (f->ready > 0)
+        tell(b, BFT_ALL, BFT_FRAME_READY, f->ready, bft_fast_chain(f, f->ready), NULL, 0);
+    tell(b, b->epoch->leader, BFT_FRAME_ASK_BATCH, f->batches + 1, (struct digest){{0}}, NULL, 0);
+}
+
+void bft_epoch_beat(struct bft *b)
+{
+    struct epoch *e = b->epoch;
+    if (!bft_epoch_is_open(b) || !b->core.votes)
+        return;
+    if (b->now_ns - e->moved_ns > b->opt.beat_ns)
+        say_again(b);
+    const struct stated *s = &e->stated[b->opt.rank][0];
+    if (s->there)
+        tell(b, BFT_ALL, BFT_FRAME_STATEMENT, 0, (struct digest){{0}}, s->of,
+             (uint32_t)bft_statement_bytes(s->of->count));
+    for (uint64_t n = e->want.from; e->wants && n <= e->want.cut.batch; n++)
+        if (!has_content(b, n, e->want.digest[n - e->want.from]))
+            tell(b, BFT_ALL, BFT_FRAME_ASK_BATCH, n, e->want.digest[n - e->want.from], NULL, 0);
+}
