@@ -2,6 +2,7 @@
 
 #include "agree/entry.h"
 #include "api/api.h"
+#include "base/minmax.h"
 #include "group/keeper.h"
 
 #include <dirent.h>
@@ -337,23 +338,35 @@ static int no_directory(const struct tram_cluster *c, uint32_t host, const char 
         name, dir, name, c->file, name, c->file);
 }
 
+#define BATCH_BYTES (UINT64_C(4) << 20) /* as a disk has it that is told nothing */
+#define SEGMENT_BYTES_MIN (UINT64_C(16) << 20)
+#define SEGMENT_BYTES_MAX (UINT64_C(64) << 20)
+
 /* A batch may have to take all of a log's ring (log_restore), and what else it has besides; and a segment two of them. */
+static void fit_batches(struct disk_options *o, uint64_t log_bytes, uint64_t segment)
+{
+    if (o->batch_bytes == 0 && log_bytes > BATCH_BYTES / 2)
+        o->batch_bytes = log_bytes + BATCH_BYTES;
+    if (o->segment_bytes == 0)
+        o->segment_bytes = max_u64(segment, 2 * o->batch_bytes);
+}
+
+/* Some segments are spare, and a state is saved when half of the others are in use. What is left must be more than the next segment, or
+ * nothing is kept before that state is there: a small journal has smaller ones. */
 static void fit_log(struct disk_options *o, uint64_t log_bytes)
 {
-    const uint64_t batch = UINT64_C(4) << 20, segment = UINT64_C(64) << 20;
-    if (o->batch_bytes == 0 && log_bytes > batch / 2)
-        o->batch_bytes = log_bytes + batch;
-    if (o->segment_bytes == 0 && 2 * o->batch_bytes > segment)
-        o->segment_bytes = 2 * o->batch_bytes;
+    const uint64_t segments = 16;
+    uint64_t segment = SEGMENT_BYTES_MAX;
+    while (segments * segment > o->bytes && segment > SEGMENT_BYTES_MIN)
+        segment /= 2;
+    fit_batches(o, log_bytes, segment);
 }
 
 /* Views are few and small, and there is a new state of them often. */
 static void fit_views(struct disk_options *o, const struct cluster *f)
 {
-    const uint64_t segment = UINT64_C(16) << 20, segments = 8;
-    fit_log(o, keeper_log_bytes(f->hosts, cluster_cells(f)));
-    if (o->segment_bytes == 0)
-        o->segment_bytes = segment;
+    const uint64_t segments = 8;
+    fit_batches(o, keeper_log_bytes(f->hosts, cluster_cells(f)), SEGMENT_BYTES_MIN);
     if (o->bytes == 0)
         o->bytes = segments * o->segment_bytes;
 }
