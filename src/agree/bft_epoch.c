@@ -283,8 +283,11 @@ static bool apply_to(struct bft *b, uint64_t upto)
 {
     struct epoch *e = b->epoch;
     while (e->applied < upto) {
-        const struct content *c = content_of(b, e->applied + 1);
-        CHECK(c->number == e->applied + 1);
+        uint64_t next = e->applied + 1;
+        const struct content *c = content_of(b, next);
+        CHECK(has_content(b, next,
+                          e->has_cut ? e->plan.digest[next - e->plan.from]
+                                     : e->fast.batch[next % BFT_FAST_KEPT]));
         if (!bft_feed_apply_batch(b, c->data, c->bytes))
             return false;
         e->applied++;
@@ -372,6 +375,13 @@ static bool is_stated(struct bft *b, const struct bft_statement *st)
 
 /* ---- CUT ---- */
 
+/* What is applied here is before every CUT, on its chain; beyond what was taken a CUT is being applied, and it was compared before. */
+static bool is_ours(const struct epoch *e, struct digest chain)
+{
+    return e->applied > e->fast.batches ||
+           digest_equal(chain, bft_fast_chain(&e->fast, e->applied));
+}
+
 /* What of these a CUT is, and the digests of its batches from what is applied here on. False: it is none. */
 static bool plan_cut(struct bft *b, const struct bft_statement *const *s, uint32_t count,
                      struct cut_plan *p)
@@ -386,7 +396,8 @@ static bool plan_cut(struct bft *b, const struct bft_statement *const *s, uint32
         if (p->cut.batch < first || p->cut.batch > s[i]->ready || e->applied + 1 < first)
             continue;
         bft_statement_chain(s[i], chain);
-        if (!digest_equal(chain[p->cut.batch - first + 1], p->cut.chain))
+        if (!digest_equal(chain[p->cut.batch - first + 1], p->cut.chain) ||
+            !is_ours(e, chain[e->applied + 1 - first]))
             continue;
         for (uint64_t n = e->applied + 1; n <= p->cut.batch; n++)
             p->digest[n - e->applied - 1] = s[i]->batch[n - first];
@@ -395,6 +406,13 @@ static bool plan_cut(struct bft *b, const struct bft_statement *const *s, uint32
     }
     p->from = e->applied + 1;
     return p->cut.batch == e->applied;
+}
+
+/* It was found valid when we said ECHO for it. */
+static bool was_taken(const struct bft *b, uint64_t number, struct digest digest)
+{
+    const struct bft_fast *f = &b->epoch->fast;
+    return number <= f->batches && digest_equal(f->batch[number % BFT_FAST_KEPT], digest);
 }
 
 /* Are all its batches here, and valid? Those that are not are asked for. */
@@ -408,8 +426,7 @@ static bool has_batches(struct bft *b, const struct cut_plan *p, bool certifies)
             b->epoch->want = *p;
             b->epoch->wants = true;
             all = false;
-        } else if (certifies && n > b->epoch->fast.batches &&
-                   bft_feed_valid(b, c->data, c->bytes) <= 0) {
+        } else if (certifies && !was_taken(b, n, d) && bft_feed_valid(b, c->data, c->bytes) <= 0) {
             all = false;
         }
     }
