@@ -103,6 +103,12 @@ struct log_options {
     uint64_t stagger_ns;   /* what the next in rank waits longer; 0: 200 us */
     uint64_t detach_ns;    /* how long a stuck replica may hold up the others; 0: 50 ms */
     uint64_t seed;         /* for back-off */
+
+    /* Where its positions begin, and below which no ballot of its is: of a log that takes the place of another one, on the same disk and with the state of
+     * that. A multiple of log_bytes. */
+    uint64_t base;
+    bool
+        fresh; /* no earlier life of this node has had it, whatever became of its memory: it has promised nothing */
     bool
         duels; /* over a network too, does not ask whether others hear a leader: for duels in tests */
 
@@ -127,6 +133,30 @@ void log_close(struct log *);
 /* Of a log that is kept: begins its life with what the disk has, through the machine's load and apply. Once, before anything else;
  * whoever is behind the machine is open. ERR_CORRUPT: what the disk has cannot be read as a log. */
 int log_restore(struct log *, struct err *);
+
+/* What a log has on its disk, for the next one that is kept there. */
+struct log_past {
+    struct disk_says said;
+    uint64_t end, pledge, pledged;
+    bool beyond; /* nothing of it counts */
+};
+
+void log_past(const struct log *, struct log_past *);
+/* Likewise, of a disk whose log was not opened in this life. */
+void log_past_found(const struct disk *, uint32_t group, struct log_past *);
+
+/* In place of log_restore, of a log that takes the place of another one: begins with the state that the machine has now, which is that of `base`; or, with
+ * `lacks`, without one. What the disk has of the one before counts until a snapshot of this one is on it. */
+void log_begin(struct log *, const struct log_past *, bool lacks);
+
+/* How many bytes of a saved state (disk_snap_read) are the log's, before those of the machine, if it has no sources. 0: it is none. */
+uint32_t log_saved_head(const void *saved, uint64_t bytes);
+
+/* It is over, while its process goes on: it does nothing any more, and is not stepped. Then, when nothing is under way that it has asked of
+ * its memory: ends its lanes and its region, and closes it. */
+void log_leave(struct log *);
+bool log_is_quiet(const struct log *);
+void log_end_close(struct log *);
 
 /* What is applied now was applied by an earlier life, and comes from the disk: what it brings about has been asked for room then. */
 bool log_replaying(const struct log *);

@@ -196,8 +196,10 @@ struct keeping {
     uint64_t full_ns; /* since when the disk has had no room for what is to be copied; 0: it has */
     uint32_t full_bytes; /* of that */
     bool unfit;          /* so for so long that another is to lead */
-    bool beyond;         /* what was on the disk does not count */
-    bool reset_due;      /* and the disk is yet to be told where it begins anew */
+    bool
+        is_first; /* the gap is the beginning of this log: what the disk has is of the one before */
+    bool beyond;  /* what was on the disk does not count */
+    bool reset_due; /* and the disk is yet to be told where it begins anew */
     uint32_t
         save_asked; /* rounds since the others were told that a snapshot is about to be made; */
     void *save;     /* one is being written, */
@@ -410,6 +412,10 @@ static inline bool peer_is_well(const struct log *l, uint32_t rank)
     return l->peer[rank].phase == PEER_LIVE && row_has_state(l, rank);
 }
 
+/* log_open.c */
+/* As the memory says what became of an earlier life. */
+void log_state_begin(struct log *, enum mem_birth);
+
 /* log.c */
 void log_move(struct log *, enum unit_role);
 bool log_apply(struct log *, const struct entry *);
@@ -519,6 +525,7 @@ void streams_answer(struct log *);
 
 /* log_snap.c */
 uint32_t snap_head_size(const struct log_options *);
+uint32_t snap_head_bytes(const void *head, uint64_t bytes);
 uint32_t snap_piece_bytes(const struct log *);
 bool snap_budget_take(struct log *);
 bool snap_head_check(const struct log *, const void *head, uint64_t pos, uint64_t *state_bytes);
@@ -599,6 +606,8 @@ void keep_close(struct log *);
 
 /* log_restore.c */
 
+/* The row of a life that begins with what the disk has. */
+void log_show_life(struct log *);
 /* When the own lane has what the disk had, the region is opened for promises. */
 int restore_filled(struct log *);
 /* May what was taken on be granted: is all of it on disk? */

@@ -172,6 +172,7 @@ static void cover(struct log *l)
         k->end = k->chain.end;
     }
     k->gap = 0;
+    k->is_first = false;
     chain_drop(l, from);
 }
 
@@ -479,6 +480,10 @@ int keep_follow(struct log *l)
     judge_fitness(l);
     struct keeping *k = &l->keep;
     uint64_t promised = mem_promised(l->mem, l->opt.region);
+    if (k->is_first) {
+        keep_append_reset(l, 0);
+        return 0;
+    }
     if (promised == 0 || promised == MEM_CLOSED)
         return 0;
     int work = 0;

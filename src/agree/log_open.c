@@ -239,6 +239,7 @@ static void numbers_init(struct log *l, const struct log_options *o)
     l->budget = o->budget ? o->budget : &l->own_budget;
     l->away_ns = l->budget->away_ns;
     l->look_every_ns = o->heartbeat_ns / LOOKS_PER_HEARTBEAT;
+    l->applied = l->ballot_seen = o->base;
     l->sources = o->sources + o->streams;
     l->writers = o->sources;
     for (uint32_t i = 0; i < o->streams; i++)
@@ -282,9 +283,13 @@ static int buffers_open(struct log *l, const struct log_options *o, struct err *
 
 /* A second life has no state of its own, whatever became of its memory: the machine's state was in the process. With
  * its memory it still votes; without, it must not. */
-static void state_begin(struct log *l, enum mem_birth birth)
+void log_state_begin(struct log *l, enum mem_birth birth)
 {
     l->state = UNIT_FOLLOWER;
+    if (l->opt.fresh && mem_promised(l->mem, l->opt.region) == MEM_CLOSED) {
+        mem_region_grant(l->mem, l->opt.region, 0);
+        birth = MEM_BIRTH_NEW;
+    }
     l->behind = birth != MEM_BIRTH_NEW;
     /* A life that ended before the group took it back leaves a closed region behind. */
     if (mem_promised(l->mem, l->opt.region) == MEM_CLOSED) {
@@ -296,6 +301,7 @@ static void state_begin(struct log *l, enum mem_birth birth)
     table_set(l->rows, ROW_LIFE, l->mem->life + 1);
     table_set(l->rows, ROW_FLAGS,
               (l->behind ? ROW_BEHIND : 0) | (l->state == UNIT_JOINING ? ROW_JOINING : 0));
+    table_set(l->rows, ROW_APPLIED, l->applied);
 }
 
 int log_open(const struct log_options *options, struct log **out, struct err *e)
@@ -329,7 +335,7 @@ int log_open(const struct log_options *options, struct log **out, struct err *e)
     l->opt.stream = NULL;
     flows_begin(l);
     if (!log_kept(l))
-        state_begin(l, birth);
+        log_state_begin(l, birth);
     *out = l;
     return 0;
 }

@@ -202,7 +202,7 @@ int restore_filled(struct log *l)
 
 /* ---- beginning a life ---- */
 
-static void show_life(struct log *l)
+void log_show_life(struct log *l)
 {
     struct keeping *k = &l->keep;
     uint64_t life = l->mem->life + 1;
@@ -259,7 +259,8 @@ static void remember(struct log *l, const struct found_chain *f)
 static int check_promise(const struct log *l, struct err *e)
 {
     uint64_t promised = mem_promised(l->mem, l->opt.region);
-    if (promised >= l->keep.pledge)
+    if (promised >= l->keep.pledge ||
+        l->keep.pledge <= l->opt.base) /* of the log before this one */
         return 0;
     return err_set(e, ERR_CORRUPT,
                    "log: the memory that was kept promises %llu, and the disk %llu: it is not the "
@@ -317,7 +318,7 @@ int log_restore(struct log *l, struct err *e)
     } else {
         rc = restore_chain(l, f, !closed, e);
     }
-    show_life(l);
+    log_show_life(l);
     return rc;
 }
 

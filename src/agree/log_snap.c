@@ -35,6 +35,17 @@ uint32_t snap_head_size(const struct log_options *o)
     return (SNAP_HEAD_WORDS + o->replicas + o->memories + 2 * (o->sources + o->streams)) * 8;
 }
 
+/* The same of a state as it was saved, if there are no sources. */
+uint32_t snap_head_bytes(const void *head, uint64_t bytes)
+{
+    uint64_t w[SNAP_HEAD_WORDS];
+    if (bytes < sizeof(w))
+        return 0;
+    memcpy(w, head, sizeof(w));
+    uint64_t members = (w[3] & UINT32_MAX) + (w[3] >> 32), size = (SNAP_HEAD_WORDS + members) * 8;
+    return w[0] == SNAP_MAGIC && w[4] == 0 && size <= bytes ? (uint32_t)size : 0;
+}
+
 uint32_t snap_piece_bytes(const struct log *l)
 {
     return (uint32_t)min_u64(STATE_PIECE_BYTES, l->opt.snap_bytes / 4);

@@ -90,6 +90,17 @@ void table_close(struct table *t)
     free(t);
 }
 
+void table_end_close(struct table *t)
+{
+    for (uint32_t r = 0; r < t->spec.ranks; r++) {
+        struct mem_lane *lanes[] = {t->in[r], t->peer[r].out};
+        mem_flow_close(t->mem, &t->peer[r].flow);
+        if (r != t->spec.me)
+            mem_lanes_end(t->mem, lanes, 2);
+    }
+    table_close(t);
+}
+
 /* ---- pushing ---- */
 
 static void reopen_if_lost(struct table *t, uint32_t rank)

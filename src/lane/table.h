@@ -81,6 +81,8 @@ struct table {
 /* Opens the lanes and flows of the table. The region must be open. */
 int table_open(struct mem *, const struct table_spec *, struct table **, struct err *);
 void table_close(struct table *);
+/* Ends its lanes and flows, too, while its node goes on. */
+void table_end_close(struct table *);
 
 /* A word of the rank's row, as far as it has come here; 0 while that rank is not there. */
 static inline uint64_t table_get(const struct table *t, uint32_t rank, uint32_t word)
