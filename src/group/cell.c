@@ -607,7 +607,8 @@ void cell_begin(struct cell *c, const struct view *before, const struct view *no
     const struct view_cell *vc = &now->cell[c->number];
     if (!c->mine)
         return;
-    bool had = c->in && c->has_state && c->number_at >= c->skip_to;
+    /* Where there are no states it has one from the begin on, but not what its log is to have: that it may not have read yet. */
+    bool had = c->in && c->has_state && c->number_at >= c->skip_to && !restore_reads(c);
     uint64_t ahead[GROUP_HOSTS_MAX] = {0};
     if (c->in && c->taken)
         raw_ahead(c, before, now, ahead);
