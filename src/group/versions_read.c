@@ -405,11 +405,13 @@ static int read_batch(struct reading *r, const struct versions_batch *b, uint64_
     return rc;
 }
 
-/* The last file that begins before what is wanted. */
+/* The last file that begins before what is wanted. If that is everything it is the first: pieces of a state may go over files that all begin at version 0. */
 static int skip_files(struct versions_cursor *c, uint64_t version, uint64_t time, struct err *e)
 {
     struct versions_segment head;
     int rc = 0;
+    if (version == 0 && time == 0)
+        return 0;
     while (c->at_file + 1 < c->files && versions_cursor_head(c, c->at_file + 1, &head, &rc, e) &&
            rc == 0 && (head.version <= version || head.time < time))
         c->at_file++;

@@ -342,6 +342,30 @@ static void versions__a_cut_takes_back_what_is_several_views_before(void **state
     fini(&f);
 }
 
+/* A state that comes first is in pieces that raise nothing, and goes over several segments: who wants everything gets it from its first piece on. */
+static void versions__of_a_state_are_read_from_its_first_piece_on(void **state)
+{
+    (void)state;
+    struct fix f;
+    struct err e = {""};
+    uint32_t seen[16] = {0}, pieces = 0;
+    unsigned char data[PAYLOAD] = {0};
+    init(&f, 6, 0);
+    open_all(&f);
+    while (versions_segment(f.v, 1) < 4) {
+        const struct version v = {.type = VERSION_STATE,
+                                  .bytes = PAYLOAD,
+                                  .version = stamp(3, 7),
+                                  .time = 1,
+                                  .seq = pieces++};
+        assert_true(versions_append(f.v, 1, &v, data));
+        until_done(&f, 1);
+    }
+    assert_int_equal(versions_read(f.block, &f.o.owner, 1, 0, 0, count_it, seen, &e), 0);
+    assert_int_equal(seen[3], pieces);
+    fini(&f);
+}
+
 /* ---- damage ---- */
 
 static void fill(struct fix *f, uint32_t batches)
@@ -653,6 +677,7 @@ int main(void)
         cmocka_unit_test(versions__that_are_durable_are_there_after_the_loss_of_power),
         cmocka_unit_test(versions__are_read_from_any_of_them_on),
         cmocka_unit_test(versions__a_cut_takes_back_what_is_several_views_before),
+        cmocka_unit_test(versions__of_a_state_are_read_from_its_first_piece_on),
         cmocka_unit_test(versions__damage_before_good_ones_is_told_with_file_and_offset),
         cmocka_unit_test(versions__a_bad_tail_is_cut_and_told),
         cmocka_unit_test(versions__of_a_file_whose_head_was_cut_short_are_written_anew),
