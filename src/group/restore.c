@@ -228,8 +228,10 @@ static void drop_old(struct cell *c, uint32_t from)
     bool needs = c->of->opt.machine->state != NULL;
     if (needs && r->segment == 0)
         return;
+    /* What the last segment begins with may not be on the disk yet, and one of them has to have something. */
+    uint32_t last = versions_segment(v, log_of(c)), sure = needs ? r->segment : last - (last > 1);
     if (versions_done(v, log_of(c)) >= r->place)
-        versions_drop(v, log_of(c), needs ? (uint32_t)min_u64(from, r->segment) : from);
+        versions_drop(v, log_of(c), (uint32_t)min_u64(from, sure));
 }
 
 int restore_retain(struct cell *c)
