@@ -381,7 +381,6 @@ void group_disk_lost(struct fleet_node *f)
     r->disk_losable = false;
     disk_sim_wipe(n->disk.platters);
     group_disk_out(n, UINT32_MAX);
-    memset(n->disk.highest, 0, sizeof(n->disk.highest));
 }
 
 void group_disk_fini(struct group_run *r)
