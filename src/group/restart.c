@@ -178,15 +178,21 @@ struct restart_from restart_from(const struct decide_input *in, uint64_t enders,
     return from;
 }
 
+/* Who ends the view delivers no more of it than there is where the cell goes on. */
+static void limit_trims(const struct decide_input *in, uint64_t cut, struct view_cell *next)
+{
+    uint64_t below = stamp_vid(cut) == in->now->vid ? stamp_count(cut) : 0;
+    for (uint32_t i = 0; i < next->trims; i++)
+        next->trim[i] = min_u64(next->trim[i], below > i ? (below - i - 1) / next->trims + 1 : 0);
+}
+
 void restart_mixed(const struct decide_input *in, uint64_t enders, uint32_t cell,
                    struct view_cell *next)
 {
     if (kept(in, cell) != KEPT_ALL || next->stateful == 0)
         return;
     const struct restart_from from = restart_from(in, enders, cell);
-    uint64_t below = stamp_vid(from.cut) == in->now->vid ? stamp_count(from.cut) : 0;
-    for (uint32_t i = 0; i < next->trims; i++)
-        next->trim[i] = min_u64(next->trim[i], below > i ? (below - i - 1) / next->trims + 1 : 0);
+    limit_trims(in, from.cut, next);
     next->stateful |= from.hosts & ~enders;
     next->cut = from.cut;
 }
@@ -225,6 +231,7 @@ bool restart_cell(const struct decide_input *in, uint64_t enders, uint64_t membe
         next->cut = from.cut;
         next->members_last = 0;
         next->last = kept(in, cell) == KEPT_SOME ? in->now->vid + 1 : 0;
+        limit_trims(in, from.cut, next);
         return true;
     }
     if (next->trims == 0 && never_began(in, enders, cell)) {

@@ -314,7 +314,20 @@ static void check_ended(struct group_check *c, uint32_t host, uint32_t cell)
     y->end[v->vid] = at + 1;
 }
 
-/* What it has to begin with in the cell. */
+/* A sender that is still there may send it again. */
+static void lose_delivered(struct group_check *c, uint32_t cell, const struct group_delivery *d)
+{
+    const struct view *v = c->view[d->vid];
+    struct group_stream *s = group_check_stream(c, d->sender, cell, v->life[d->sender]);
+    uint64_t i = s ? s->count : 0;
+    while (i > 0 && s->sent[i - 1].state != SENT_DELIVERED)
+        i--;
+    if (i == 0)
+        return;
+    s->sent[i - 1].state = SENT_LOST;
+    s->next = i - 1 < s->next ? i - 1 : s->next;
+}
+
 /* A cell that is written behind goes on from disks: what none of them has is lost. */
 static void lose_tail(struct group_check *c, uint32_t cell, const struct view *now)
 {
@@ -324,11 +337,14 @@ static void lose_tail(struct group_check *c, uint32_t cell, const struct view *n
            stamp(y->delivery[count - 1].vid, y->delivery[count - 1].number) >= now->cell[cell].cut)
         count--;
     c->result->group.lost_behind += y->count - count;
+    for (uint64_t i = y->count; i > count; i--)
+        lose_delivered(c, cell, &y->delivery[i - 1]);
     y->count = count;
     for (uint64_t i = 0; i < y->end_max; i++)
         y->end[i] = y->end[i] > count + 1 ? count + 1 : y->end[i];
 }
 
+/* What it has to begin with in the cell. */
 static void begin_cell(struct group_check *c, uint32_t host, uint32_t cell, const struct view *now)
 {
     CHECK(host < GROUP_CHECK_HOSTS_MAX && cell < GROUP_CHECK_CELLS_MAX);
