@@ -2,7 +2,7 @@
 BUILD ?= build
 SOURCES = $(wildcard src/*/*.[ch] src/*/*/*.[ch] include/*.h include/*/*.h tests/*.[ch] tests/*/*.[ch] examples/*.[ch])
 
-.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-bft test-group test-group-killed test-rdma fuzz asan tsan coverage format clean
+.PHONY: all bench test-memories test-page test-deb test-upgrade deb debug demo deps install uninstall model test test-large test-durable test-bft test-group test-group-killed test-group-moves test-rdma fuzz asan tsan coverage format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
@@ -93,6 +93,10 @@ test-memories: all
 # All hosts of a durable group killed at one moment, any majority started again, 100 times: a quarter of an hour.
 test-group-killed: all
 	@TRAM=$(abspath $(BUILD)/tram) tests/proc/group_all_killed 100
+
+# The keepers of a group are killed one after another, and others take their place: shared memory, TCP, TCP with disks. Two minutes.
+test-group-moves: all
+	@TRAM=$(abspath $(BUILD)/tram) tests/proc/group_moves
 
 # A killed host returns to a group with a state of LARGE megabytes, under full load; no call waits for more than 200 ms. And all
 # hosts of a durable group with 1 GiB and 256 MiB of journal: it serves within 5 s.

@@ -32,4 +32,11 @@ const char *schedule_relay_is_put_out(uint32_t ticks, bool shared);
 const char *schedule_relay_dies_in_body(uint32_t host, uint32_t ticks, bool restarts);
 const char *schedule_forged_bytes(uint64_t seed);
 
+/* group_schedules_move.c */
+const char *schedule_keepers_fail_in_turn(bool shared, bool links);
+const char *schedule_leader_dies_in_move(uint32_t ticks, bool links, bool leaves);
+const char *schedule_host_knows_first_keepers(bool shared, bool links);
+const char *schedule_leader_wakes_after_move(bool shared, bool links);
+const char *schedule_only_keeper_leaves(bool links);
+
 #endif

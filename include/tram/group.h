@@ -210,7 +210,7 @@ TRAM_API void tram_group_leave(struct tram_group *);
 TRAM_API bool tram_group_has_left(const struct tram_group *);
 
 /* As tram_host_step, _poll, _fd and _wake of tram.h. What was sent leaves with the next step or poll: with _fd, poll after
- * sending. Negative: it cannot go on and is to be closed. TRAM_DATA_LOST: so many keepers were killed at once that nobody knows the
+ * sending. Negative: it cannot go on and is to be closed. TRAM_DATA_LOST: so many keepers were killed at once, before others took their place, that nobody knows the
  * views any more. TRAM_BROKEN: a call that saves or loads has failed, or a rule is broken. TRAM_REFUSED: the others do not
  * take it. */
 TRAM_API int tram_group_step(struct tram_group *, struct tram_error *);

@@ -86,6 +86,7 @@ struct tram_group {
     uint64_t put_out;  /* what was said of it */
     uint64_t waits_ns; /* since when it waits for something; 0: it does not */
     bool waits_said;
+    uint32_t generation_said;    /* of keepers */
     char waits[GROUP_PAGE_TEXT]; /* what it waits for, with names */
 
     struct group_predicate predicate[TRAM_WHEN_MAX];

@@ -29,6 +29,8 @@ struct group_page_record {
     uint64_t has_left;
     uint64_t keeper, leads; /* this host is one; and leads them, */
     uint64_t leader;        /* or knows who does; GROUP_PAGE_NOBODY */
+    uint64_t keepers,
+        generation; /* who decides on what follows the newest view, and how often others took their place */
     uint64_t views, put_out, sent, delivered, delivered_bytes, nulls, trimmed, returned;
     uint64_t states_sent, states_loaded;
     uint64_t life[GROUP_HOSTS_MAX];

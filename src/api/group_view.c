@@ -124,8 +124,30 @@ static void line_cells(struct line *l, const struct tram_group *g, const struct 
     }
 }
 
+/* "h1, h2 and h3" */
+static void line_keepers(struct line *l, const struct tram_group *g)
+{
+    const struct keeper *k = member_keeper(g->member);
+    const uint64_t all = keeper_set(k, keeper_view(k));
+    for (uint64_t rest = all; rest; rest = set_rest(rest))
+        line_add(l, "%s%s",
+                 rest == all      ? ""
+                 : set_rest(rest) ? ", "
+                                  : " and ",
+                 g->host_name[set_first(rest)]);
+}
+
+/* Others keep than in the view before, as far as this process has said. */
+static bool keepers_moved(struct tram_group *g)
+{
+    const struct keeper *k = member_keeper(g->member);
+    uint32_t generation = keeper_list(k, keeper_view(k))->generation, said = g->generation_said;
+    g->generation_said = generation;
+    return generation != said;
+}
+
 /* One line: who came, who went, and why as far as is known here. */
-static void say_view(const struct tram_group *g, const struct tram_view *before,
+static void say_view(struct tram_group *g, const struct tram_view *before,
                      const struct tram_view *now)
 {
     struct line l = {.used = 0};
@@ -144,6 +166,10 @@ static void say_view(const struct tram_group *g, const struct tram_view *before,
     line_hosts(&l, g, dead, "died");
     line_hosts(&l, g, gone & ~now->left & ~dead, "went: not heard for suspect_ms, or cut off");
     line_cells(&l, g, now);
+    if (keepers_moved(g)) {
+        line_add(&l, "; keepers are now ");
+        line_keepers(&l, g);
+    }
     bool bad = dead != 0 || (gone & ~now->left) != 0 || !now->adequate;
     say_event_about(&g->say, bad ? SAY_EVENT_VIEW_LOSS : SAY_EVENT_VIEW,
                     &(struct say_about){.view = now->number}, "%s: %s", g->host_name[g->index],
@@ -195,18 +221,6 @@ void group_view_changed(struct tram_group *g, const struct view *before, const s
     }
     if (g->machine.view)
         g->machine.view(g->ctx, last, now ? &g->seen[g->at].view : NULL);
-}
-
-/* "h1, h2 and h3" */
-static void line_keepers(struct line *l, const struct tram_group *g)
-{
-    const struct cluster *f = g->cluster->conf;
-    for (uint32_t i = 0; i < f->keepers; i++)
-        line_add(l, "%s%s",
-                 i == 0               ? ""
-                 : i + 1 < f->keepers ? ", "
-                                      : " and ",
-                 g->host_name[f->keeper[i]]);
 }
 
 /* Who is no keeper does not know what they wait for. */
@@ -270,6 +284,8 @@ static void show_keeper(const struct tram_group *g, struct group_page_record *r)
     const struct log *log = keeper_log(k);
     const struct view *newest = keeper_view(k);
     r->newest = newest ? newest->vid : 0;
+    r->keepers = keeper_set(k, newest);
+    r->generation = keeper_list(k, newest)->generation;
     r->keeper = log != NULL;
     r->leader = GROUP_PAGE_NOBODY;
     r->leads = 0;

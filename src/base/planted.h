@@ -220,7 +220,10 @@
     X(group_wedge_unfenced, group, "GUARDs are noted before others can see CLOSE")                 \
     X(group_close_not, group, "a member that wedges does not close the view")                      \
     X(group_keepers_close, group, "the view is open until a keeper has closed it")                 \
-    X(group_open_early, stepped, "a view opens before all have found its senders")
+    X(group_open_early, stepped, "a view opens before all have found its senders")                 \
+    X(group_keepers_go_on, group, "V25: keepers go on deciding behind the view that names others") \
+    X(group_keeper_forgets, group,                                                                 \
+      "a keeper that lost its memory begins its log as if it had never had it")
 
 enum planted {
     PLANTED_none,

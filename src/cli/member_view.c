@@ -201,15 +201,39 @@ static void print_cell(const struct running *r, const struct group_page_record *
     fputc('\n', f);
 }
 
-static void print_keepers(const struct running *r, FILE *f)
+/* As whoever has heard of the newest view says; before there is one, as the file does. */
+static uint64_t keepers(const struct running *r, uint64_t *generation)
 {
     const struct cluster *c = r->cluster->conf;
+    uint64_t set = 0, newest = 0;
+
+    *generation = 0;
+    for (uint32_t i = 0; i < c->keepers; i++)
+        set |= set_of(c->keeper[i]);
+    for (uint32_t h = 0; h < c->hosts; h++) {
+        const struct group_page_record *m = running_member(r, h);
+        if (m == NULL || m->newest <= newest)
+            continue;
+        newest = m->newest;
+        set = m->keepers;
+        *generation = m->generation;
+    }
+    return set;
+}
+
+static void print_keepers(const struct running *r, FILE *f)
+{
+    uint64_t generation;
     int lead = leader(r);
 
     fputs("keepers:", f);
-    for (uint32_t i = 0; i < c->keepers; i++)
-        fprintf(f, r->host[c->keeper[i]].state == RUNNING_UP ? " %s" : " %s (%s)",
-                host_name(r, c->keeper[i]), running_state_name(r->host[c->keeper[i]].state));
+    for (uint64_t rest = keepers(r, &generation); rest; rest = set_rest(rest)) {
+        uint32_t h = set_first(rest);
+        fprintf(f, r->host[h].state == RUNNING_UP ? " %s" : " %s (%s)", host_name(r, h),
+                running_state_name(r->host[h].state));
+    }
+    if (generation > 0)
+        fprintf(f, " (moved %" PRIu64 " time%s)", generation, generation == 1 ? "" : "s");
     if (lead >= 0)
         fprintf(f, "; %s leads them\n", host_name(r, (uint32_t)lead));
     else
@@ -338,10 +362,8 @@ void member_view_json(const struct running *r, FILE *f)
     const struct cluster *c = r->cluster->conf;
     int best = running_newest(r), lead = leader(r);
     const struct group_page_record *v = best >= 0 ? running_member(r, (uint32_t)best) : NULL;
-    uint64_t keepers = 0;
+    uint64_t generation, kept = keepers(r, &generation);
 
-    for (uint32_t i = 0; i < c->keepers; i++)
-        keepers |= set_of(c->keeper[i]);
     fprintf(f,
             "{" CMD_JSON_VERSION ",\"cluster\":\"%s\",\"protocol\":\"group\",\"view\":%" PRIu64
             ",\"since_unix_ms\":%" PRIu64 ",\"adequate\":%s,\"ending\":%s,",
@@ -360,8 +382,9 @@ void member_view_json(const struct running *r, FILE *f)
         json_cell(r, v, i, f);
     }
     fputs("],", f);
-    json_hosts(r, "keepers", keepers, f);
-    fprintf(f, ",\"leader\":\"%s\"}\n", lead >= 0 ? host_name(r, (uint32_t)lead) : "");
+    json_hosts(r, "keepers", kept, f);
+    fprintf(f, ",\"generation\":%" PRIu64 ",\"leader\":\"%s\"}\n", generation,
+            lead >= 0 ? host_name(r, (uint32_t)lead) : "");
 }
 
 bool member_view_show(struct running *r, bool json)

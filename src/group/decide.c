@@ -229,6 +229,7 @@ const char *decide(const struct decide_input *in, struct view *next)
     *next = (struct view){
         .vid = now->vid + 1, .hosts = now->hosts, .cells = now->cells, .leavers = leavers};
     members_next(in, stay, next);
+    keepers_next(in, stay, next);
     cells_next(in, enders, stay, next);
     layout_fill(in->layout, now, next);
     for (uint32_t c = 0; c < next->cells; c++)

@@ -11,6 +11,8 @@ struct decide_input {
     const struct view *now;
     const struct layout_options *layout;
     bool view_majority;
+    const struct view_keepers *first; /* the keepers of generation 0; NULL: they stay for ever */
+    uint32_t keepers_least;           /* fewer they never are, unless they were at first */
     /* By cell, an enum cell_kept; NULL: none is. */
     const unsigned char *kept;
     bool stateless; /* cells have no state but what is kept of them */
@@ -40,6 +42,11 @@ enum cell_kept {
 
 /* The view goes on from what its members hold in memory: enough of them have reported. Else it ends, if it does, from disks. */
 bool decide_ends(const struct decide_input *, uint64_t enders);
+
+/* Who keeps views from the next one on, which has its members; `stay` of them were in the one before. */
+void keepers_next(const struct decide_input *, uint64_t stay, struct view *next);
+/* Others would keep if there were another view now. */
+bool keepers_could_move(const struct decide_input *);
 
 /* Makes `next` of them. NULL, or why there is none yet, as a sentence; then what is in `next` is void. */
 const char *decide(const struct decide_input *, struct view *next);

@@ -20,8 +20,10 @@ static void machine_apply(void *ctx, const struct entry *e)
     bool again = PLANTED(group_view_twice) && m->coming->vid == m->applied->vid;
     if (m->coming->vid != m->applied->vid + 1 && !again)
         return;
+    /* Behind a view that names other keepers nothing counts here. */
+    if (m->applied->keepers.generation > m->keeper->of.generation && !PLANTED(group_keepers_go_on))
+        return;
     view_copy(m->applied, m->coming);
-    m->keeper->view_told = 0;
     keeper_lead_applied(m->keeper);
 }
 
@@ -97,29 +99,36 @@ static int view_learn(struct keeper *k, const struct view *v)
     if (v->vid <= k->view->vid)
         return 0;
     view_copy(k->view, v);
+    k->report_out.audience = keeper_set(k, v);
     return 1;
 }
 
 static int views_take(struct keeper *k)
 {
     int work = k->log ? view_learn(k, k->machine.applied) : 0;
-    for (uint32_t i = 0; i < k->opt.keepers_count; i++) {
-        struct notice_reader *in = &k->view_in[i];
+    for (uint32_t h = 0; h < k->opt.hosts; h++) {
+        struct notice_reader *in = &k->view_in[h];
         uint32_t bytes = in->lane ? notice_read(in, k->bytes, k->view_bytes_max) : 0;
-        if (bytes && view_decode(k->bytes, bytes, k->told))
-            work += view_learn(k, k->told);
+        if (bytes == 0 || !view_decode(k->bytes, bytes, k->told))
+            continue;
+        k->heard[h] = k->told->vid;
+        work += view_learn(k, k->told);
     }
     return work;
 }
 
+void keeper_tell(struct keeper *k)
+{
+    k->view_told = k->view->vid;
+    if (k->view->vid > 0)
+        notice_end(&k->view_out, view_encode(k->view, notice_begin(&k->view_out)));
+}
+
 static int view_tell(struct keeper *k)
 {
-    const struct view *v = k->machine.applied;
-    if (v->vid == k->view_told)
+    if (k->view->vid == k->view_told)
         return 0;
-    k->view_told = v->vid;
-    if (v->vid > 0)
-        notice_end(&k->view_out, view_encode(v, notice_begin(&k->view_out)));
+    keeper_tell(k);
     return 1;
 }
 
@@ -154,8 +163,7 @@ void keeper_report(struct keeper *k, const struct report *r)
     unsigned char *to = notice_begin(&k->report_out);
     uint32_t bytes = report_encode(r, k->opt.cells, to);
     notice_end(&k->report_out, bytes);
-    if (k->log)
-        report_take(k, k->opt.me, to, bytes);
+    report_take(k, k->opt.me, to, bytes);
 }
 
 void keeper_found(struct keeper *k, const struct found_report *f)
@@ -163,8 +171,7 @@ void keeper_found(struct keeper *k, const struct found_report *f)
     unsigned char *to = notice_begin(&k->report_out);
     uint32_t bytes = found_encode(f, k->opt.cells, to);
     notice_end(&k->report_out, bytes);
-    if (k->log)
-        report_take(k, k->opt.me, to, bytes);
+    report_take(k, k->opt.me, to, bytes);
 }
 
 /* ---- a round ---- */
@@ -175,21 +182,21 @@ static void lanes_renew(struct keeper *k)
     if (k->now_ns < k->next_ns)
         return;
     k->next_ns = k->now_ns + k->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
-    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
-        if (k->view_in[i].lane)
-            notice_next(&k->view_in[i]);
-    for (uint32_t h = 0; k->host && h < k->opt.hosts; h++)
-        if (k->host[h].reader.lane)
+    for (uint32_t h = 0; h < k->opt.hosts; h++)
+        if (h != k->opt.me) {
+            notice_next(&k->view_in[h]);
             notice_next(&k->host[h].reader);
+        }
 }
 
 int keeper_post(struct keeper *k, uint64_t now_ns)
 {
     k->now_ns = now_ns;
-    int work = notice_post(&k->report_out, now_ns, k->opt.heartbeat_ns);
+    int work = notice_post(&k->report_out, now_ns, k->opt.heartbeat_ns) +
+               notice_post(&k->view_out, now_ns, k->opt.heartbeat_ns);
     if (k->log == NULL)
         return work;
-    work += notice_post(&k->view_out, now_ns, k->opt.heartbeat_ns) + log_post(k->log, now_ns);
+    work += log_post(k->log, now_ns);
     return work + view_learn(k, k->machine.applied); /* one that is restored applies there, too */
 }
 
@@ -198,7 +205,7 @@ int keeper_settle(struct keeper *k, uint64_t now_ns)
     k->now_ns = now_ns;
     int work = k->log ? log_settle(k->log, now_ns) : 0;
     lanes_renew(k);
-    work += views_take(k);
+    work += views_take(k) + keeper_move(k);
     if (k->log)
         work += view_tell(k) + reports_take(k) + keeper_lead(k);
     return work;
@@ -211,10 +218,9 @@ void keeper_look(struct keeper *k)
 
 uint64_t keeper_next_ns(const struct keeper *k)
 {
-    uint64_t next = k->report_out.retry_ns;
+    uint64_t next = min_u64(k->report_out.retry_ns, k->view_out.retry_ns);
     if (k->log == NULL)
         return next;
-    next = min_u64(next, k->view_out.retry_ns);
     return min_u64(min_u64(next, log_next_ns(k->log)), keeper_lead_next_ns(k));
 }
 
@@ -231,8 +237,20 @@ struct log *keeper_log(const struct keeper *k)
     return k->log;
 }
 
+const struct view_keepers *keeper_list(const struct keeper *k, const struct view *v)
+{
+    return keepers_of(v, &k->first);
+}
+
+uint64_t keeper_set(const struct keeper *k, const struct view *v)
+{
+    return keepers_set(keepers_of(v, &k->first));
+}
+
 const char *keeper_broken(const struct keeper *k)
 {
+    if (k->failure[0])
+        return k->failure;
     return k->log ? log_broken(k->log) : NULL;
 }
 

@@ -1,11 +1,11 @@
 /* Keepers: the hosts that decide on views, with a replicated log whose entries are views.
  *
  * Every host has a struct keeper: one that is a keeper carries a replica of the view log, closes views and decides on the next; all others
- * only read what keepers tell, and write to them. It uses three kinds of lanes, all common, in the region REGION_MEMBER, which its owner
- * (group/member.h) has opened:
+ * only read what keepers tell, and write to them. It uses two kinds of lanes, all common, in the region REGION_MEMBER, which its owner
+ * (group/member.h) has opened, between all hosts, for any may come to be a keeper:
  *
- *   LANE_REPORT   writer: every host   owner: keepers     its report on the view that it wedged
- *   LANE_VIEW     writer: keepers      owner: every host  the last view that the log has decided
+ *   LANE_REPORT   to keepers        its report on the view that it wedged
+ *   LANE_VIEW     to every host     of keepers: the last view that they know of
  *
  * and reads the top rows of all hosts (enum top_word), in a table that its owner opened, of which it sets TOP_CLOSE.
  *
@@ -14,8 +14,12 @@
  *   - The next one is decided when all members of v have reported, or suspect_ns after the close by those who have. It is a note in the log, and
  *     counts if its vid is the applied one plus 1, whoever proposed it; so there is one view of a vid, and one trim.
  *   - It is told by all keepers when it is applied.
+ *   - A view may name other keepers, the next *generation* (group/decide.h). It is the last entry of their log that counts; a log of the next generation begins with it
+ *     as its state, in a region of its own, at each of the keepers that it names, as soon as they know of it (keeper_move.c). There is one view
+ *     that ends a log, so all who begin the next one begin with the same. Who knows of it takes no part in the log before any more, and tells everybody
+ *     what it knows.
  *
- * Belongs to the thread that polls its host's memory. Nothing is allocated after keeper_open. */
+ * Belongs to the thread that polls its host's memory. Nothing is allocated after keeper_open but by keeper_renew_open. */
 #ifndef GROUP_KEEPER_H
 #define GROUP_KEEPER_H
 
@@ -65,6 +69,7 @@ struct keeper_options {
     uint32_t hosts, me;
     const uint32_t *keepers; /* hosts; distinct */
     uint32_t keepers_count;  /* 1 to GROUP_KEEPERS_MAX */
+    bool keepers_stay;       /* nobody takes the place of one who is gone */
     struct layout_options layout;
     /* More than half of a view must end it in order: go over to the next, or leave. */
     bool view_majority;
@@ -75,7 +80,7 @@ struct keeper_options {
     uint64_t seed;
     struct log_budget *budget; /* of the host */
 
-    /* Groups that are kept: the view log is on the keepers' disks, as their group number 0, and goes on from there when all of them lost power. NULL: it is
+    /* Groups that are kept: all hosts have disks. The view log is on those of the keepers, as their group number 0, and goes on from there when all of them lost power. NULL: it is
      * in memory alone. */
     struct disk *disk;
     const unsigned char *kept; /* by cell: enum cell_kept (group/decide.h); NULL: no cell is */
@@ -94,6 +99,9 @@ void keeper_close(struct keeper *);
 int keeper_post(struct keeper *, uint64_t now_ns);
 int keeper_settle(struct keeper *, uint64_t now_ns);
 uint64_t keeper_next_ns(const struct keeper *);
+/* Between rounds, if it says so: opens the log that it has to carry on, ends those that are over. Takes and gives back memory. */
+bool keeper_renews(const struct keeper *);
+void keeper_renew_open(struct keeper *);
 /* In the next settle it looks at everything, also at what is looked at now and then only. */
 void keeper_look(struct keeper *);
 
@@ -112,6 +120,20 @@ bool keeper_reset_cell(struct keeper *, uint32_t cell);
 
 /* What people are told, and tests. NULL where this host is no keeper. */
 struct log *keeper_log(const struct keeper *);
+
+/* Who decides on what follows that view: as a set of hosts, and in the order of their ranks. */
+uint64_t keeper_set(const struct keeper *, const struct view *);
+const struct view_keepers *keeper_list(const struct keeper *, const struct view *);
+
+/* The newest generation that it has gone over to; and whether it carries the log of that one, and could go on with it. */
+uint32_t keeper_generation(const struct keeper *);
+bool keeper_carries(const struct keeper *);
+
+/* NULL, or the view that it has proposed and that the log has not decided yet. For checkers: whoever leads next may find it, and have it decided. */
+const struct view *keeper_proposal(const struct keeper *);
+
+/* Nobody counts on this host: if it was a keeper and others have taken its place, most of them know of it. Before that its end could be one too many. */
+bool keeper_is_relieved(const struct keeper *);
 
 /* NULL, or why the keeper has stopped for good (its log is broken, or lost with a majority of keepers). */
 const char *keeper_broken(const struct keeper *);

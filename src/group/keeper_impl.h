@@ -1,5 +1,6 @@
 /* The inside of a keeper. Files: keeper_open.c opens and closes it; keeper.c steps it, takes reports and views, applies what the log
- * decides; keeper_lead.c closes views and decides on the next; report.c has reports as bytes. */
+ * decides; keeper_lead.c closes views and decides on the next; keeper_move.c goes from one generation of keepers to the next; report.c has reports as
+ * bytes. */
 #ifndef GROUP_KEEPER_IMPL_H
 #define GROUP_KEEPER_IMPL_H
 
@@ -7,7 +8,13 @@
 #include "group/keeper.h"
 #include "group/notice.h"
 
-enum { WAITS_TEXT_BYTES = 160 };
+enum {
+    WAITS_TEXT_BYTES = 160,
+    KEEPERS_LEAST = 3, /* where what they decide outlives their processes; else one will do */
+    LOGS_OVER_MAX = 4, /* of earlier generations, of which something is still under way */
+    GENERATION_BITS =
+        40, /* positions and ballots of a generation's log are its number above so many bits */
+};
 
 /* What a keeper knows of a host. */
 struct keeper_host {
@@ -34,15 +41,16 @@ struct view_machine {
 };
 
 struct keeper {
-    struct keeper_options opt;
-    uint32_t *keepers;   /* a copy */
-    unsigned char *kept; /* likewise, or NULL */
+    struct keeper_options opt; /* keepers is void */
+    struct view_keepers first; /* generation 0 */
+    unsigned char *kept;       /* a copy, or NULL */
     uint64_t now_ns;
 
     /* Every host. */
-    struct view *view;                               /* the newest */
-    struct view *told;                               /* what was read is decoded here first */
-    struct notice_reader view_in[GROUP_KEEPERS_MAX]; /* by keeper; no lane for this host */
+    struct view *view;                             /* the newest */
+    struct view *told;                             /* what was read is decoded here first */
+    struct notice_reader view_in[GROUP_HOSTS_MAX]; /* no lane for this host */
+    uint64_t heard[GROUP_HOSTS_MAX];               /* vid of the view that each has told last */
     struct notice_writer report_out;
     unsigned char *bytes; /* for what is read: a view or a report */
     uint32_t view_bytes_max, report_bytes_max;
@@ -50,6 +58,14 @@ struct keeper {
 
     /* Keepers. */
     struct log *log; /* NULL: this host is none */
+    struct view_keepers
+        of; /* whose it is; without one: the last generation that this host has gone over to */
+    uint32_t opens;                  /* it has to open the log of `of`, as that rank; plus 1 */
+    struct log *over[LOGS_OVER_MAX]; /* NULL: none */
+    uint64_t relieved;    /* vid of the view by which others have taken its place; 0: none have */
+    struct log_past past; /* what the disk has of a log that is over */
+    uint32_t had;         /* the generation that the disk had when this life began */
+    char failure[ERR_TEXT_BYTES];
     struct view_machine machine;
     struct notice_writer view_out;
     uint64_t view_told; /* vid */
@@ -66,6 +82,7 @@ struct keeper {
     uint64_t closed_ns; /* when it began to wait for reports on the applied view; 0: that is open */
     uint64_t there;     /* hosts that might join, */
     uint64_t there_ns;  /* and when there was last a new one among them */
+    uint64_t move_ns;   /* since when others could keep; 0: they could not */
     uint64_t proposed;  /* vid that was proposed in this epoch */
     char waits[WAITS_TEXT_BYTES]; /* what for; empty: nothing */
 };
@@ -85,6 +102,15 @@ bool found_decode(const unsigned char *in, uint32_t bytes, uint32_t cells, struc
 /* ---- keeper.c ---- */
 
 extern const struct log_machine view_machine;
+/* Tells all hosts the newest view. */
+void keeper_tell(struct keeper *);
+
+/* ---- keeper_move.c ---- */
+
+/* Opens the log that this host has to carry on from its beginning or from its disk, if there is one. */
+int keeper_log_open(struct keeper *, struct err *);
+/* Goes over to the keepers of the newest view. Returns work done. */
+int keeper_move(struct keeper *);
 
 /* ---- keeper_lead.c ---- */
 

@@ -3,6 +3,7 @@
 #include "group/restart.h"
 
 #include "base/minmax.h"
+#include "base/planted.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -191,8 +192,21 @@ static bool can_restart(const struct keeper *k)
     return can;
 }
 
-static bool must_close(const struct keeper *k)
+/* When the view was decided its leader did not know that they were there. */
+static bool move_is_due(struct keeper *k)
 {
+    if (!keepers_could_move(&k->in)) {
+        k->move_ns = 0;
+        return false;
+    }
+    k->move_ns = k->move_ns ? k->move_ns : k->now_ns;
+    return k->now_ns - k->move_ns >= k->opt.suspect_ns;
+}
+
+static bool must_close(struct keeper *k)
+{
+    if (move_is_due(k))
+        return true;
     if (decide_reported(&k->in) || joins_are_due(k) || has_resets(k) || can_restart(k))
         return true;
     for (uint64_t rest = k->machine.applied->members; rest; rest = set_rest(rest))
@@ -358,7 +372,7 @@ static int lead(struct keeper *k)
 static void lead_begin(struct keeper *k, uint64_t epoch)
 {
     k->epoch = epoch;
-    k->proposed = k->closed_ns = k->there = 0;
+    k->proposed = k->closed_ns = k->there = k->move_ns = 0;
     k->there_ns = k->now_ns;
     for (uint32_t h = 0; h < k->opt.hosts; h++)
         k->host[h].beat_life = k->host[h].beat_ns = 0;
@@ -385,7 +399,7 @@ void keeper_lead_applied(struct keeper *k)
     for (uint32_t c = 0; c < now->cells; c++)
         if (now->cell[c].state != CELL_VACANT)
             k->in.reset[c / 64] &= ~(UINT64_C(1) << (c % 64));
-    k->closed_ns = 0;
+    k->closed_ns = k->move_ns = 0;
     k->there = 0;
     k->look_ns = 0;
 }
@@ -398,7 +412,8 @@ int keeper_lead(struct keeper *k)
         return 0;
     k->look_ns = k->now_ns + k->opt.heartbeat_ns / LOOKS_PER_HEARTBEAT;
     log_status(k->log, &s);
-    if (s.role != UNIT_LEADER || s.broken) {
+    bool is_over = k->machine.applied->keepers.generation > k->of.generation;
+    if (s.role != UNIT_LEADER || s.broken || (is_over && !PLANTED(group_keepers_go_on))) {
         lead_end(k, &s);
         return 0;
     }
@@ -419,10 +434,18 @@ uint64_t keeper_lead_next_ns(const struct keeper *k)
     due = k->there_ns + k->opt.start_ns;
     if (k->closed_ns && k->opt.kept && k->there && due > k->now_ns)
         next = min_u64(next, due);
+    due = k->move_ns + k->opt.suspect_ns;
+    if (k->move_ns && k->closed_ns == 0 && due > k->now_ns)
+        next = min_u64(next, due);
     due = k->there_ns + joins_wait_ns(k);
     if (k->closed_ns == 0 && k->there && due > k->now_ns)
         next = min_u64(next, due);
     return next;
+}
+
+const struct view *keeper_proposal(const struct keeper *k)
+{
+    return k->epoch && k->proposed == k->machine.applied->vid + 1 ? k->next : NULL;
 }
 
 bool keeper_reset_cell(struct keeper *k, uint32_t cell)

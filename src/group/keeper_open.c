@@ -43,19 +43,11 @@ static void options_settle(struct keeper *k, const struct keeper_options *o)
     k->report_bytes_max = report_bytes_max(o->hosts, o->cells);
 }
 
-static bool is_keeper(const struct keeper *k, uint32_t *rank)
-{
-    for (*rank = 0; *rank < k->opt.keepers_count; ++*rank)
-        if (k->keepers[*rank] == k->opt.me)
-            return true;
-    return false;
-}
-
 /* ---- lanes ---- */
 
 struct lanes {
-    struct mem_lane_spec spec[2 * (GROUP_HOSTS_MAX + GROUP_KEEPERS_MAX)];
-    struct mem_lane *lane[2 * (GROUP_HOSTS_MAX + GROUP_KEEPERS_MAX)];
+    struct mem_lane_spec spec[4 * GROUP_HOSTS_MAX];
+    struct mem_lane *lane[4 * GROUP_HOSTS_MAX];
     uint32_t count;
 };
 
@@ -69,40 +61,34 @@ static void lane_add(struct lanes *l, uint32_t owner, uint32_t writer, enum lane
     s->common = 1;
 }
 
-/* In the order in which notices_open takes them: reports out, views in; of keepers reports in, views out. */
+/* In the order in which notices_open takes them. */
 static void lanes_list(const struct keeper *k, struct lanes *l)
 {
     const uint32_t me = k->opt.me;
-    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
-        if (k->keepers[i] != me) {
-            lane_add(l, k->keepers[i], me, LANE_REPORT, k->report_bytes_max);
-            lane_add(l, me, k->keepers[i], LANE_VIEW, k->view_bytes_max);
-        }
-    for (uint32_t h = 0; k->host && h < k->opt.hosts; h++)
+    for (uint32_t h = 0; h < k->opt.hosts; h++)
         if (h != me) {
-            lane_add(l, me, h, LANE_REPORT, k->report_bytes_max);
+            lane_add(l, h, me, LANE_REPORT, k->report_bytes_max);
             lane_add(l, h, me, LANE_VIEW, k->view_bytes_max);
+            lane_add(l, me, h, LANE_REPORT, k->report_bytes_max);
+            lane_add(l, me, h, LANE_VIEW, k->view_bytes_max);
         }
 }
 
 static int notices_open(struct keeper *k, struct lanes *l, struct err *e)
 {
-    struct mem_lane *report_out[GROUP_KEEPERS_MAX], *view_out[GROUP_HOSTS_MAX];
-    uint32_t at = 0, reports = 0, views = 0;
-    for (uint32_t i = 0; i < k->opt.keepers_count; i++)
-        if (k->keepers[i] != k->opt.me) {
-            report_out[reports++] = l->lane[at++];
-            k->view_in[i] = (struct notice_reader){.mem = k->opt.mem, .lane = l->lane[at++]};
-        }
-    for (uint32_t h = 0; k->host && h < k->opt.hosts; h++)
+    struct mem_lane *report_out[GROUP_HOSTS_MAX], *view_out[GROUP_HOSTS_MAX];
+    struct mem *mem = k->opt.mem;
+    uint32_t at = 0, others = 0;
+    for (uint32_t h = 0; h < k->opt.hosts; h++)
         if (h != k->opt.me) {
-            k->host[h].reader = (struct notice_reader){.mem = k->opt.mem, .lane = l->lane[at++]};
-            view_out[views++] = l->lane[at++];
+            report_out[others] = l->lane[at++];
+            view_out[others++] = l->lane[at++];
+            k->host[h].reader = (struct notice_reader){.mem = mem, .lane = l->lane[at++]};
+            k->view_in[h] = (struct notice_reader){.mem = mem, .lane = l->lane[at++]};
         }
-    int rc =
-        notice_writer_open(&k->report_out, k->opt.mem, report_out, reports, k->report_bytes_max, e);
-    if (rc == 0 && k->host)
-        rc = notice_writer_open(&k->view_out, k->opt.mem, view_out, views, k->view_bytes_max, e);
+    int rc = notice_writer_open(&k->report_out, mem, report_out, others, k->report_bytes_max, e);
+    if (rc == 0)
+        rc = notice_writer_open(&k->view_out, mem, view_out, others, k->view_bytes_max, e);
     return rc;
 }
 
@@ -126,12 +112,12 @@ static int buffers_open(struct keeper *k, struct err *e)
     const struct keeper_options *o = &k->opt;
     uint32_t most =
         k->view_bytes_max > k->report_bytes_max ? k->view_bytes_max : k->report_bytes_max;
-    k->keepers = calloc(o->keepers_count, sizeof(*k->keepers));
     k->bytes = malloc(most);
-    if (!k->keepers || !k->bytes)
+    if (!k->bytes)
         return err_set(e, ERR_NOMEM, "group: no memory for %u bytes of a view", most);
-    memcpy(k->keepers, o->keepers, o->keepers_count * sizeof(*k->keepers));
-    k->opt.keepers = k->keepers;
+    k->first.count = o->keepers_count;
+    memcpy(k->first.host, o->keepers, o->keepers_count * sizeof(*o->keepers));
+    k->opt.keepers = NULL;
     if (o->kept) {
         k->kept = malloc(o->cells);
         if (k->kept == NULL)
@@ -142,7 +128,7 @@ static int buffers_open(struct keeper *k, struct err *e)
     return rc == 0 ? view_open(o->hosts, o->cells, &k->told, e) : rc;
 }
 
-/* What only keepers need. */
+/* What only keepers need, and any host may come to be one. */
 static int more_buffers_open(struct keeper *k, struct err *e)
 {
     const struct keeper_options *o = &k->opt;
@@ -170,38 +156,8 @@ uint32_t keeper_log_bytes(uint32_t hosts, uint32_t cells)
     return log_bytes;
 }
 
-static int view_log_open(struct keeper *k, uint32_t rank, struct err *e)
-{
-    uint32_t log_bytes = keeper_log_bytes(k->opt.hosts, k->opt.cells);
-    struct log_options o = {
-        .mem = k->opt.mem,
-        .region = region_number(REGION_VIEW_LOG, 0),
-        .nodes = k->keepers,
-        .replicas = k->opt.keepers_count,
-        .rank = rank,
-        .source_bytes = log_bytes,
-        .log_bytes = log_bytes,
-        .payload_max = k->view_bytes_max,
-        .budget = k->opt.budget,
-        .heartbeat_ns = k->opt.heartbeat_ns,
-        .suspect_ns = k->opt.suspect_ns,
-        .stagger_ns = k->opt.stagger_ns,
-        .detach_ns = k->opt.detach_ns,
-        .seed = k->opt.seed,
-        .disk = k->opt.disk,
-        .machine = &view_machine,
-        .ctx = &k->machine,
-    };
-    int rc = log_open(&o, &k->log, e);
-    if (rc == 0 && o.disk)
-        rc = log_restore(k->log, e);
-    view_copy(k->view, k->machine.applied);
-    return rc;
-}
-
 int keeper_open(const struct keeper_options *o, struct keeper **out, struct err *e)
 {
-    uint32_t rank;
     int rc = options_check(o, e);
     if (rc != 0)
         return rc;
@@ -210,13 +166,12 @@ int keeper_open(const struct keeper_options *o, struct keeper **out, struct err 
         return err_set(e, ERR_NOMEM, "group: no memory for a keeper");
     options_settle(k, o);
     rc = buffers_open(k, e);
-    bool keeps = rc == 0 && is_keeper(k, &rank);
-    if (keeps)
+    if (rc == 0)
         rc = more_buffers_open(k, e);
     if (rc == 0)
         rc = lanes_open(k, e);
-    if (rc == 0 && keeps)
-        rc = view_log_open(k, rank, e);
+    if (rc == 0)
+        rc = keeper_log_open(k, e);
     if (rc != 0) {
         keeper_close(k);
         return rc;
@@ -224,6 +179,8 @@ int keeper_open(const struct keeper_options *o, struct keeper **out, struct err 
     k->in = (struct decide_input){.now = k->machine.applied,
                                   .layout = &k->opt.layout,
                                   .view_majority = o->view_majority,
+                                  .first = o->keepers_stay ? NULL : &k->first,
+                                  .keepers_least = o->disk || !o->mem->remote ? KEEPERS_LEAST : 1,
                                   .kept = k->kept,
                                   .stateless = k->kept && o->stateless};
     *out = k;
@@ -235,6 +192,8 @@ void keeper_close(struct keeper *k)
     if (k == NULL)
         return;
     log_close(k->log);
+    for (uint32_t i = 0; i < LOGS_OVER_MAX; i++)
+        log_close(k->over[i]);
     notice_writer_close(&k->report_out);
     notice_writer_close(&k->view_out);
     view_close(k->machine.applied);
@@ -248,7 +207,6 @@ void keeper_close(struct keeper *k)
     free(k->cell_report);
     free(k->reach);
     free(k->kept);
-    free(k->keepers);
     free(k->bytes);
     free(k);
 }

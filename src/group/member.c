@@ -228,6 +228,7 @@ static int settle(struct unit *u, uint64_t now_ns)
         work += settle_versions(m, now_ns);
     u->leads = true; /* it has something to do in every round */
     u->broken = m->broken;
+    u->renews = m->looked && keeper_renews(m->keeper);
     return work;
 }
 
@@ -262,6 +263,12 @@ static int offer(struct unit *u, const struct mem_lane_spec *spec, struct err *e
     return relays_client_open(u->of, spec, e);
 }
 
+static void renew_open(struct unit *u)
+{
+    struct member *m = u->of;
+    keeper_renew_open(m->keeper);
+}
+
 static const char *check(const struct unit *u)
 {
     return member_check(u->of);
@@ -279,6 +286,7 @@ struct unit member_unit(struct member *m)
                                         .next_ns = next_ns,
                                         .status = status,
                                         .offer = offer,
+                                        .renew = renew_open,
                                         .check = check,
                                         .close = member_unit_close};
     return (struct unit){
@@ -361,7 +369,7 @@ uint64_t member_persisted(const struct member *m, uint32_t cell, uint32_t host)
 
 bool member_left(const struct member *m)
 {
-    return m->phase == MEMBER_LEFT;
+    return m->phase == MEMBER_LEFT && keeper_is_relieved(m->keeper);
 }
 
 static void ask_for_layout(struct member *m)
@@ -618,6 +626,7 @@ static int own_keeper_open(struct member *m, struct err *e)
             .me = o->me,
             .keepers = o->keepers,
             .keepers_count = o->keepers_count,
+            .keepers_stay = o->keepers_stay,
             .layout = {.cell = layout, .cells = o->cells, .fill = o->layout, .ctx = o->layout_ctx},
             .view_majority = o->view_majority,
             .cells = o->cells,

@@ -132,6 +132,7 @@ struct member_options {
     uint32_t me;
     const uint32_t *keepers; /* hosts */
     uint32_t keepers_count;
+    bool keepers_stay; /* as in keeper_options */
     const struct cell_options *cell;
     uint32_t cells;
     layout_fn layout; /* NULL: as the cells' options say */
@@ -157,7 +158,7 @@ struct member_options {
     /* What logged and durable cells keep: opened with member_log_options for each cell. Stays the caller's, who closes it after the member;
      * the member steps it. NULL: there are no such cells. */
     struct versions *versions;
-    /* Then what the keepers decide is kept, too: group number 0 of this disk. Of hosts that are keepers; NULL: the last view is lost when all of them are. */
+    /* Then what the keepers decide is kept, too: group number 0 of this disk. Of all hosts, if of one; NULL: the last view is lost when all of them are. */
     struct disk *disk;
 
     const struct member_machine *machine;

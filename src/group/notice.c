@@ -28,8 +28,11 @@ static uint64_t slot_at(const struct mem_lane *l, uint64_t count)
 int notice_writer_open(struct notice_writer *w, struct mem *mem, struct mem_lane *const *lanes,
                        uint32_t count, uint32_t bytes_max, struct err *e)
 {
-    *w = (struct notice_writer){
-        .mem = mem, .owners = count, .bytes_max = bytes_max, .retry_ns = UINT64_MAX};
+    *w = (struct notice_writer){.mem = mem,
+                                .owners = count,
+                                .audience = UINT64_MAX,
+                                .bytes_max = bytes_max,
+                                .retry_ns = UINT64_MAX};
     w->owner = calloc(count + 1, sizeof(*w->owner));
     w->slot = calloc(1, SIZE_BYTES + bytes_max);
     if (!w->owner || !w->slot)
@@ -106,6 +109,9 @@ static void send(const struct notice_writer *w, struct notice_owner *o)
 /* A notice that went out on a flow that is lost may be missing. */
 static bool lacks(const struct notice_writer *w, const struct notice_owner *o)
 {
+    uint32_t node = o->lane->spec.owner;
+    if (node < 64 && !(w->audience >> node & 1))
+        return false;
     return o->told != w->count || (!w->mem->shared && o->flow.status != MEM_DONE);
 }
 

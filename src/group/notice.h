@@ -34,6 +34,8 @@ struct notice_owner {
 struct notice_writer {
     struct mem *mem;
     uint32_t owners;
+    uint64_t
+        audience; /* nodes below 64: who of the owners is told; at first all. Who comes to be one of them is told the last notice */
     struct notice_owner *owner;
     unsigned char *slot; /* the last notice as it stands in its slot, its size before it */
     uint32_t bytes_max;

@@ -50,10 +50,9 @@ static bool has_top_row(const struct member *m, uint32_t host)
 /* Whose CLOSE counts here. */
 static uint64_t closers(const struct cell *c)
 {
-    uint64_t keepers = 0;
-    for (uint32_t k = 0; PLANTED(group_keepers_close) && k < c->of->opt.keepers_count; k++)
-        keepers |= set_of(c->of->opt.keepers[k]);
-    return (keepers ? keepers : c->members) & ~set_of(c->of->opt.me);
+    uint64_t who =
+        PLANTED(group_keepers_close) ? keeper_set(c->of->keeper, c->of->view) : c->members;
+    return who & ~set_of(c->of->opt.me);
 }
 
 static bool is_closed(const struct cell *c)

@@ -5,13 +5,15 @@
 
 /* Of `struct view` as bytes, in words of 8:
  *
- *      | vid | hosts 32, cells 31, adequate 1 | members | leavers | who was ever let in |
+ *      | vid | hosts 31, moved 1, cells 31, adequate 1 | members | leavers | who was ever let in |
+ *      | moved: generation 32, keepers 32 | life 48 .. host 16 of each | (else the keepers are those of generation 0)
  *      | life of each member | seen of each who was ever let in | cells ... |
  *
  *      a cell: | state 8, trims 8 | born, members, senders, stateful, learners, cut, last (lives) or
  *              born, members_last, cut, last (vacant) | trims ... | */
-enum { HEAD_WORDS = 5, CELL_WORDS = 8, TRIMS_SHIFT = 8, CELLS_SHIFT = 32 };
+enum { HEAD_WORDS = 5, CELL_WORDS = 8, TRIMS_SHIFT = 8, CELLS_SHIFT = 32, LIFE_BITS = 48 };
 #define ADEQUATE (UINT64_C(1) << 63)
+#define MOVED (UINT64_C(1) << 31)
 
 int view_open(uint32_t hosts, uint32_t cells, struct view **out, struct err *e)
 {
@@ -49,11 +51,19 @@ static bool cell_equal(const struct view_cell *a, const struct view_cell *b)
            a->trims == b->trims && words_equal(a->trim, b->trim, a->trims);
 }
 
+static bool keepers_equal(const struct view_keepers *a, const struct view_keepers *b)
+{
+    return a->generation == b->generation && a->count == b->count &&
+           memcmp(a->host, b->host, a->count * sizeof(a->host[0])) == 0 &&
+           words_equal(a->life, b->life, a->count);
+}
+
 bool view_equal(const struct view *a, const struct view *b)
 {
-    if (a->vid != b->vid || a->hosts != b->hosts || a->cells != b->cells ||
-        a->adequate != b->adequate || a->members != b->members || a->leavers != b->leavers ||
-        !words_equal(a->life, b->life, a->hosts) || !words_equal(a->seen, b->seen, a->hosts))
+    if (!keepers_equal(&a->keepers, &b->keepers) || a->vid != b->vid || a->hosts != b->hosts ||
+        a->cells != b->cells || a->adequate != b->adequate || a->members != b->members ||
+        a->leavers != b->leavers || !words_equal(a->life, b->life, a->hosts) ||
+        !words_equal(a->seen, b->seen, a->hosts))
         return false;
     for (uint32_t c = 0; c < a->cells; c++)
         if (!cell_equal(&a->cell[c], &b->cell[c]))
@@ -61,11 +71,24 @@ bool view_equal(const struct view *a, const struct view *b)
     return true;
 }
 
+const struct view_keepers *keepers_of(const struct view *v, const struct view_keepers *first)
+{
+    return v->keepers.generation ? &v->keepers : first;
+}
+
+uint64_t keepers_set(const struct view_keepers *k)
+{
+    uint64_t set = 0;
+    for (uint32_t i = 0; i < k->count; i++)
+        set |= set_of(k->host[i]);
+    return set;
+}
+
 /* ---- as bytes ---- */
 
 uint32_t view_bytes_max(uint32_t hosts, uint32_t cells)
 {
-    return 8 * (HEAD_WORDS + 2 * hosts + cells * (CELL_WORDS + hosts));
+    return 8 * (HEAD_WORDS + 1 + GROUP_KEEPERS_MAX + 2 * hosts + cells * (CELL_WORDS + hosts));
 }
 
 static unsigned char *word_put(unsigned char *at, uint64_t word)
@@ -97,17 +120,30 @@ static unsigned char *cell_put(unsigned char *at, const struct view_cell *c)
     return at;
 }
 
+static unsigned char *keepers_put(unsigned char *at, const struct view_keepers *k)
+{
+    if (k->generation == 0)
+        return at;
+    at = word_put(at, k->generation | (uint64_t)k->count << 32);
+    for (uint32_t i = 0; i < k->count; i++)
+        at = word_put(at, k->life[i] | (uint64_t)k->host[i] << LIFE_BITS);
+    return at;
+}
+
 uint32_t view_encode(const struct view *v, unsigned char *out)
 {
     unsigned char *at = out;
+    uint64_t moved = v->keepers.generation ? MOVED : 0;
     uint64_t seen = 0;
     for (uint32_t h = 0; h < v->hosts; h++)
         seen |= v->seen[h] ? set_of(h) : 0;
     at = word_put(at, v->vid);
-    at = word_put(at, v->hosts | (uint64_t)v->cells << CELLS_SHIFT | (v->adequate ? ADEQUATE : 0));
+    at = word_put(at, v->hosts | moved | (uint64_t)v->cells << CELLS_SHIFT |
+                          (v->adequate ? ADEQUATE : 0));
     at = word_put(at, v->members);
     at = word_put(at, v->leavers);
     at = word_put(at, seen);
+    at = keepers_put(at, &v->keepers);
     for (uint64_t rest = v->members; rest; rest = set_rest(rest))
         at = word_put(at, v->life[set_first(rest)]);
     for (uint64_t rest = seen; rest; rest = set_rest(rest))
@@ -177,23 +213,42 @@ static bool cell_get(struct words *w, uint32_t hosts, struct view_cell *c)
     return true;
 }
 
-static bool head_get(struct words *w, struct view *v)
+static bool head_get(struct words *w, struct view *v, bool *moved)
 {
     v->vid = word_get(w);
     uint64_t sizes = word_get(w);
     v->adequate = sizes & ADEQUATE;
-    return (sizes & ~ADEQUATE) == (v->hosts | (uint64_t)v->cells << CELLS_SHIFT);
+    *moved = sizes & MOVED;
+    return (sizes & ~(ADEQUATE | MOVED)) == (v->hosts | (uint64_t)v->cells << CELLS_SHIFT);
+}
+
+static bool keepers_get(struct words *w, struct view_keepers *k)
+{
+    uint64_t head = word_get(w), count = head >> 32;
+    if (count == 0 || count > GROUP_KEEPERS_MAX || (uint32_t)head == 0)
+        return false;
+    k->generation = (uint32_t)head;
+    k->count = (uint32_t)count;
+    for (uint32_t i = 0; i < k->count; i++) {
+        uint64_t word = word_get(w);
+        k->host[i] = (uint32_t)(word >> LIFE_BITS);
+        k->life[i] = word & ((UINT64_C(1) << LIFE_BITS) - 1);
+    }
+    return true;
 }
 
 bool view_decode(const unsigned char *in, uint32_t bytes, struct view *out)
 {
     struct words w = {.at = in, .left = bytes / 8};
     *out = (struct view){.hosts = out->hosts, .cells = out->cells};
-    if (bytes % 8 != 0 || !head_get(&w, out))
+    bool moved;
+    if (bytes % 8 != 0 || !head_get(&w, out, &moved))
         return false;
     out->members = word_get(&w);
     out->leavers = word_get(&w);
     uint64_t seen = word_get(&w);
+    if (moved && !keepers_get(&w, &out->keepers))
+        return false;
     if (!lives_get(&w, out->members, out->hosts, out->life) ||
         !lives_get(&w, seen, out->hosts, out->seen))
         return false;
@@ -222,6 +277,24 @@ static const char *hosts_check(const struct view *v)
             return "a member's life was never let in";
         if (in_set(v->leavers, h) && v->seen[h] == 0)
             return "one left who was never let in";
+    }
+    return NULL;
+}
+
+static const char *keepers_check(const struct view *v)
+{
+    const struct view_keepers *k = &v->keepers;
+    uint64_t hosts = 0;
+    if (k->generation == 0)
+        return k->count ? "the first keepers are named" : NULL;
+    if (k->generation > v->vid || k->generation >= GENERATIONS_MAX)
+        return "its keepers moved more often than there were views";
+    if (k->count == 0 || k->count > GROUP_KEEPERS_MAX)
+        return "it has no keepers, or too many";
+    for (uint32_t i = 0; i < k->count; i++) {
+        if (k->host[i] >= v->hosts || in_set(hosts, k->host[i]))
+            return "a keeper is no host, or is named twice";
+        hosts |= set_of(k->host[i]);
     }
     return NULL;
 }
@@ -282,6 +355,8 @@ static const char *cell_check(const struct view *v, const struct view_cell *c)
 const char *view_check(const struct view *v)
 {
     const char *broken = hosts_check(v);
+    if (broken == NULL)
+        broken = keepers_check(v);
     if (broken)
         return broken;
     if (v->vid == 0 && (v->members | v->leavers))

@@ -20,6 +20,7 @@ enum {
     GROUP_CELLS_MAX = 256,
     GROUP_KEEPERS_MAX = 9,
     VIEWS_MAX = (1 << 24) - 1, /* the highest vid: what a stamp has room for */
+    GENERATIONS_MAX = 1 << 20, /* of keepers: each has a log in a region of its own */
 };
 
 /* What is numbered in a view: its vid above 40 bits of a count. One atomic word, which rises over views too. */
@@ -109,8 +110,17 @@ struct view_cell {
     uint64_t trim[GROUP_HOSTS_MAX];
 };
 
+/* Who decides on the view that follows. Generation 0 is the keepers that the hosts were opened with, and is not written out: its count is 0. */
+struct view_keepers {
+    uint32_t generation, count;
+    uint32_t host[GROUP_KEEPERS_MAX]; /* by rank in their log; distinct */
+    uint64_t life
+        [GROUP_KEEPERS_MAX]; /* that each was last seen in when it was named: in no earlier one it has had a part of that log; 0: it was never seen */
+};
+
 struct view {
     uint64_t vid; /* 0: there is none yet */
+    struct view_keepers keepers;
     uint32_t hosts, cells;
     bool adequate;    /* false: a cell has fewer members than it must; nobody publishes */
     uint64_t members; /* who has a life */
@@ -127,6 +137,10 @@ void view_close(struct view *);
 /* Both have as many hosts and cells. */
 void view_copy(struct view *to, const struct view *from);
 bool view_equal(const struct view *, const struct view *);
+
+/* Who decides on what follows that view; `first`: in generation 0. And that as a set of hosts. */
+const struct view_keepers *keepers_of(const struct view *, const struct view_keepers *first);
+uint64_t keepers_set(const struct view_keepers *);
 
 /* As bytes, of which there are at most view_bytes_max, a multiple of 8. Encoding returns how many. Decoding checks everything that it
  * reads, whoever wrote it: false if it is none, or of other hosts or cells than `out` has; what is in `out` then is void. */

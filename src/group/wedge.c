@@ -20,8 +20,8 @@ void member_stop(struct member *m, const char *why)
 
 static bool is_closed(const struct member *m)
 {
-    for (uint32_t k = 0; k < m->opt.keepers_count; k++)
-        if (table_get(m->top, m->opt.keepers[k], TOP_CLOSE) >= m->view->vid)
+    for (uint64_t rest = keeper_set(m->keeper, m->view); rest; rest = set_rest(rest))
+        if (table_get(m->top, set_first(rest), TOP_CLOSE) >= m->view->vid)
             return true;
     return false;
 }

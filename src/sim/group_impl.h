@@ -9,7 +9,8 @@
 enum {
     GROUP_LEASES_MAX = 4, /* open ones of a host */
     GROUP_KEEPERS = 5,
-    GROUP_ASKED_MAX = 16, /* calls and queries of a host under way */
+    GROUP_PROPOSALS_MAX = 8, /* of one view */
+    GROUP_ASKED_MAX = 16,    /* calls and queries of a host under way */
 };
 
 struct group_run;
@@ -58,6 +59,12 @@ struct group_disk {
     bool slow, told;
     struct group_kept kept[GROUP_CHECK_CELLS_MAX];
     uint64_t highest[GROUP_CHECK_CELLS_MAX]; /* that was told, in any life */
+};
+
+/* A view that was proposed, and names other keepers. */
+struct group_proposal {
+    uint64_t vid; /* 0: none */
+    struct view_keepers keepers;
 };
 
 /* A host. */
@@ -109,7 +116,13 @@ struct group_run {
     struct fleet fleet;
     struct mcast_group group;
     struct group_node node[GROUP_CHECK_HOSTS_MAX];
-    uint32_t keepers[GROUP_KEEPERS];
+    uint32_t keepers[GROUP_KEEPERS];                 /* of generation 0, */
+    struct view_keepers first;                       /* the same */
+    struct view_keepers keepers_now, keepers_before; /* as they were last looked at */
+    bool keepers_began;                              /* those of now were once enough */
+    bool keepers_doomed; /* a view named so many that had just gone that they can never be enough */
+    struct group_proposal
+        proposal[GROUP_PROPOSALS_MAX]; /* views that name others, and may be decided yet */
     struct cell_options cell[GROUP_CHECK_CELLS_MAX];
     struct member_options member_opt;
     struct run_state state;
@@ -200,6 +213,8 @@ uint32_t group_client_reply(const struct group_node *, uint32_t cell, void *out,
 
 /* The newest view that anybody who is up has heard of; NULL: none. */
 const struct view *group_newest(const struct group_run *);
+/* After each round: what it proposes. */
+void group_limits_step(const struct group_node *);
 /* As in struct fleet_calls. */
 bool group_may_crash(const struct fleet_node *, bool keep_memory);
 bool group_spare(const struct fleet_node *);

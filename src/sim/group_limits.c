@@ -39,47 +39,151 @@ static uint32_t alive_in(const struct group_run *r, const struct view *v, uint32
     return alive;
 }
 
-bool group_keeps(const struct group_run *r, uint32_t host)
+/* ---- keepers ---- */
+
+static const struct keeper *keeper_of(const struct group_run *r, uint32_t host)
 {
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
-        if (r->keepers[k] == host)
-            return true;
-    return false;
+    return r->node[host].member ? member_keeper(r->node[host].member) : NULL;
 }
 
-static struct unit_status log_of(const struct group_run *r, uint32_t keeper)
+/* Those who decide on what follows the newest view. */
+static const struct view_keepers *keepers_now(const struct group_run *r)
 {
-    struct unit_status s = {.behind = true};
-    const struct group_node *n = &r->node[keeper];
-    if (n->member)
-        log_status(keeper_log(member_keeper(n->member)), &s);
-    return s;
+    const struct view *v = group_newest(r);
+    return v ? keepers_of(v, &r->first) : &r->first;
+}
+
+static uint32_t majority_of(const struct view_keepers *k)
+{
+    return k->count / 2 + 1;
+}
+
+bool group_keeps(const struct group_run *r, uint32_t host)
+{
+    return in_set(keepers_set(keepers_now(r)), host);
+}
+
+/* It carries the log of that generation, and could go on with it. */
+static bool carries(const struct group_run *r, uint32_t host, uint32_t generation)
+{
+    const struct keeper *k = keeper_of(r, host);
+    return k && keeper_generation(k) == generation && keeper_carries(k);
 }
 
 /* A process that ended takes its state with it: it is behind until another keeper has given it one. */
 bool group_keeper_lost(const struct group_run *r, uint32_t host)
 {
-    struct unit_status s = log_of(r, host);
-    return s.role == UNIT_JOINING || s.behind;
+    return !carries(r, host, keepers_now(r)->generation);
+}
+
+static uint32_t carrying(const struct group_run *r, const struct view_keepers *of, uint32_t but)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < of->count; i++)
+        count += of->host[i] != but && carries(r, of->host[i], of->generation);
+    return count;
+}
+
+/* It carries the log of that generation, or will as soon as it hears of that. */
+static bool will_carry(const struct group_run *r, const struct view_keepers *of, uint32_t rank)
+{
+    uint32_t host = of->host[rank];
+    const struct mem *mem = r->fleet.node[host].mem;
+    return mem && keeper_of(r, host) &&
+           (carries(r, host, of->generation) || of->life[rank] >> 16 == mem->life + UINT64_C(1));
+}
+
+static bool will_be_enough(const struct group_run *r, const struct view_keepers *of, uint32_t but)
+{
+    uint32_t come = 0;
+    for (uint32_t i = 0; i < of->count; i++)
+        come += of->host[i] != but && will_carry(r, of, i);
+    return come >= majority_of(of);
+}
+
+/* What the keepers were before those of now, and whether these have ever been enough. */
+static void look_at_keepers(struct group_run *r)
+{
+    const struct view_keepers *now = keepers_now(r);
+    if (now->generation != r->keepers_now.generation) {
+        bool next = now->generation == r->keepers_now.generation + 1;
+        r->keepers_before = next ? r->keepers_now : (struct view_keepers){0};
+        r->keepers_now = *now;
+        r->keepers_began = false;
+        r->keepers_doomed |= !will_be_enough(r, now, UINT32_MAX);
+    }
+    r->keepers_began |= carrying(r, now, UINT32_MAX) >= majority_of(now);
+}
+
+/* The keepers of before can still tell that there are others, and these will be enough. */
+static bool moves_on_without(const struct group_run *r, uint32_t host)
+{
+    const struct view_keepers *before = &r->keepers_before;
+    const struct view *v = group_newest(r);
+    uint32_t tell = 0;
+    for (uint32_t i = 0; i < before->count; i++) {
+        uint32_t q = before->host[i];
+        const struct keeper *k = keeper_of(r, q);
+        tell +=
+            q != host && k && (keeper_view(k)->vid >= v->vid || carries(r, q, before->generation));
+    }
+    return before->count && tell >= majority_of(before) && will_be_enough(r, &r->keepers_now, host);
+}
+
+/* One that is not decided may still be. */
+void group_limits_step(const struct group_node *n)
+{
+    struct group_run *r = n->run;
+    const struct view *p = keeper_proposal(member_keeper(n->member)), *v;
+    struct group_proposal *place = NULL;
+    look_at_keepers(r);
+    if (p == NULL || p->keepers.generation <= r->keepers_now.generation)
+        return;
+    v = group_newest(r);
+    for (uint32_t i = 0; i < GROUP_PROPOSALS_MAX; i++) {
+        struct group_proposal *at = &r->proposal[i];
+        if (at->vid == p->vid && keepers_set(&at->keepers) == keepers_set(&p->keepers))
+            return;
+        if (at->vid == 0 || (v && at->vid <= v->vid))
+            place = at;
+    }
+    /* Nobody can know of who has gone within suspect_ns. */
+    r->keepers_doomed |= !will_be_enough(r, &p->keepers, UINT32_MAX);
+    if (place)
+        *place = (struct group_proposal){p->vid, p->keepers};
+}
+
+static bool spares_proposals(const struct group_run *r, uint32_t host)
+{
+    const struct view *v = group_newest(r);
+    for (uint32_t i = 0; i < GROUP_PROPOSALS_MAX; i++) {
+        const struct group_proposal *p = &r->proposal[i];
+        if (p->vid > (v ? v->vid : 0) && !will_be_enough(r, &p->keepers, host))
+            return false;
+    }
+    return true;
+}
+
+static struct unit_status log_of(const struct group_run *r, uint32_t host)
+{
+    struct unit_status s = {.behind = true};
+    const struct keeper *k = keeper_of(r, host);
+    if (k && keeper_log(k))
+        log_status(keeper_log(k), &s);
+    return s;
 }
 
 /* Another keeper has all the views that this one has. */
 static bool another_keeps(const struct group_run *r, uint32_t host)
 {
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
-        if (r->keepers[k] != host && !group_keeper_lost(r, r->keepers[k]) &&
-            log_of(r, r->keepers[k]).applied >= log_of(r, host).applied)
+    const struct view_keepers *now = &r->keepers_now;
+    for (uint32_t i = 0; i < now->count; i++) {
+        uint32_t q = now->host[i];
+        if (q != host && carries(r, q, now->generation) &&
+            log_of(r, q).applied >= log_of(r, host).applied)
             return true;
+    }
     return false;
-}
-
-/* How many keepers could not carry the views on if the host could not. */
-static uint32_t keepers_lost(const struct group_run *r, uint32_t but)
-{
-    uint32_t lost = 0;
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
-        lost += r->keepers[k] == but || group_keeper_lost(r, r->keepers[k]);
-    return lost;
 }
 
 /* Enough go on from the newest view without the host. */
@@ -104,13 +208,19 @@ static bool is_spared(const struct group_run *r, const struct view *v, uint32_t 
 }
 
 /* Where its memory outlives it, it still votes: one other that has the views will do. */
-static bool keeper_may_crash(const struct group_run *r, uint32_t host, bool keep_memory)
+static bool keeper_may_crash(struct group_run *r, uint32_t host, bool keep_memory)
 {
-    if (!group_keeps(r, host))
+    look_at_keepers(r);
+    const struct view_keepers *now = &r->keepers_now;
+    if (!spares_proposals(r, host))
+        return false;
+    if (!r->keepers_began && now->generation > 0)
+        return moves_on_without(r, host);
+    if (!in_set(keepers_set(now), host))
         return true;
     if (keep_memory && !r->fleet.chaos.links)
         return group_keeper_lost(r, host) || another_keeps(r, host);
-    return keepers_lost(r, host) <= (r->member_opt.keepers_count - 1) / 2;
+    return carrying(r, now, host) >= majority_of(now);
 }
 
 /* The next view may have all who are down now as members, if they were about to come in; and may be without some who are up. */
@@ -170,10 +280,9 @@ bool group_spare(const struct fleet_node *n)
     const struct group_run *r = n->fleet->ctx;
     if (!is_enough(r) || group_is_durable(r) || is_awaited(r, n->node))
         return false;
-    uint32_t down = 0;
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
-        down += !group_is_up(r, r->keepers[k]) || group_keeper_lost(r, r->keepers[k]);
-    return !group_keeps(r, n->node) || down <= (r->member_opt.keepers_count - 1) / 2;
+    const struct view_keepers *now = keepers_now(r);
+    bool begun = carrying(r, now, UINT32_MAX) >= majority_of(now);
+    return begun || (now->generation == 0 && !group_keeps(r, n->node));
 }
 
 bool group_may_leave(const struct group_node *n)
@@ -188,8 +297,13 @@ bool group_is_hopeless(const struct group_run *r)
     const struct view *v = group_newest(r);
     if (group_is_durable(r))
         return false;
-    for (uint32_t k = 0; k < r->member_opt.keepers_count; k++)
-        if (log_of(r, r->keepers[k]).lost)
+    if (r->keepers_doomed)
+        return true;
+    const struct view_keepers *now = keepers_now(r);
+    for (uint32_t i = 0; i < now->count; i++) {
+        const struct keeper *k = keeper_of(r, now->host[i]);
+        if (k && keeper_generation(k) == now->generation && log_of(r, now->host[i]).lost)
             return true;
+    }
     return v != NULL && !views_go_on(r, v, UINT32_MAX);
 }

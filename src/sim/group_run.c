@@ -73,8 +73,10 @@ static void trace_view(const struct group_node *n, const struct view *now)
                                            : "",
                  (ull)c->members, (ull)c->senders, (ull)c->stateful, (ull)c->learners);
     }
-    chaos_trace(&n->run->fleet.chaos, "h%u begins view %llu: %llx%s%s", n->host, (ull)now->vid,
-                (ull)now->members, now->adequate ? "" : " (not adequate)", text);
+    const struct keeper *k = member_keeper(n->member);
+    chaos_trace(&n->run->fleet.chaos, "h%u begins view %llu: %llx, keepers %llx (%u)%s%s", n->host,
+                (ull)now->vid, (ull)now->members, (ull)keeper_set(k, now), now->keepers.generation,
+                now->adequate ? "" : " (not adequate)", text);
 }
 
 /* The view that follows says that it left in order. */
@@ -242,7 +244,7 @@ static int open_member(struct fleet_member *m, uint64_t seed, struct err *e)
     if (rc)
         return rc;
     o.versions = n->disk.versions;
-    o.disk = group_keeps(r, n->host) ? m->host->disk : NULL;
+    o.disk = m->host->disk;
     rc = member_open(&o, &n->member, e);
     if (rc)
         return rc;
@@ -281,9 +283,10 @@ static void stepped(struct fleet_member *m)
     struct group_node *n = &r->node[m->host->node];
     member_counts(n->member, &n->counts);
     group_disk_step(n);
+    group_limits_step(n);
     look_states(n);
     const char *broken = member_broken(n->member);
-    if (broken)
+    if (broken && !r->keepers_doomed)
         group_check_violated(&r->check, "self-check", 0, "h%u: %s", n->host, broken);
     if (n->counts.torn)
         group_check_violated(&r->check, "self-check", 0,
@@ -304,6 +307,8 @@ static uint64_t spent_ns(struct fleet_member *m)
 static void violated(struct fleet_node *n, const char *property, const char *text)
 {
     struct group_run *r = n->fleet->ctx;
+    if (r->keepers_doomed && n->member[0].unit.of && unit_status(&n->member[0].unit).lost)
+        return; /* as it has to say */
     group_check_violated(&r->check, property, 0, "%s", text);
 }
 
@@ -406,7 +411,10 @@ static void draw_keepers(struct group_run *r)
     for (uint32_t k = 0; k < count; k++)
         r->keepers[k] = (first + k) % r->fleet.hosts;
     r->member_opt.keepers = r->keepers;
-    r->member_opt.keepers_count = count;
+    r->member_opt.keepers_count = r->first.count = count;
+    for (uint32_t k = 0; k < count; k++)
+        r->first.host[k] = r->keepers[k];
+    r->keepers_now = r->first;
 }
 
 static void draw_load(struct group_run *r)

@@ -45,26 +45,31 @@ static bool is_well_in(const struct tram_sim *s, const struct view *v, uint32_t 
 }
 
 /* A keeper that could carry the views on. */
-static bool keeps_well(const struct tram_sim *s, uint32_t host)
+static bool keeps_well(const struct tram_sim *s, uint32_t host, uint32_t generation)
 {
     const struct member *m = member_of(s, host);
-    struct unit_status u;
-    if (m == NULL || keeper_log(member_keeper(m)) == NULL)
-        return false;
-    log_status(keeper_log(member_keeper(m)), &u);
-    return u.role != UNIT_JOINING && !u.behind;
+    const struct keeper *k = m ? member_keeper(m) : NULL;
+    return k && keeper_generation(k) == generation && keeper_carries(k);
 }
 
-static bool keepers_spare(const struct tram_sim *s, uint32_t host)
+/* Those who decide on what follows the view; NULL: nobody is up. */
+static const struct view_keepers *keepers_at(const struct tram_sim *s, const struct view *v)
 {
-    const struct cluster *f = s->cluster.conf;
+    for (uint32_t h = 0; h < s->fleet.hosts; h++)
+        if (member_of(s, h))
+            return keeper_list(member_keeper(member_of(s, h)), v);
+    return NULL;
+}
+
+static bool keepers_spare(const struct tram_sim *s, const struct view *v, uint32_t host)
+{
+    const struct view_keepers *k = keepers_at(s, v);
     uint32_t well = 0;
-    bool keeps = false;
-    for (uint32_t i = 0; i < f->keepers; i++) {
-        keeps |= f->keeper[i] == host;
-        well += f->keeper[i] != host && keeps_well(s, f->keeper[i]);
-    }
-    return !keeps || well > f->keepers / 2;
+    if (k == NULL || (k->generation == 0 && !in_set(keepers_set(k), host)))
+        return true;
+    for (uint32_t i = 0; i < k->count; i++)
+        well += k->host[i] != host && keeps_well(s, k->host[i], k->generation);
+    return well > k->count / 2;
 }
 
 /* Somebody else goes on who has what the host has of each cell. */
@@ -108,7 +113,7 @@ bool world_may_crash(const struct fleet_node *n, bool keep_memory)
     (void)keep_memory;
     if (world_is_durable(s->cluster.conf))
         return true;
-    return v && keepers_spare(s, n->node) && members_spare(s, v, n->node) &&
+    return v && keepers_spare(s, v, n->node) && members_spare(s, v, n->node) &&
            cells_spare(s, v, n->node);
 }
 

@@ -104,6 +104,9 @@ struct unit_ops {
     /* Opens what a client needs that has come, as mem_offer tells; NULL: it has no clients. */
     int (*offer)(struct unit *, const struct mem_lane_spec *, struct err *);
 
+    /* Opens and closes what it needs from now on, or not any more, where a round must take no memory; NULL: that never changes. */
+    void (*renew)(struct unit *);
+
     /* NULL, or which of the rules that hold inside it is broken. For the simulator, tests and debug builds, after every
      * post and settle; NULL: it has none to check. */
     const char *(*check)(const struct unit *);
@@ -117,6 +120,7 @@ struct unit {
     const char *broken; /* as in its status, after the last settle */
     uint32_t region;    /* that a client names */
     bool leads;         /* leads, or is about to; after the last settle */
+    bool renews;        /* renew is to be called; likewise */
     bool
         dozes; /* the host's: it sleeps unless this round finds something, so whatever is looked at now and then only is looked at now */
 };
@@ -128,7 +132,12 @@ static inline int unit_post(struct unit *u, uint64_t now_ns)
 
 static inline int unit_settle(struct unit *u, uint64_t now_ns)
 {
-    return u->ops->settle(u, now_ns);
+    int work = u->ops->settle(u, now_ns);
+    if (u->renews) {
+        u->ops->renew(u);
+        work++;
+    }
+    return work;
 }
 
 static inline uint64_t unit_next_ns(const struct unit *u)

@@ -493,6 +493,103 @@ static void decide__state_is_with_who_has_it(void **state)
     FINDS(group_stateless_stay, afresh(state_is_with_who_has_it), "state");
 }
 
+/* Who had the state of a cell that is written behind lost its power; it is back with less than a member holds which was about to have the state. Nobody
+ * delivers more of the view than is on that disk, where the cell goes on. */
+static void decide__a_view_ends_where_a_disk_goes_on(void **state)
+{
+    (void)state;
+    static const unsigned char kept[CELLS] = {KEPT_SOME, KEPT_SOME};
+    static const uint64_t reach[CELLS] = {0x40000000000 + 3 * 4 + 2, 0};
+    static const uint64_t none[CELLS] = {0, 0};
+    report_all();
+    rig.now->cell[0].stateful = 1;
+    rig.in.kept = kept;
+    rig.in.report[0] = NULL;
+    rig.in.life[0] = LIFE(1) + 1;
+    for (uint32_t h = 0; h < HOSTS; h++)
+        rig.in.reach[h] = h == 0 ? reach : none;
+    for (uint32_t h = 1; h < 4; h++)
+        rig.told[h][0].has_state = false;
+    const struct view *n = decided();
+    assert_true(n->cell[0].state == CELL_LIVES && n->cell[0].stateful == 1);
+    assert_true(n->cell[0].trim[0] == 4 && n->cell[0].trim[1] == 4);
+    assert_true(n->cell[0].trim[2] == 3 && n->cell[0].trim[3] == 3);
+}
+
+/* ---- keepers ---- */
+
+static const struct view_keepers first = {.count = 3, .host = {0, 1, 2}};
+
+static uint64_t kept_by(const struct view *n)
+{
+    return keepers_set(keepers_of(n, &first));
+}
+
+static void decide__keepers_that_are_there_stay(void **state)
+{
+    (void)state;
+    report_all();
+    rig.in.first = &first;
+    assert_true(kept_by(decided()) == 7 && rig.next->keepers.generation == 0);
+    rig.in.report[5] = NULL; /* none of them */
+    assert_true(kept_by(decided()) == 7);
+    report_all();
+    rig.in.report[1] = NULL; /* it is out, and there */
+    assert_true(kept_by(decided()) == 7);
+}
+
+static void decide__a_keeper_that_is_gone_makes_room(void **state)
+{
+    (void)state;
+    report_all();
+    rig.in.first = &first;
+    rig.in.report[1] = NULL;
+    rig.in.life[1] = 0;
+    rig.in.life[3] = 0; /* has reported, and nobody knows whether it is there */
+    const struct view_keepers *k = &decided()->keepers;
+    assert_true(k->generation == 1 && keepers_set(k) == 0x15);
+    assert_true(k->host[0] == 0 && k->host[1] == 2 && k->host[2] == 4);
+    assert_true(k->life[0] == LIFE(1) && k->life[2] == LIFE(5));
+    leave(0);
+    rig.in.life[0] = 0; /* it does not want to be in */
+    assert_true(kept_by(decided()) == 0x34);
+    rig.in.first = NULL; /* they stay for ever */
+    assert_true(decided()->keepers.generation == 0);
+}
+
+static void decide__keepers_stay_if_most_of_the_new_ones_are_not_known_to_be_there(void **state)
+{
+    (void)state;
+    report_all();
+    rig.in.first = &first;
+    rig.in.report[1] = NULL;
+    for (uint32_t h = 1; h < 5; h++)
+        rig.in.life[h] = 0;
+    rig.in.life[5] = 0;
+    assert_true(kept_by(decided()) == 7);
+    assert_false(keepers_could_move(&rig.in));
+}
+
+static void decide__few_members_have_fewer_keepers(void **state)
+{
+    (void)state;
+    static const struct view_keepers five = {.count = 5, .host = {0, 1, 2, 3, 4}};
+    report_all();
+    rig.in.first = &five;
+    for (uint32_t h = 2; h < 4; h++) {
+        rig.in.report[h] = NULL;
+        rig.in.life[h] = 0;
+    }
+    assert_true(keepers_set(&decided()->keepers) == 0x13); /* of four three */
+    for (uint32_t h = 4; h < 6; h++) {
+        rig.in.report[h] = NULL;
+        rig.in.life[h] = 0;
+    }
+    assert_true(keepers_set(&decided()->keepers) == 1); /* of two one, */
+    rig.in.keepers_least = 3;
+    assert_true(keepers_set(&decided()->keepers) == 7); /* or three, of whom one is gone */
+}
+
 #define WITH_RIG(test) cmocka_unit_test_setup_teardown(test, open_rig, close_rig)
 
 int main(void)
@@ -524,6 +621,11 @@ int main(void)
         WITH_RIG(decide__state_is_with_who_has_it),
         WITH_RIG(decide__who_lacks_a_large_state_learns_it),
         WITH_RIG(decide__a_learner_does_not_count),
+        WITH_RIG(decide__a_view_ends_where_a_disk_goes_on),
+        WITH_RIG(decide__keepers_that_are_there_stay),
+        WITH_RIG(decide__a_keeper_that_is_gone_makes_room),
+        WITH_RIG(decide__keepers_stay_if_most_of_the_new_ones_are_not_known_to_be_there),
+        WITH_RIG(decide__few_members_have_fewer_keepers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ struct host {
 static struct {
     struct sim *sim;
     uint32_t hosts, keepers;
-    bool links, view_majority;
+    bool links, view_majority, keepers_stay;
     struct host host[HOSTS_MAX];
     struct view *view[VIEWS]; /* by vid, as it was first told */
     uint64_t views;           /* highest vid */
@@ -68,6 +68,7 @@ static struct keeper_options options_of(uint32_t h)
         .me = h,
         .keepers = w.keeper,
         .keepers_count = w.keepers,
+        .keepers_stay = w.keepers_stay,
         .layout = {.cell = w.layout, .cells = CELLS},
         .view_majority = w.view_majority,
         .cells = CELLS,
@@ -215,6 +216,7 @@ static void host_step(uint32_t h)
     for (uint32_t q = 0; q < w.hosts; q++)
         table_next(p->top, q);
     keeper_settle(p->keeper, now);
+    keeper_renew_open(p->keeper);
     take_view(p, h);
     if (!p->deaf)
         hear(p, h, now);
@@ -585,6 +587,7 @@ static const char *vacant_cell_is_reset(bool links)
 static const char *keeper_comes_back(bool links)
 {
     world_open(4, 3, links);
+    w.keepers_stay = true;
     start_all();
     WAIT(all_in(0x0f));
     uint32_t away = (leader() + 1) % 3;

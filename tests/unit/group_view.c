@@ -62,6 +62,22 @@ static void draw_cell(struct rng *r, const struct view *v, struct view_cell *c)
 }
 
 /* A view that keeps the rules. */
+static void draw_keepers(struct rng *r, struct view *v)
+{
+    struct view_keepers *k = &v->keepers;
+    if (rng_below(r, 2))
+        return;
+    k->generation =
+        (uint32_t)rng_range(r, 1, v->vid < GENERATIONS_MAX ? v->vid : GENERATIONS_MAX - 1);
+    k->count =
+        (uint32_t)rng_range(r, 1, v->hosts < GROUP_KEEPERS_MAX ? v->hosts : GROUP_KEEPERS_MAX);
+    uint32_t first = (uint32_t)rng_below(r, v->hosts);
+    for (uint32_t i = 0; i < k->count; i++) {
+        k->host[i] = (first + i) % v->hosts;
+        k->life[i] = rng_below(r, UINT64_C(1) << 48);
+    }
+}
+
 static struct view *view_draw(struct rng *r)
 {
     struct view *v = view_of((uint32_t)rng_range(r, 1, rng_below(r, 4) ? 5 : GROUP_HOSTS_MAX),
@@ -79,6 +95,7 @@ static struct view *view_draw(struct rng *r)
     }
     for (uint32_t c = 0; c < v->cells; c++)
         draw_cell(r, v, &v->cell[c]);
+    draw_keepers(r, v);
     assert_null(view_check(v));
     return v;
 }
@@ -153,6 +170,9 @@ static void view__bytes_max_is_reached(void **state)
     struct view *v = view_of(GROUP_HOSTS_MAX, 3);
     v->vid = 2;
     v->members = UINT64_MAX;
+    v->keepers = (struct view_keepers){.generation = 1, .count = GROUP_KEEPERS_MAX};
+    for (uint32_t i = 0; i < GROUP_KEEPERS_MAX; i++)
+        v->keepers.host[i] = i;
     for (uint32_t h = 0; h < v->hosts; h++)
         v->life[h] = v->seen[h] = 1;
     for (uint32_t c = 0; c < v->cells; c++)
@@ -241,6 +261,8 @@ static struct view *sample(void)
     v->life[0] = v->seen[0] = 65536;
     v->life[1] = v->seen[1] = 65537;
     v->seen[2] = 65536;
+    v->keepers =
+        (struct view_keepers){.generation = 2, .count = 2, .host = {1, 2}, .life = {65536, 0}};
     v->cell[0] = (struct view_cell){
         .state = CELL_LIVES, .born = 2, .members = 3, .senders = 2, .stateful = 1, .trims = 2};
     v->cell[1] = (struct view_cell){.state = CELL_VACANT, .born = 1, .members_last = 4, .trims = 1};
@@ -271,6 +293,12 @@ static void view__each_rule_is_checked(void **state)
     BREAKS(v->life[1] = 65538);
     BREAKS(v->seen[2] = 0);
     BREAKS(v->adequate = true);
+    BREAKS(v->keepers.generation = 0);
+    BREAKS(v->keepers.generation = 6);
+    BREAKS(v->keepers.count = 0);
+    BREAKS(v->keepers.count = GROUP_KEEPERS_MAX + 1);
+    BREAKS(v->keepers.host[0] = 3);
+    BREAKS(v->keepers.host[0] = 2);
     BREAKS(lives->trims = 4);
     BREAKS(lives->trim[1] = UINT64_C(1) << STAMP_COUNT_BITS);
     BREAKS(lives->born = 0);
@@ -327,6 +355,10 @@ static void view__equality_sees_every_part(void **state)
     DIFFERS(v->adequate = true);
     DIFFERS(v->members = 1);
     DIFFERS(v->leavers = 0);
+    DIFFERS(v->keepers.generation++);
+    DIFFERS(v->keepers.count = 1);
+    DIFFERS(v->keepers.host[1] = 0);
+    DIFFERS(v->keepers.life[1] = 1);
     DIFFERS(v->life[1]++);
     DIFFERS(v->seen[2]++);
     DIFFERS(v->cell[0].state = CELL_VACANT);
