@@ -153,14 +153,14 @@
     X(bft_join_old_state, stepped, "B20: a NEW-VIEW uses what was said in a life before a JOIN")   \
     X(bft_timeout_fixed, bft, "B24: views do not grow longer")                                     \
     X(bft_led_on, stepped, "who is ahead of f+1 others follows a liar further")                    \
-    X(bft_jump_blank, stepped, "B27: who jumps forgets what its sender has proposed")              \
+    X(bft_jump_blank, bft, "B27: who jumps forgets what its sender has proposed")                  \
     X(bft_trusts_leader, bft,                                                                      \
       "B22: what a leader proposes is not compared with what clients sent")                        \
     X(bft_censored, stepped,                                                                       \
       "a leader that leaves clients out is kept as long as it orders others")                      \
     X(bft_cut_no_margin, stepped, "B6: statements that conflict are not counted")                  \
-    X(bft_cut_one_round, stepped, "B7: a batch is decided by ECHO of all")                         \
-    X(bft_freeze_leaks, stepped, "B9: who has frozen goes on")                                     \
+    X(bft_cut_one_round, bft, "B7: a batch is decided by ECHO of all")                             \
+    X(bft_freeze_leaks, bft, "B9: who has frozen goes on")                                         \
     X(bft_cut_far, stepped, "B28: a statement may be any number of batches ahead of others")       \
     X(bft_reply_f, bft, "B21: a client believes what f members say alike")                         \
     X(bft_sig_no_domain, bft, "B11: a signature does not say what it is for")                      \
