@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,10 +27,14 @@
 enum { HOSTS = 3, REGION = 7, KIND = 1, WORDS = 16, RING = 65536, CLIENT = 100 };
 
 static const struct shm_node fixture_hosts[HOSTS] = {
-    {.name = "h0", .node = 0, .role = SHM_HOST},
-    {.name = "h1", .node = 1, .role = SHM_HOST},
-    {.name = "h2", .node = 2, .role = SHM_HOST},
+    {.name = "h0", .node = 0, .role = SHM_HOST, .uid = 61001},
+    {.name = "h1", .node = 1, .role = SHM_HOST, .uid = 61002},
+    {.name = "h2", .node = 2, .role = SHM_HOST, .uid = 61003},
 };
+/* Nodes may lie: kids have these uids; needs root. */
+static bool fixture_hostile;
+static const struct shm_node fixture_client = {
+    .name = "c0", .node = 200, .role = SHM_CLIENT, .uid = 61010};
 
 struct node {
     struct mem *mem;
@@ -88,7 +93,10 @@ static inline struct shm_options fixture_options(unsigned self)
                                 .self = fixture_hosts[self],
                                 .hosts = fixture_hosts,
                                 .hosts_count = HOSTS,
-                                .answer_timeout_ns = 500000000};
+                                .answer_timeout_ns = 500000000,
+                                .hostile = fixture_hostile,
+                                .clients_known = fixture_hostile ? &fixture_client : NULL,
+                                .clients_known_count = fixture_hostile};
 }
 
 static inline struct mem_lane_spec fixture_spec(unsigned owner, unsigned writer)
@@ -217,6 +225,13 @@ static inline void *shared_page(size_t bytes)
     return at;
 }
 
+/* From here on this process has no more power than its uid. */
+static inline void become(uint32_t uid)
+{
+    must(setgroups(0, NULL) == 0 && setgid(uid) == 0 && setuid(uid) == 0, "setuid");
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 /* A process that runs `fn` and exits with what it returns. */
 static inline pid_t spawn(int (*fn)(void *), void *arg)
 {
@@ -230,7 +245,16 @@ static inline pid_t spawn(int (*fn)(void *), void *arg)
     _exit(fn(arg));
 }
 
-enum kid_verb { KID_NONE, KID_RAISE, KID_WRITE, KID_READ, KID_CONNECT, KID_GRANT, KID_CLOSE };
+enum kid_verb {
+    KID_NONE,
+    KID_RAISE,
+    KID_WRITE,
+    KID_READ,
+    KID_CONNECT,
+    KID_GRANT,
+    KID_SLEEP, /* until an own word is `value`; result: for so long */
+    KID_CLOSE
+};
 
 /* One order at a time, through shared memory. WRITE opens a flow under the ballot if the last one
  * failed or had another, and sets a word of the lane to `owner`. */
@@ -274,9 +298,29 @@ static inline void kid_write(struct node *n, struct kid_order *o, struct mem_flo
     mem_bell(n->mem, o->owner);
 }
 
+static inline void kid_sleep(struct node *n, struct kid_order *o)
+{
+    uint64_t begin = clock_now_ns(), until = begin + FIXTURE_HANG_NS;
+    const struct mem_lane *l = n->lane[n->mem->self][o->writer];
+
+    o->status = MEM_LOST;
+    while (o->status != MEM_DONE && clock_now_ns() < until) {
+        mem_doze(n->mem);
+        mem_poll(n->mem);
+        o->status = l->ctl && mem_word(l, o->word) == o->value ? MEM_DONE : MEM_LOST;
+        if (o->status == MEM_DONE)
+            mem_rouse(n->mem);
+        else
+            mem_sleep(n->mem, until);
+    }
+    o->result = clock_now_ns() - begin;
+}
+
 static inline int kid_main(void *arg)
 {
     struct kid *k = arg;
+    if (fixture_hostile)
+        become(fixture_hosts[k->self].uid);
     struct kid_order *o = k->order;
     struct mem_flow flows[HOSTS] = {0};
     uint64_t begin = clock_now_ns();
@@ -313,6 +357,9 @@ static inline int kid_main(void *arg)
         case KID_GRANT:
             mem_region_grant(n.mem, REGION, o->value);
             o->status = MEM_DONE;
+            break;
+        case KID_SLEEP:
+            kid_sleep(&n, o);
             break;
         case KID_CLOSE:
             shm_close_node(n.mem);

@@ -185,6 +185,10 @@ struct mem {
     /* What is stored in the own copy of a common lane is in its owners' memory at once, and stays there whoever dies: sending it is
      * nothing. At once is when this processor has written it out: see mem_fence. */
     bool shared;
+    /* Writers may lie: everybody has memory that they alone write, nobody promises anything (no ballots, raises or grants), and a memory that was
+     * lost is blank. A read of another node's memory stays PENDING until that is here; who is waited for longer than a correct one
+     * takes is LOST. */
+    bool hostile;
 };
 
 /* Declares a region of this node and says what became of an earlier life's memory. Nothing lands in

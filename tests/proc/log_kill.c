@@ -78,7 +78,7 @@ static const struct log_machine machine_ops = {
 };
 
 static const struct shm_node nodes_of_hosts[REPLICAS] = {
-    {"h1", 0, SHM_HOST}, {"h2", 1, SHM_HOST}, {"h3", 2, SHM_HOST}};
+    {"h1", 0, SHM_HOST, 0}, {"h2", 1, SHM_HOST, 0}, {"h3", 2, SHM_HOST, 0}};
 static const uint32_t nodes[REPLICAS] = {0, 1, 2};
 
 static struct board *board_map(void)

@@ -311,7 +311,9 @@ void ends_agreed(struct shm *s, struct peer *p, uint32_t part)
 /* Who lives and has not said so may look at it. Who comes later finds that it is ended. */
 static bool may_look(struct shm *s, const struct peer *p, bool agreed)
 {
-    return p != s->self && !agreed && p->name[0] && node_alive(s, p->name);
+    if (p == s->self || agreed || !p->name[0])
+        return false;
+    return s->mem.hostile ? p->version && !life_over(s, p) : node_alive(s, p->name);
 }
 
 static bool all_have_let_go(struct shm *s, const struct ending *e)

@@ -85,6 +85,14 @@ static int lock_open(struct shm *s, const char *file)
     return openat(s->dir_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
+static int node_lock_open(struct shm *s, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+
+    lock_name(file, sizeof file, name);
+    return lock_open(s, file);
+}
+
 /* Open-file-description locks: unlike flock they can be asked about without being taken. */
 static bool is_locked(int fd)
 {
@@ -95,10 +103,8 @@ static bool is_locked(int fd)
 
 bool node_alive(struct shm *s, const char *name)
 {
-    char file[SHM_NAME_BYTES + 8];
+    int fd = node_lock_open(s, name);
 
-    lock_name(file, sizeof file, name);
-    int fd = lock_open(s, file);
     if (fd < 0)
         return false;
     bool locked = is_locked(fd);
@@ -117,10 +123,8 @@ static uint32_t lives_read(int fd)
 
 uint32_t node_lives(struct shm *s, const char *name)
 {
-    char file[SHM_NAME_BYTES + 8];
+    int fd = node_lock_open(s, name);
 
-    lock_name(file, sizeof file, name);
-    int fd = lock_open(s, file);
     if (fd < 0)
         return 0;
     uint32_t lives = lives_read(fd);
@@ -242,7 +246,7 @@ int node_lock(struct shm *s, struct err *e)
         return err_sys(e, "extend %s/%s to %d bytes", s->dir, file, SHM_LOCK_BYTES);
     }
     const uint64_t role = s->self->role + UINT64_C(1);
-    s->losses = losses_read(s->lock_fd);
+    s->losses = s->mem.hostile ? lives : losses_read(s->lock_fd); /* each life loses it */
     if (pwrite(s->lock_fd, &role, sizeof role, SHM_LOCK_ROLE_AT) != sizeof role)
         return err_sys(e, "write %s/%s", s->dir, file);
     s->mem.life = lives;
@@ -395,7 +399,7 @@ void directory_leave(struct shm *s)
 
     if (s->dir_fd < 0)
         return;
-    bool locked = directory_lock(s, NULL) == 0;
+    bool locked = s->mem.hostile || directory_lock(s, NULL) == 0;
     /* What has our names in there may be somebody's who came after the end. */
     bool ours = s->lock_fd >= 0 && !is_removed(s->lock_fd);
     snprintf(file, sizeof file, "%s.sock", s->self->name);
@@ -407,9 +411,22 @@ void directory_leave(struct shm *s)
         lives_write(s->lock_fd, s->mem.life);
     if (s->lock_fd >= 0)
         close(s->lock_fd);
-    if (locked && ours)
+    if (locked && ours && !s->mem.hostile)
         directory_clear(s);
     close(s->dir_fd);
+}
+
+/* Of another node that may lie: by a descriptor of what is there, which is opened without leaving the file system. */
+static int peer_socket(struct shm *s, struct sockaddr_un *a, const char *name)
+{
+    char file[SHM_NAME_BYTES + 8];
+
+    snprintf(file, sizeof file, "%s.sock", name);
+    int fd = trust_file(trust_dir(s, name), file, O_PATH);
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    snprintf(a->sun_path, sizeof a->sun_path, "/proc/self/fd/%d", fd);
+    return fd;
 }
 
 static void socket_address(struct shm *s, struct sockaddr_un *a, const char *name)
@@ -433,7 +450,9 @@ int listen_open(struct shm *s, struct err *e)
     if (fd < 0)
         return err_sys(e, "socket for %s", s->self->name);
     socket_address(s, &a, s->self->name);
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) < 0 ||
+        (s->mem.hostile && fchmodat(s->dir_fd, file, 0666, 0) < 0) ||
+        listen(fd, LISTEN_BACKLOG) < 0) {
         int rc = err_sys(e, "listen on %s/%s", s->dir, file);
         close(fd);
         return rc;
@@ -446,11 +465,19 @@ int peer_connect(struct shm *s, const char *name)
 {
     struct sockaddr_un a;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int there = -1;
 
     if (fd < 0)
         return -1;
-    socket_address(s, &a, name);
-    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+    if (s->mem.hostile)
+        there = peer_socket(s, &a, name);
+    else
+        socket_address(s, &a, name);
+    bool connected =
+        (!s->mem.hostile || there >= 0) && connect(fd, (struct sockaddr *)&a, sizeof a) == 0;
+    if (there >= 0)
+        close(there);
+    if (connected)
         return fd;
     close(fd);
     return -1;

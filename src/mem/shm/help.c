@@ -26,6 +26,7 @@ enum {
     FDS_PER_MESSAGE_MAX = 8,
     MESSAGES_PER_TURN_MAX = 64,
     EVENTS_PER_TURN_MAX = 256,
+    ACCEPTED_PER_TURN_MAX = 1024,
     ENDED_QUEUED_MAX = 64, /* messages that wait before no more of what was let go are added */
     HELPER_STACK_BYTES = 1 << 20
 };
@@ -51,6 +52,8 @@ void helper_warn(struct helper *h, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (h->s->mem.hostile && !trust_speaks(h->s, h->now_ns))
+        return;
     /* A caller that is refused comes again. */
     say_once(&h->heard, &h->s->say, SAY_WARN, "%s", text);
 }
@@ -182,8 +185,13 @@ void watch_end(struct helper *h, struct peer *p, int pidfd)
 
 static void connection_add(struct helper *h, int fd, struct peer *target)
 {
-    struct connection *c = h->count < SHM_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
+    struct peer *from = h->s->mem.hostile ? trust_caller(h, fd, target) : NULL;
 
+    if (h->s->mem.hostile && !from) {
+        close(fd);
+        return;
+    }
+    struct connection *c = h->count < SHM_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
     if (!c || !watch(h, EPOLL_CTL_ADD, fd, EPOLLIN, (uint64_t)(uintptr_t)c)) {
         helper_warn(h, "%s: too many connections", h->s->self->name);
         free(c);
@@ -192,6 +200,9 @@ static void connection_add(struct helper *h, int fd, struct peer *target)
     }
     c->fd = fd;
     c->target = target;
+    c->from = from;
+    if (from)
+        from->trust.links++;
     if (target)
         target->called = true;
     else
@@ -221,6 +232,8 @@ static void take_end(struct helper *h, struct peer *p)
     p->connect_wait_ns = 0; /* it may be back soon */
     p->connect_at_ns = h->now_ns;
     h->ring = true;
+    if (p->role == SHM_CLIENT && p->connections == 0)
+        take_gone(h, p); /* its place may stay empty, and its rings are many */
 }
 
 /* Nobody else knows of it any more. */
@@ -231,6 +244,8 @@ static void connection_free(struct helper *h, struct connection *c)
     unwatch_and_close(h, c->fd);
     if (c->target)
         c->target->called = false;
+    if (c->from)
+        c->from->trust.links--;
     if (c->end_by_ns != UINT64_MAX)
         h->ending--;
     *c->at = c->next;
@@ -249,6 +264,14 @@ static void forget_connection(struct peer *p, const struct connection *c)
     p->connection[i] = p->connection[--p->connections];
 }
 
+/* A node that lives holds its lock; of one that may lie the kernel tells. */
+static bool is_alive(struct helper *h, const struct peer *p)
+{
+    struct pollfd now = {.fd = p->pidfd, .events = POLLIN};
+
+    return h->s->mem.hostile ? p->pidfd >= 0 && poll(&now, 1, 0) == 0 : node_alive(h->s, p->name);
+}
+
 static void connection_end(struct helper *h, struct connection *c)
 {
     struct peer *p = c->peer;
@@ -258,12 +281,9 @@ static void connection_end(struct helper *h, struct connection *c)
     if (p && p->connections == 0) {
         p->connect_wait_ns = 0;
         p->connect_at_ns = h->now_ns;
-        /* Killed, left in order, or only cut off? A node that lives holds its lock. */
-        if (!node_alive(h->s, p->name)) {
+        /* Killed, left in order, or only cut off? */
+        if (!is_alive(h, p))
             take_end(h, p);
-            if (p->role == SHM_CLIENT)
-                take_gone(h, p); /* its place may stay empty, and its rings are many */
-        }
     }
     connection_free(h, c);
 }
@@ -298,6 +318,10 @@ static bool receive_one(struct helper *h, struct connection *c)
                 count = (int)((k->cmsg_len - CMSG_LEN(0)) / sizeof(int));
                 memcpy(fds, CMSG_DATA(k), (size_t)count * sizeof(int));
             }
+    if (h->s->mem.hostile && (!trust_takes(h, c, fds, count) || !trust_pays(h, c, TRUST_MESSAGE))) {
+        c->doomed = true; /* with what it sent left open, which is little */
+        return false;
+    }
     if (bytes <= 0) {
         close_all(fds, count);
         c->doomed = true; /* the other side has closed */
@@ -444,7 +468,7 @@ static void call_host(struct helper *h, struct peer *p, uint64_t *wake_ns)
         int fd = client_is_over(h) ? -1 : peer_connect(h->s, p->name);
         if (fd >= 0) {
             connection_add(h, fd, p);
-        } else if (h->s->self->role == SHM_HOST && p->grant_fd < 0 &&
+        } else if (h->s->self->role == SHM_HOST && !h->s->mem.hostile && p->grant_fd < 0 &&
                    p->connect_wait_ns == CONNECT_WAIT_NS_MAX && has_lived(h->s, p)) {
             ask_hosts(h, p->node); /* it died before we came, and others may have its memory */
         }
@@ -553,10 +577,16 @@ static uint64_t do_work(struct helper *h)
 
 static void accept_all(struct helper *h)
 {
-    int fd;
+    int fd = -1;
 
-    while ((fd = accept4(h->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+    for (int i = 0; i < ACCEPTED_PER_TURN_MAX; i++) {
+        fd = accept4(h->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            break;
         connection_add(h, fd, NULL);
+    }
+    if (fd >= 0)
+        return;
     if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
         return;
     /* Who waits there would wake us without end. */

@@ -25,6 +25,9 @@
  * has itself ended what it owned of these lanes says so to the writer (SHM_ENDED). When all who live have said so
  * nobody looks at the bytes any more: they serve the next lane of the same shape, which a later part tells of.
  *
+ * Where nodes may lie (`hostile`, trust.c) there is no grant, no life memory, and nobody keeps what another wrote: a new life begins blank. A node
+ * has segments that it alone writes, and a *voice* in place of its bell, likewise.
+ *
  * The three rules that make a restart safe:
  *  - a write of w to q counts only after q's process has mapped the segment it is in, and before it
  *    says so to w, q notes w's version in gen[w] of its grant memory. Whoever raises or reads at q
@@ -42,6 +45,7 @@
 #define MEM_SHM_IMPL_H
 
 #include "mem/shm/shm.h"
+#include "mem/shm/trust.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -60,12 +64,16 @@ enum {
     SHM_LOCK_NOTED_AT = 2064,  /* of a client: counts that hosts know from this file, by host */
     SHM_RINGS_MAX = 64,        /* bells put off; more are rung at once */
     SHM_CONNECTIONS_OF_PEER_MAX = 4, /* both sides may connect at once, and again after a cut */
+    SHM_KNOWN_MAX = SHM_HOSTS_MAX + 256,
+    SHM_SPEAKERS_MAX =
+        FUTEX_WAITV_MAX - 1, /* whose rings end a sleep; others are heard when it ends */
 };
 
 #define SHM_SEGMENT_MAGIC 0x31676573646d7274u /* "trmdseg1" */
 #define SHM_GRANT_MAGIC 0x31746e72676d7274u
 #define SHM_LIFE_MAGIC 0x316566696c6d7274u
 #define SHM_BELL_MAGIC 0x316c6c65626d7274u
+#define SHM_VOICE_MAGIC 0x316369766d7274u
 
 #define SHM_LOSSES_UNKNOWN UINT64_MAX /* no memory has that count: whatever it is of is given up */
 
@@ -153,6 +161,18 @@ struct bell {
     uint64_t magic;
     _Atomic uint32_t word; /* 0: awake, 1: dozing or asleep; own node sets 1, anyone clears it */
 };
+
+/* In place of the bell where nodes may lie: nobody but its node writes it. A sleeper waits on the words that the others have for it, so
+ * nobody can silence what somebody else rings; who rings too often wakes it for nothing, as it could by writing. */
+struct voice {
+    uint64_t magic;
+    _Atomic uint64_t
+        version; /* of the outlet to hosts: what its writer may have written is in no more than that */
+    _Atomic uint32_t asleep; /* 1: dozing or asleep */
+    uint32_t unused[11];
+    _Atomic uint32_t ring[SHM_NODES_MAX]; /* by node: rises when it is rung */
+};
+_Static_assert(offsetof(struct voice, ring) == 64, "what changes seldom has a line of its own");
 
 /* A mapped segment: an own one, writable, or somebody else's. */
 struct segment {
@@ -294,6 +314,12 @@ struct peer {
     bool holds;        /* what has come of it waits */
     bool ring_later;   /* it is among those whose bell was put off */
     bool over_told;    /* sleep has returned once because of its end */
+    /* Where nodes may lie. */
+    struct voice *voice;
+    uint32_t heard;          /* its word for us, when we began to doze */
+    uint64_t wait_since_ns;  /* reads wait for its memory; 0: they do not. */
+    uint64_t waited_ns;      /* So long before that */
+    struct trust_peer trust; /* the helper's, and under lock */
 
     /* Helper's, read by the poller. */
     _Atomic uint64_t acked;          /* own version that it has mapped */
@@ -343,7 +369,7 @@ struct helper;
 struct connection;
 
 struct shm {
-    struct mem mem; /* first */
+    struct mem mem; /* first; of it `hostile` is asked for here, too */
     struct say say; /* its line is called by the poller and by the helper */
     /* Hot: the poller's. */
     _Atomic uint32_t inbox_count; /* rises with every arrival */
@@ -365,6 +391,8 @@ struct shm {
     bool waitv_missing;
     struct shm_loop *loop;          /* NULL: nobody has asked for a descriptor */
     struct item *held, **held_tail; /* what has come of clients whose life is not on the disk yet */
+    struct peer *speaker[SHM_SPEAKERS_MAX]; /* those with a voice, hosts first */
+    uint32_t speakers;
 
     /* Set at open. */
     char cluster[SHM_NAME_BYTES];
@@ -377,11 +405,15 @@ struct shm {
     uint32_t client_node, clients, lives_max;
     struct peer *hosts[SHM_HOSTS_MAX];
     uint32_t hosts_count;
-    struct grant *grant; /* own */
-    bool forget;         /* own memory of the life before is not wanted, */
-    bool kept;           /* or was found */
-    uint32_t broken;     /* life + 1 since which what we have written is whole; 0: since ever */
-    uint32_t regions;    /* of the own grant */
+    struct peer *known[SHM_KNOWN_MAX]; /* where nodes may lie: all hosts and clients */
+    uint32_t known_count;
+    struct grant *grant;    /* own; where nodes may lie nobody else has it */
+    bool forget;            /* own memory of the life before is not wanted, */
+    bool kept;              /* or was found */
+    uint64_t beginning;     /* where nodes may lie: the number in the file that root has made */
+    struct trust_line said; /* lines that strangers bring about; the helper's */
+    uint32_t broken;        /* life + 1 since which what we have written is whole; 0: since ever */
+    uint32_t regions;       /* of the own grant */
     uint8_t region_state[SHM_REGION_SLOTS]; /* enum region_state */
     size_t memory_sure;                     /* bytes that the machine can surely still give */
     bool helper_runs;
@@ -458,6 +490,9 @@ void *memory_new(struct shm *, const char *what, size_t bytes, int *fd_out, stru
 /* Maps a peer's memfd after checking its size and seals. NULL: malformed, or, with errno ENOMEM, there is
  * no memory; the same goes for the others that map. */
 void *memory_map(int fd, size_t bytes, int prot, int seals);
+/* The same for who may lie: sealed like a segment, of the kernel's own memory, and its pages are there. */
+void *memory_map_sure(int fd, size_t bytes);
+extern const int segment_seals;
 /* What stands behind a failed mmap, for a person. */
 const char *map_failure(void);
 /* The outlet that lanes to this owner are in. */
@@ -467,11 +502,12 @@ uint64_t outlet_version(const struct shm *, const struct outlet *);
  * order, and their content is copied. The caller frees it. */
 struct part *part_new(struct shm *, struct outlet *, const struct mem_lane_spec *, uint32_t count,
                       bool carry, struct err *);
-/* Maps a segment that `writer` made; no parts yet. */
-struct segment *segment_map(int fd, uint32_t writer);
-/* The next part of a mapped segment, for `owner`. `before`: those with lower indices. */
+/* Maps a segment that `writer` made, of no more than bytes_max; no parts yet. */
+struct segment *segment_map(int fd, uint32_t writer, uint64_t bytes_max);
+/* The next part of a mapped segment, for `owner`. `before`: those with lower indices. `sure`: its writer may lie, and no page of it may be
+ * missing. */
 struct part *part_next(struct segment *, struct segment *const *before, uint32_t writer,
-                       uint32_t owner);
+                       uint32_t owner, bool sure);
 /* A lane that is there, of whatever life that was. */
 static inline bool entry_lives(const struct segment_lane *d)
 {
@@ -599,6 +635,9 @@ bool life_over(const struct shm *, const struct peer *);
 /* The process of the life that we know has polled, and was not dead when we looked. */
 bool life_runs(const struct shm *, const struct peer *);
 void bell_ring(struct bell *);
+void peer_ring(struct shm *, struct peer *); /* the caller has fenced */
+/* Begins to listen to a voice, in place of the one before. */
+void voice_hear(struct shm *, struct peer *, struct voice *);
 void shm_bell(struct mem *, uint32_t node);
 void shm_bell_later(struct mem *, uint32_t node);
 /* Is it time to ring what was put off? A fence waits for all stores to be done, so there is not one in every poll. */

@@ -347,6 +347,8 @@ static int make_some(struct shm *s, struct lane **fresh, uint32_t *count, struct
 
 void own_version_counts(struct shm *s)
 {
+    if (s->self->voice)
+        atomic_store(&s->self->voice->version, outlet_version(s, &s->out));
     if (s->self->role != SHM_HOST)
         return;
     atomic_store(&s->grant->gen[s->mem.self], outlet_version(s, &s->out));
@@ -550,6 +552,10 @@ static void adopt(struct shm *s, struct item *i)
         p->losses_fd = i->losses_fd;
     switch (i->kind) {
     case ITEM_BELL:
+        if (s->mem.hostile) {
+            voice_hear(s, p, i->at);
+            break;
+        }
         unmap(p->bell, sizeof *p->bell);
         p->bell = i->at;
         break;

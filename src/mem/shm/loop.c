@@ -124,6 +124,7 @@ void shm_loop_disarm(struct mem *m)
     pthread_mutex_lock(&l->lock);
     call_back(l);
     pthread_mutex_unlock(&l->lock);
+    shm_rouse(m);
     if (read(l->event_fd, &drained, sizeof drained) < 0) {
         /* It was not the bell that woke the caller. */
     }

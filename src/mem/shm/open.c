@@ -34,6 +34,38 @@ static int check_name(const char *what, const char *name, struct err *e)
     return 0;
 }
 
+static int check_hostile(const struct shm_options *o, struct err *e)
+{
+    bool listed = o->self.role == SHM_HOST;
+
+    if (o->lives || o->forget || o->enough)
+        return err_set(e, ERR_INVALID, "cluster %s: where nodes may lie no disk keeps lives",
+                       o->cluster);
+    if (o->clients_known_count > SHM_KNOWN_MAX - SHM_HOSTS_MAX)
+        return err_set(e, ERR_INVALID, "cluster %s: %u clients are known; at most %d are possible",
+                       o->cluster, o->clients_known_count, SHM_KNOWN_MAX - SHM_HOSTS_MAX);
+    for (uint32_t i = 0; i < o->clients_known_count; i++) {
+        const struct shm_node *n = &o->clients_known[i];
+        int rc = check_name("client", n->name, e);
+        if (rc < 0)
+            return rc;
+        if (n->node < SHM_HOSTS_MAX || n->node >= SHM_NODES_MAX)
+            return err_set(e, ERR_INVALID, "client %s has number %u; clients' are %u to %u",
+                           n->name, n->node, SHM_HOSTS_MAX, SHM_NODES_MAX - 1);
+        for (uint32_t k = 0; k < i; k++)
+            if (o->clients_known[k].node == n->node || !strcmp(o->clients_known[k].name, n->name))
+                return err_set(e, ERR_INVALID,
+                               "clients %s (%u) and %s (%u): names and numbers "
+                               "must differ",
+                               o->clients_known[k].name, o->clients_known[k].node, n->name,
+                               n->node);
+        listed = listed || (n->node == o->self.node && !strcmp(n->name, o->self.name));
+    }
+    return listed ? 0
+                  : err_set(e, ERR_INVALID, "client %s is not among those that are known",
+                            o->self.name);
+}
+
 static int check_options(const struct shm_options *o, struct err *e)
 {
     int rc = check_name("cluster", o->cluster, e);
@@ -71,6 +103,9 @@ static int check_options(const struct shm_options *o, struct err *e)
                                "differ",
                                o->hosts[k].name, o->hosts[k].node, h->name, h->node);
     }
+    rc = o->hostile ? check_hostile(o, e) : 0;
+    if (rc < 0)
+        return rc;
     if (listed != (o->self.role == SHM_HOST))
         return err_set(e, ERR_INVALID, "node %s is a %s, but it is %s the list of hosts",
                        o->self.name, o->self.role == SHM_HOST ? "host" : "client",
@@ -91,6 +126,7 @@ struct peer *peer_add(struct shm *s, uint32_t node, const char *name, enum shm_r
     p->grant_fd = -1;
     p->lock_fd = p->losses_fd = -1;
     p->out.client = p;
+    p->trust.dir_fd = -1;
     atomic_store_explicit(&s->peers[node], p, memory_order_release);
     return p;
 }
@@ -107,6 +143,25 @@ struct peer *peer_expect(struct shm *s, uint32_t node)
         p = peer_add(s, node, "", SHM_CLIENT);
     pthread_mutex_unlock(&s->lock);
     return p;
+}
+
+/* Where nodes may lie, all are known from the start. */
+static void trust_note(struct shm *s, const struct shm_options *o)
+{
+    s->mem.hostile = o->hostile;
+    for (uint32_t i = 0; o->hostile && i < o->hosts_count; i++) {
+        s->hosts[i]->trust.uid = o->hosts[i].uid;
+        s->known[s->known_count++] = s->hosts[i];
+    }
+    for (uint32_t i = 0; o->hostile && i < o->clients_known_count; i++) {
+        const struct shm_node *n = &o->clients_known[i];
+        struct peer *p = peer_of(s, n->node);
+        if (!p)
+            p = peer_add(s, n->node, n->name, SHM_CLIENT);
+        CHECK(p != NULL); /* a few bytes */
+        p->trust.uid = n->uid;
+        s->known[s->known_count++] = p;
+    }
 }
 
 static struct shm *shm_new(const struct shm_options *o)
@@ -146,6 +201,8 @@ static struct shm *shm_new(const struct shm_options *o)
     s->self = peer_of(s, o->self.node);
     if (!s->self)
         s->self = peer_add(s, o->self.node, o->self.name, o->self.role);
+    if (s->self)
+        trust_note(s, o);
     return s;
 }
 
@@ -156,6 +213,14 @@ static int seal_size(int fd, int more, const char *what, struct err *e)
     return 0;
 }
 
+/* Zeroed, for nobody else, and freed as what is mapped. */
+static void *memory_own(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
 static void own_item_add(struct shm *s, enum item_kind kind, int fd)
 {
     pthread_mutex_lock(&s->lock);
@@ -164,10 +229,35 @@ static void own_item_add(struct shm *s, enum item_kind kind, int fd)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Where nodes may lie: the voice is shown, and the bell is for ourselves alone. */
+static int make_voice(struct shm *s, struct err *e)
+{
+    int fd;
+    struct voice *v = memory_new(s, "voice", sizeof *v, &fd, e);
+
+    if (!v)
+        return ERR_NOMEM;
+    v->magic = SHM_VOICE_MAGIC;
+    s->self->voice = v;
+    s->self->bell = memory_own(sizeof *s->self->bell);
+    own_item_add(s, ITEM_BELL, fd);
+    if (!s->self->bell)
+        return err_set(e, ERR_NOMEM, "bell: no memory");
+    if (fcntl(fd, F_ADD_SEALS, segment_seals) < 0)
+        return err_sys(e, "voice: seal");
+    if (madvise(v, sizeof *v, MADV_POPULATE_READ) == 0)
+        return 0;
+    return err_sys(e, "this kernel does not say which pages are there (MADV_POPULATE_READ, Linux "
+                      "5.14), without which a host cannot be kept from lying hosts");
+}
+
 /* The small memories that are new in every life. */
 static int make_bell_and_life(struct shm *s, struct err *e)
 {
     int fd;
+
+    if (s->mem.hostile)
+        return make_voice(s, e);
     struct bell *b = memory_new(s, "bell", sizeof *b, &fd, e);
 
     if (!b)
@@ -189,17 +279,20 @@ static int make_bell_and_life(struct shm *s, struct err *e)
 
 static int make_grant(struct shm *s, struct err *e)
 {
-    int fd;
-    struct grant *g = memory_new(s, "grant", sizeof *g, &fd, e);
+    int fd = -1;
+    struct grant *g =
+        s->mem.hostile ? memory_own(sizeof *g) : memory_new(s, "grant", sizeof *g, &fd, e);
 
     if (!g)
-        return ERR_NOMEM;
+        return s->mem.hostile ? err_set(e, ERR_NOMEM, "grant: no memory") : ERR_NOMEM;
     g->magic = SHM_GRANT_MAGIC;
     g->node = s->mem.self;
     g->losses = s->losses;
     pthread_mutex_lock(&s->lock);
     s->grant = g;
     pthread_mutex_unlock(&s->lock);
+    if (s->mem.hostile)
+        return 0;
     int rc = seal_size(fd, F_SEAL_SEAL, "grant", e);
     own_item_add(s, ITEM_GRANT, fd); /* sealed before anybody gets it */
     return rc;
@@ -363,7 +456,7 @@ static bool is_settled(struct shm *s, const struct shm_options *o)
 
 static int join(struct shm *s, const struct shm_options *o, struct err *e)
 {
-    int rc = directory_open(s, o->dir, e);
+    int rc = s->mem.hostile ? trust_open(s, o, e) : directory_open(s, o->dir, e);
 
     if (rc < 0)
         return rc;
@@ -387,17 +480,18 @@ static int join(struct shm *s, const struct shm_options *o, struct err *e)
     s->self->version = outlet_version(s, &s->out);
     atomic_store(&s->self->acked, s->self->version);
     rc = make_bell_and_life(s, e);
-    if (rc == 0 && host && s->mem.life == 0)
+    bool blank = s->mem.life == 0 || s->mem.hostile;
+    if (rc == 0 && host && blank)
         rc = make_grant(s, e);
     /* A client promises nothing, and what it wrote in an earlier life is nobody's business. */
-    s->grant_ready = !host || s->mem.life == 0;
+    s->grant_ready = !host || blank;
     if (rc < 0) {
         if (host)
             close(listen_fd);
         return rc;
     }
     rc = helper_start(s, listen_fd, e);
-    if (rc == 0 && host && s->mem.life > 0)
+    if (rc == 0 && host && !blank)
         rc = recover(s, e);
     free_past(s);
     s->self->grant = s->grant;
@@ -468,6 +562,8 @@ static void peer_free(struct peer *p)
         munmap(p->bell, sizeof *p->bell);
     if (p->life)
         munmap(p->life, sizeof *p->life);
+    if (p->voice)
+        munmap(p->voice, sizeof *p->voice);
     if (p->lock_fd >= 0)
         close(p->lock_fd);
     free(p);
@@ -488,7 +584,7 @@ static bool handed_over(struct shm *s)
  * count as lost. Nobody lacks anything but of a node that leaves when it has just opened. */
 static void hand_over(struct shm *s)
 {
-    if (!s->helper_runs || s->self->role != SHM_HOST)
+    if (!s->helper_runs || s->self->role != SHM_HOST || s->mem.hostile)
         return;
     pthread_mutex_lock(&s->lock);
     s->withheld = !s->given;
@@ -518,6 +614,7 @@ void shm_close_node(struct mem *m)
         close(s->own[i].fd);
     if (s->grant && s->self->grant != s->grant)
         munmap(s->grant, sizeof *s->grant);
+    trust_close(s);
     for (uint32_t i = 0; i < SHM_NODES_MAX; i++)
         if (peer_of(s, i))
             peer_free(peer_of(s, i));

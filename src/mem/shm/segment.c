@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
@@ -15,7 +17,7 @@ enum {
     ROOM_CLIENT = 4 << 20,
 };
 
-static const int segment_seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+const int segment_seals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -139,14 +141,23 @@ void *memory_new(struct shm *s, const char *what, size_t bytes, int *fd_out, str
     return at;
 }
 
+/* Is it memory with these seals? Asked before anything else is done with a descriptor that somebody sent: of what is not memory any other
+ * call may hang. Pages of hugetlb files could be missing later. */
+static bool is_sealed(int fd, int seals)
+{
+    int has = fcntl(fd, F_GET_SEALS);
+    struct statfs fs;
+
+    return has >= 0 && (has & seals) == seals && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
 void *memory_map(int fd, size_t bytes, int prot, int seals)
 {
     struct stat st;
-    int has = fcntl(fd, F_GET_SEALS);
 
     bytes = round_up(bytes, MEM_PAGE_BYTES);
     /* Without F_SEAL_SHRINK the sender could cut the file and have us killed by SIGBUS. */
-    if (has < 0 || (has & seals) != seals || fstat(fd, &st) < 0 || (size_t)st.st_size != bytes) {
+    if (!is_sealed(fd, seals) || fstat(fd, &st) < 0 || (size_t)st.st_size != bytes) {
         errno = EINVAL;
         return NULL;
     }
@@ -180,6 +191,28 @@ static void populate(unsigned char *base, size_t from, size_t end, int advice)
 {
     from = from / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
     madvise(base + from, round_up(end, MEM_PAGE_BYTES) - from, advice);
+}
+
+/* All pages are there from now on: seals let nobody take one away. False: they cannot be had. */
+static bool pages_sure(unsigned char *base, size_t from, size_t end)
+{
+    from = from / MEM_PAGE_BYTES * MEM_PAGE_BYTES;
+    if (madvise(base + from, round_up(end, MEM_PAGE_BYTES) - from, MADV_POPULATE_READ) == 0)
+        return true;
+    errno = errno == ENOMEM ? ENOMEM : EINVAL;
+    return false;
+}
+
+void *memory_map_sure(int fd, size_t bytes)
+{
+    unsigned char *at = memory_map(fd, bytes, PROT_READ, segment_seals);
+
+    if (!at || pages_sure(at, 0, bytes))
+        return at;
+    int saved = errno;
+    munmap(at, round_up(bytes, MEM_PAGE_BYTES));
+    errno = saved;
+    return NULL;
 }
 
 /* ---- own ---- */
@@ -407,13 +440,13 @@ fail:
 
 /* ---- others' ---- */
 
-struct segment *segment_map(int fd, uint32_t writer)
+struct segment *segment_map(int fd, uint32_t writer, uint64_t bytes_max)
 {
     struct segment_head head;
 
-    if (pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != SHM_SEGMENT_MAGIC ||
-        head.node != writer || head.index >= SHM_SEGMENTS_MAX || head.first >= SHM_PARTS_MAX ||
-        head.bytes % MEM_PAGE_BYTES) {
+    if (!is_sealed(fd, segment_seals) || pread(fd, &head, sizeof head, 0) != sizeof head ||
+        head.magic != SHM_SEGMENT_MAGIC || head.node != writer || head.index >= SHM_SEGMENTS_MAX ||
+        head.first >= SHM_PARTS_MAX || head.bytes % MEM_PAGE_BYTES || head.bytes > bytes_max) {
         errno = EINVAL;
         return NULL;
     }
@@ -467,18 +500,20 @@ static bool directory_take(struct part *p, const struct segment *g, struct segme
 }
 
 struct part *part_next(struct segment *g, struct segment *const *before, uint32_t writer,
-                       uint32_t owner)
+                       uint32_t owner, bool sure)
 {
     struct part_head head;
     uint64_t room = g->bytes - g->used, at = g->used + sizeof head;
 
     errno = EINVAL;
-    if (room < sizeof head)
+    if (room < sizeof head || (sure && !pages_sure(g->at, g->used, g->used + sizeof head)))
         return NULL;
     memcpy(&head, g->at + g->used, sizeof head);
+    atomic_signal_fence(memory_order_seq_cst); /* what is judged is the copy */
     if (head.bytes > room || head.bytes < sizeof head || head.bytes % SHM_LANE_ALIGN ||
         head.lanes > SHM_LANES_MAX ||
-        head.lanes * sizeof(struct segment_lane) > head.bytes - sizeof head)
+        head.lanes * sizeof(struct segment_lane) > head.bytes - sizeof head ||
+        (sure && !pages_sure(g->at, g->used, g->used + head.bytes)))
         return NULL;
     struct part *p = calloc(1, sizeof *p + head.lanes * sizeof *p->dir);
     if (!p)
@@ -487,6 +522,7 @@ struct part *part_next(struct segment *g, struct segment *const *before, uint32_
     p->number = g->first + g->parts;
     p->lanes = head.lanes;
     memcpy(p->dir, g->at + at, head.lanes * sizeof *p->dir);
+    atomic_signal_fence(memory_order_seq_cst);
     if (!directory_take(p, g, before, writer, g->used + head.bytes)) {
         free(p);
         errno = EINVAL;

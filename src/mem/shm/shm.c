@@ -1,5 +1,6 @@
 #include "mem/shm/impl.h"
 
+#include "base/clock.h"
 #include "base/planted.h"
 #include "mem/wrap.h"
 
@@ -213,7 +214,7 @@ static void shm_flow_open(struct mem *m, struct mem_flow *f, uint32_t owner, uin
         impl->losses = p->grant->losses;
         struct grant_region *r = find_region(p->grant, region);
         impl->promised = r ? &r->promised : NULL;
-    } else if (p->role == SHM_HOST && s->self->role == SHM_HOST) {
+    } else if (p->role == SHM_HOST && s->self->role == SHM_HOST && !m->hostile) {
         return;
     } else if (p->losses_fd >= 0) {
         impl->losses = losses_now(s, p);
@@ -372,6 +373,28 @@ static enum mem_status take_read(struct op_impl *impl)
     return MEM_DONE;
 }
 
+/* Where nodes may lie: has all come here that this node may have written? A correct one that lives answers at once; whoever has been waited for longer
+ * than that takes, all in all, is waited for no more, or it could hold up every read as long as it likes. */
+static enum mem_status writer_here(struct shm *s, struct peer *w, struct peer **missing)
+{
+    uint64_t version = w->voice ? atomic_load(&w->voice->version) : UINT64_MAX;
+    bool here = version <= w->version || (uint32_t)version == 0;
+
+    if (here && w->wait_since_ns == 0)
+        return MEM_DONE;
+    uint64_t now_ns = clock_now_ns();
+    if (here) {
+        w->waited_ns += now_ns - w->wait_since_ns;
+        w->wait_since_ns = 0;
+        return MEM_DONE;
+    }
+    if (w->wait_since_ns == 0)
+        w->wait_since_ns = now_ns;
+    *missing = w;
+    return w->waited_ns + (now_ns - w->wait_since_ns) < s->answer_timeout_ns ? MEM_PENDING
+                                                                             : MEM_LOST;
+}
+
 /* The state of an op now: finished, or waiting for some node's memory. */
 static enum mem_status try_op(struct shm *s, struct mem_op *op, struct peer **missing)
 {
@@ -382,6 +405,10 @@ static enum mem_status try_op(struct shm *s, struct mem_op *op, struct peer **mi
     /* What we wrote, whoever owns it, and what is written to a client: this is all there is. */
     if (lane && (lane->wctl || (owner == s->self && !s->grant)))
         return take_read(impl);
+    if (s->mem.hostile && lane && owner != s->self) {
+        enum mem_status here = writer_here(s, peer_of(s, lane->pub.spec.writer), missing);
+        return here == MEM_DONE ? take_read(impl) : here;
+    }
     if (!owner || !owner->grant)
         return MEM_LOST;
     if (owner != s->self && memory_given_up(s, owner, owner->grant->losses))

@@ -31,6 +31,7 @@ struct shm_node {
     const char *name; /* socket and lock file carry it */
     uint32_t node;    /* its number, the same in every process */
     enum shm_role role;
+    uint32_t uid; /* of its processes; with `hostile` alone */
 };
 
 struct shm_options {
@@ -52,7 +53,23 @@ struct shm_options {
      * ERR_AGAIN. */
     bool (*enough)(void *ctx, const bool running[SHM_HOSTS_MAX]);
     void *enough_ctx;
+    /* Nodes may lie (trust.h): each has a uid and a directory of its own, made by shm_prepare, writes memory that is its own alone, and comes
+     * back without memory. Not with lives on disks. Who may be a client is known: these. */
+    bool hostile;
+    const struct shm_node *clients_known;
+    uint32_t clients_known_count;
 };
+
+/* For nodes that may lie: makes the directories of a cluster, for all of its hosts and clients, or makes them anew. Nobody of it may run. By root, or by
+ * anybody if all have its own uid. What is below dir belongs to root, so nobody can exchange the directory of another. It draws the number of this
+ * beginning: lives are counted in the directories, and begin at 0 again. */
+int shm_prepare(const struct shm_options *, struct err *);
+
+/* The number of the beginning that this node is part of: what is signed in one is worth nothing in another. */
+uint64_t shm_beginning(struct mem *);
+
+/* Where nodes of a cluster whose members may lie have their directories, one with the name of each. */
+int shm_home_of(const char *dir, const char *cluster, char *out, size_t bytes, struct err *);
 
 /* Joins the cluster as this node and connects to whoever is there; the others connect later.
  * ERR_EXISTS if a live process has this node's name, ERR_REFUSED for a directory or socket that

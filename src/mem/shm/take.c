@@ -139,7 +139,8 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
     struct ucred who = {0};
     socklen_t room = sizeof who;
 
-    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &room) < 0 || who.uid != geteuid()) {
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &who, &room) < 0 ||
+        (!s->mem.hostile && who.uid != geteuid())) {
         refuse(h, c, "process %d has uid %u, this cluster belongs to uid %u", who.pid, who.uid,
                geteuid());
         return NULL;
@@ -174,6 +175,11 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
         return NULL;
     }
     struct peer *p = peer_of(s, m->node);
+    if (s->mem.hostile && p != c->from) {
+        refuse(h, c, "process %d with uid %u, which is %s, says it is node %u, %s", who.pid,
+               who.uid, c->from->name, m->node, m->name);
+        return NULL;
+    }
     if (!p && m->role == SHM_CLIENT && s->self->role == SHM_HOST)
         p = peer_add(s, m->node, m->name, SHM_CLIENT);
     if (p && p->role == SHM_CLIENT && !p->name[0])
@@ -200,7 +206,7 @@ static struct peer *identify(struct helper *h, struct connection *c, const struc
         return NULL;
     }
     /* Which life it is in is counted where it has its lock; it cannot claim another one. */
-    if (p->role == SHM_CLIENT && m->life + 1 != node_lives(s, p->name)) {
+    if (p->role == SHM_CLIENT && !s->mem.hostile && m->life + 1 != node_lives(s, p->name)) {
         refuse(h, c, "process %d says that it is client %s in life %u; its lock file says %u lives",
                who.pid, p->name, m->life, node_lives(s, p->name));
         return NULL;
@@ -239,7 +245,8 @@ static void begin_life(struct helper *h, struct connection *c, struct peer *p, u
         /* The end of its connection tells enough, and there may be thousands. What we write to it stays,
          * but the new process has not mapped it. */
         atomic_store(&p->acked, 0);
-        return;
+        if (!h->s->mem.hostile)
+            return;
     }
     watch_end(h, p, peer_pidfd(c->fd));
 }
@@ -250,7 +257,7 @@ static void send_answer(struct helper *h, struct connection *c)
     send_own(h, c);
     /* A host gets the memory of all hosts, dead or alive, its own of an earlier life too: one that
      * restarts may be asked for any of it. */
-    if (c->peer->role == SHM_HOST && h->s->self->role == SHM_HOST)
+    if (c->peer->role == SHM_HOST && h->s->self->role == SHM_HOST && !h->s->mem.hostile)
         for (uint32_t i = 0; i < h->s->hosts_count; i++)
             send_held(h, c, h->s->hosts[i]->node);
     struct shm_message m = message_of(h->s, SHM_ANSWERED);
@@ -264,7 +271,7 @@ static void take_hello(struct helper *h, struct connection *c, const struct shm_
     if (!p)
         return;
     begin_life(h, c, p, m->life);
-    if (p->lock_fd < 0 && p->role == SHM_HOST)
+    if (p->lock_fd < 0 && p->role == SHM_HOST && !h->s->mem.hostile)
         p->lock_fd = losses_open(h->s, p->name);
     p->connection[p->connections++] = c;
     c->peer = p;
@@ -295,6 +302,22 @@ static void take_bell(struct helper *h, struct connection *c, int fd)
         return;
     }
     deliver(h, (struct item){.kind = ITEM_BELL, .peer = c->peer, .at = b});
+}
+
+static void take_voice(struct helper *h, struct connection *c, int fd)
+{
+    struct voice *v = memory_map_sure(fd, sizeof *v);
+
+    if (!v) {
+        not_mapped(h, c, "voice");
+        return;
+    }
+    if (v->magic != SHM_VOICE_MAGIC) {
+        munmap(v, sizeof *v);
+        malformed(h, c, "voice");
+        return;
+    }
+    deliver(h, (struct item){.kind = ITEM_BELL, .peer = c->peer, .at = v});
 }
 
 static void take_life(struct helper *h, struct connection *c, int fd)
@@ -423,14 +446,43 @@ void take_gone(struct helper *h, struct peer *p)
     deliver(h, (struct item){.kind = ITEM_GONE, .peer = p, .life = p->lives - 1});
 }
 
+/* Of a node that may lie no more than it needs: every lane and part takes memory of ours. */
+static bool part_bounded(const struct shm *s, struct peer *w, const struct part *p)
+{
+    if (!s->mem.hostile)
+        return true;
+    if (p->number == 0)
+        w->trust.lanes = 0;
+    w->trust.lanes += p->lanes;
+    errno = EINVAL;
+    return w->trust.lanes <= TRUST_LANES_MAX && p->number < TRUST_PARTS_MAX;
+}
+
+/* How large a segment of it may be. */
+static uint64_t bytes_left(const struct shm *s, const struct peer *w, uint32_t index)
+{
+    const uint64_t most = w->role == SHM_HOST ? TRUST_HOST_BYTES_MAX : TRUST_CLIENT_BYTES_MAX;
+
+    if (!s->mem.hostile)
+        return UINT64_MAX;
+    return index == 0 ? most : most - w->trust.bytes;
+}
+
+static void bytes_taken(struct peer *w, const struct segment *g)
+{
+    w->trust.bytes = (g->index == 0 ? 0 : w->trust.bytes) + g->bytes;
+}
+
 /* Takes the parts of a segment up to that number of the outlet. False: they are not there. */
 static bool take_parts(struct helper *h, struct peer *w, struct segment *g, uint32_t upto)
 {
     while (g->first + g->parts < upto) {
         struct segment **before = w == h->s->self ? h->s->past : w->held;
-        struct part *p = part_next(g, before, w->node, h->s->mem.self);
-        if (!p)
+        struct part *p = part_next(g, before, w->node, h->s->mem.self, h->s->mem.hostile);
+        if (!p || !part_bounded(h->s, w, p)) {
+            free(p);
             return false;
+        }
         take_part(h, w, p);
     }
     return true;
@@ -496,7 +548,7 @@ static struct segment **before_of(struct shm *s, struct peer *w, const struct se
 static bool begin_segment(struct helper *h, struct connection *c, struct peer *w,
                           const struct shm_message *m, int fd)
 {
-    struct segment *g = segment_map(fd, m->node);
+    struct segment *g = segment_map(fd, m->node, bytes_left(h->s, w, m->index));
 
     if (!g) {
         not_mapped(h, c, "segment");
@@ -505,7 +557,11 @@ static bool begin_segment(struct helper *h, struct connection *c, struct peer *w
     struct part *first = NULL;
     errno = EINVAL;
     if (g->life == m->life && g->index == m->index && m->parts > g->first)
-        first = part_next(g, before_of(h->s, w, g), w->node, h->s->mem.self);
+        first = part_next(g, before_of(h->s, w, g), w->node, h->s->mem.self, h->s->mem.hostile);
+    if (first && !part_bounded(h->s, w, first)) {
+        free(first);
+        first = NULL;
+    }
     if (!first)
         not_mapped(h, c, "segment");
     if (!first || !take_new_segment(h, c, w, g, fd)) {
@@ -513,6 +569,7 @@ static bool begin_segment(struct helper *h, struct connection *c, struct peer *w
         segment_free(g);
         return false;
     }
+    bytes_taken(w, g);
     take_part(h, w, first);
     return true;
 }
@@ -542,6 +599,10 @@ static void take_segment(struct helper *h, struct connection *c, const struct sh
         malformed(h, c, "segment of another life");
         return;
     }
+    if (s->mem.hostile && m->life != c->life) {
+        malformed(h, c, "segment of another life");
+        return;
+    }
     if (w == s->self && (s->grant_ready || s->past_closed || m->life >= s->mem.life))
         return;
     /* Parts of what we do not have: it was refused. */
@@ -565,9 +626,17 @@ static void take_item(struct helper *h, struct connection *c, const struct shm_m
         malformed(h, c, "bell or life of another node");
         return;
     }
+    if (h->s->mem.hostile &&
+        (m->node != c->peer->node || m->kind == ITEM_LIFE || m->kind == ITEM_GRANT)) {
+        malformed(h, c, "memory that it does not write");
+        return;
+    }
     switch (m->kind) {
     case ITEM_BELL:
-        take_bell(h, c, fd);
+        if (h->s->mem.hostile)
+            take_voice(h, c, fd);
+        else
+            take_bell(h, c, fd);
         break;
     case ITEM_LIFE:
         take_life(h, c, fd);
@@ -632,13 +701,16 @@ static void take_known(struct helper *h, struct connection *c, const struct shm_
         deliver(h, (struct item){.kind = ITEM_READY, .peer = c->peer, .life = c->life});
         break;
     case SHM_PARTS:
-        take_segment(h, c, m, -1);
+        if (h->s->mem.hostile && m->node != c->peer->node)
+            malformed(h, c, "parts of another node");
+        else
+            take_segment(h, c, m, -1);
         break;
     case SHM_ACK:
         take_ack(h, c, m);
         break;
     case SHM_FETCH:
-        if (c->peer->role != SHM_HOST || h->s->self->role != SHM_HOST)
+        if (c->peer->role != SHM_HOST || h->s->self->role != SHM_HOST || h->s->mem.hostile)
             malformed(h, c, "fetch between others than hosts");
         else
             send_held(h, c, m->node);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,12 +28,79 @@ void bell_ring(struct bell *b)
     ring_fenced(b);
 }
 
+static bool peer_sleeps(const struct peer *p)
+{
+    return p->bell    ? atomic_load_explicit(&p->bell->word, memory_order_relaxed) != 0
+           : p->voice ? atomic_load_explicit(&p->voice->asleep, memory_order_relaxed) != 0
+                      : false;
+}
+
+void peer_ring(struct shm *s, struct peer *p)
+{
+    if (p->bell) {
+        ring_fenced(p->bell);
+    } else if (p->voice && peer_sleeps(p)) {
+        _Atomic uint32_t *word = &s->self->voice->ring[p->node];
+        atomic_fetch_add(word, 1);
+        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
 void shm_bell(struct mem *m, uint32_t node)
 {
-    struct peer *p = peer_of(shm_of(m), node);
+    struct shm *s = shm_of(m);
+    struct peer *p = peer_of(s, node);
 
-    if (p && p->bell)
-        bell_ring(p->bell);
+    if (!p || !(p->bell || p->voice))
+        return;
+    full_fence();
+    peer_ring(s, p);
+}
+
+/* Hosts are heard first: others may be many. */
+static void speaker_add(struct shm *s, struct peer *p)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < s->speakers; i++) {
+        if (s->speaker[i] == p)
+            return;
+        at += s->speaker[i]->role == SHM_HOST;
+    }
+    if (p->role == SHM_CLIENT)
+        at = s->speakers;
+    if (at == SHM_SPEAKERS_MAX)
+        return;
+    if (s->speakers < SHM_SPEAKERS_MAX)
+        s->speakers++;
+    for (uint32_t i = s->speakers - 1; i > at; i--)
+        s->speaker[i] = s->speaker[i - 1];
+    s->speaker[at] = p;
+}
+
+void voice_hear(struct shm *s, struct peer *p, struct voice *v)
+{
+    if (p->voice)
+        munmap(p->voice, sizeof *p->voice);
+    p->voice = v;
+    p->heard = atomic_load(&v->ring[s->mem.self]);
+    speaker_add(s, p);
+}
+
+/* Who rings after this wakes us; who has written before it is seen by the look that comes before the sleep. */
+static void voices_note(struct shm *s)
+{
+    for (uint32_t i = 0; i < s->speakers; i++)
+        s->speaker[i]->heard =
+            atomic_load_explicit(&s->speaker[i]->voice->ring[s->mem.self], memory_order_relaxed);
+    atomic_store(&s->self->voice->asleep, 1);
+}
+
+static void say_awake(struct shm *s)
+{
+    atomic_store(&s->self->bell->word, 0);
+    if (s->self->voice)
+        atomic_store(&s->self->voice->asleep, 0);
 }
 
 void shm_bell_later(struct mem *m, uint32_t node)
@@ -58,8 +126,7 @@ bool rings_due(struct shm *s)
     if (++s->rings_waited == RINGS_WAIT_POLLS)
         return true;
     for (uint32_t i = 0; i < s->rings; i++)
-        if (s->ring[i]->bell &&
-            atomic_load_explicit(&s->ring[i]->bell->word, memory_order_relaxed) != 0)
+        if (peer_sleeps(s->ring[i]))
             return true;
     return false;
 }
@@ -68,21 +135,24 @@ void rings_do(struct shm *s)
 {
     for (uint32_t i = 0; i < s->rings; i++) {
         s->ring[i]->ring_later = false;
-        if (s->ring[i]->bell)
-            ring_fenced(s->ring[i]->bell);
+        peer_ring(s, s->ring[i]);
     }
     s->rings = s->rings_waited = 0;
 }
 
 void shm_doze(struct mem *m)
 {
-    atomic_store(&shm_of(m)->self->bell->word, 1);
+    struct shm *s = shm_of(m);
+
+    atomic_store(&s->self->bell->word, 1);
+    if (s->self->voice)
+        voices_note(s);
     full_fence();
 }
 
 void shm_rouse(struct mem *m)
 {
-    atomic_store(&shm_of(m)->self->bell->word, 0);
+    say_awake(shm_of(m));
 }
 
 /* The word of a host's life that is ours to watch; hosts have one each, clients share its own. */
@@ -119,7 +189,7 @@ void alive_lock(struct shm *s)
     pthread_mutexattr_t attr;
 
     s->alive_locked = true;
-    if (s->self->role != SHM_HOST)
+    if (!life)
         return;
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
@@ -146,7 +216,7 @@ bool alive_unlock(struct shm *s)
 {
     bool all = true;
 
-    if (!s->alive_locked || s->self->role != SHM_HOST)
+    if (!s->alive_locked || !s->self->life)
         return true;
     for (uint32_t i = 0; i < s->hosts_count; i++)
         if (pthread_mutex_unlock(&s->self->life->slot[s->hosts[i]->node].mutex) != 0)
@@ -173,6 +243,9 @@ bool waiters_collect(struct shm *s, struct shm_waiters *w)
     w->count = 0;
     w->no_waitv = s->waitv_missing;
     add_waiter(&w->v[w->count++], &s->self->bell->word, 1);
+    for (uint32_t i = 0; i < s->speakers; i++)
+        add_waiter(&w->v[w->count++], &s->speaker[i]->voice->ring[s->mem.self],
+                   s->speaker[i]->heard);
     for (uint32_t i = 0; i < s->hosts_count && w->count < FUTEX_WAITV_MAX; i++) {
         struct peer *p = s->hosts[i];
         const _Atomic uint32_t *word = watched_word(s, p);
@@ -222,7 +295,7 @@ void shm_sleep(struct mem *m, uint64_t until_ns)
         waiters_sleep(&w, s->self->bell, &until);
         s->waitv_missing = w.no_waitv;
     }
-    atomic_store(&s->self->bell->word, 0);
+    say_awake(s);
 }
 
 void shm_wake(struct mem *m)

@@ -64,6 +64,7 @@ struct connection {
     int fd;
     struct peer *target; /* whom we called; NULL: who called us has not said */
     struct peer *peer;   /* after its hello */
+    struct peer *from;   /* where nodes may lie: who it is, as the kernel says */
     uint32_t life;       /* the peer's, on this connection */
     uint64_t end_by_ns;  /* closed then: no hello came, or it is to be made anew */
     uint64_t direct;     /* version of the peer's memory that it has given us itself */
