@@ -6,7 +6,6 @@
  * made, so what a checkpoint holds does not depend on how far an epoch was. */
 #include "agree/bft_impl.h"
 
-#include "agree/source.h"
 #include "base/minmax.h"
 #include "base/planted.h"
 
@@ -25,14 +24,14 @@ enum {
 
 /* ---- opening ---- */
 
-static uint32_t ahead_of(const struct bft *b)
+uint32_t bft_epoch_ahead(const struct bft *b)
 {
     return b->opt.fast_ahead ? b->opt.fast_ahead : BFT_FAST_AHEAD;
 }
 
 static uint64_t statement_bytes(const struct bft *b)
 {
-    return bft_statement_bytes(2 * ahead_of(b));
+    return bft_statement_bytes(2 * bft_epoch_ahead(b));
 }
 
 uint32_t bft_fast_batch_bytes(const struct bft_options *o)
@@ -120,7 +119,8 @@ static void begin(struct bft *b, uint64_t number, uint32_t leader)
     }
     if (b->opt.watch && b->opt.watch->opened)
         b->opt.watch->opened(b->opt.watch_ctx, number);
-    bft_fast_begin(&e->fast, b->opt.members, b->opt.rank, number, b->core.chain, ahead_of(b));
+    bft_fast_begin(&e->fast, b->opt.members, b->opt.rank, number, b->core.chain,
+                   bft_epoch_ahead(b));
 }
 
 void bft_epoch_end(struct bft *b, uint64_t number)
@@ -145,7 +145,7 @@ uint64_t bft_epoch_number(const struct bft *b)
 
 /* ---- freezing ---- */
 
-static void freeze(struct bft *b, const char *why)
+void bft_epoch_freeze(struct bft *b, const char *why)
 {
     struct epoch *e = b->epoch;
     if (e->fast.frozen)
@@ -187,32 +187,32 @@ static void watch(struct bft *b)
 {
     for (uint32_t p = 0; p < b->opt.members; p++)
         if (b->core.peer[p].joins)
-            freeze(b, "a member has lost its memory");
+            bft_epoch_freeze(b, "a member has lost its memory");
         else if (b->core.peer[p].automaton.fault)
-            freeze(b, "a member is not listened to");
+            bft_epoch_freeze(b, "a member is not listened to");
     if (is_stuck(b)) {
         suspect_clients(b);
-        freeze(b, "nothing was decided for a time-out");
+        bft_epoch_freeze(b, "nothing was decided for a time-out");
     }
 }
 
 /* ---- batches ---- */
 
-static struct content *content_of(struct bft *b, uint64_t number)
+struct content *bft_epoch_content(struct bft *b, uint64_t number)
 {
     return &b->epoch->content[number % BFT_FAST_KEPT];
 }
 
-static bool has_content(struct bft *b, uint64_t number, struct digest digest)
+bool bft_epoch_has(struct bft *b, uint64_t number, struct digest digest)
 {
-    const struct content *c = content_of(b, number);
+    const struct content *c = bft_epoch_content(b, number);
     return c->number == number && digest_equal(c->digest, digest);
 }
 
 static void put_content(struct bft *b, uint64_t number, struct digest digest, const void *data,
                         uint32_t bytes)
 {
-    struct content *c = content_of(b, number);
+    struct content *c = bft_epoch_content(b, number);
     c->number = number;
     c->digest = digest;
     c->bytes = bytes;
@@ -259,7 +259,7 @@ static int follow(struct bft *b)
 {
     struct epoch *e = b->epoch;
     uint64_t next = e->fast.batches + 1;
-    const struct content *c = content_of(b, next);
+    const struct content *c = bft_epoch_content(b, next);
     if (e->leader == b->opt.rank || c->number != next || !bft_fast_may_take(&e->fast) ||
         bft_feed_valid(b, c->data, c->bytes) <= 0)
         return 0;
@@ -284,241 +284,16 @@ static bool apply_to(struct bft *b, uint64_t upto)
     struct epoch *e = b->epoch;
     while (e->applied < upto) {
         uint64_t next = e->applied + 1;
-        const struct content *c = content_of(b, next);
-        CHECK(has_content(b, next,
-                          e->has_cut ? e->plan.digest[next - e->plan.from]
-                                     : e->fast.batch[next % BFT_FAST_KEPT]));
+        const struct content *c = bft_epoch_content(b, next);
+        CHECK(bft_epoch_has(b, next,
+                            e->has_cut ? e->plan.digest[next - e->plan.from]
+                                       : e->fast.batch[next % BFT_FAST_KEPT]));
         if (!bft_feed_apply_batch(b, c->data, c->bytes))
             return false;
         e->applied++;
         e->moved_ns = b->now_ns;
     }
     return true;
-}
-
-/* ---- statements ---- */
-
-static bool same_statement(const struct bft_statement *s, const struct bft_statement *t)
-{
-    return s->count == t->count && memcmp(s, t, bft_statement_bytes(s->count)) == 0;
-}
-
-static struct bft_cut_options cut_options(const struct bft *b)
-{
-    return (struct bft_cut_options){.scope = &b->core.opt.scope,
-                                    .epoch = b->epoch->number,
-                                    .start = b->epoch->fast.start,
-                                    .ahead = ahead_of(b)};
-}
-
-static void state(struct bft *b)
-{
-    struct epoch *e = b->epoch;
-    struct stated *s = &e->stated[b->opt.rank][0];
-    if (e->signing || s->job.state == SIGN_UNDER_WAY)
-        return;
-    e->signing = true;
-    bft_fast_statement(&e->fast, s->of);
-    s->of->mark.life = b->opt.life;
-    s->number = e->number;
-    s->job = (struct sign_job){.text = bft_statement_text(&b->core.opt.scope, s->of)};
-    signer_submit(b->opt.signer, &s->job);
-}
-
-static int end_jobs(struct bft *b)
-{
-    struct epoch *e = b->epoch;
-    int work = 0;
-    for (uint32_t p = 0; p < b->opt.members; p++)
-        for (uint32_t i = 0; i < STATED_MAX; i++) {
-            struct stated *s = &e->stated[p][i];
-            if (s->there || s->number != e->number || s->job.state == SIGN_UNDER_WAY ||
-                s->job.state == SIGN_IDLE)
-                continue;
-            work++;
-            if (s->job.state != SIGN_GOOD) {
-                s->number = 0;
-                continue;
-            }
-            s->there = true;
-            if (p == b->opt.rank)
-                memcpy(s->of->mark.signature, s->job.signature, SIGN_BYTES);
-            else
-                freeze(b, "another member has");
-        }
-    return work;
-}
-
-/* Is it known to be signed? Else it is checked, if there is room. */
-static bool is_stated(struct bft *b, const struct bft_statement *st)
-{
-    struct epoch *e = b->epoch;
-    struct stated *room = NULL;
-    for (uint32_t i = 0; i < STATED_MAX; i++) {
-        struct stated *s = &e->stated[st->mark.rank][i];
-        if (s->number == e->number && same_statement(s->of, st))
-            return s->there;
-        if (s->job.state != SIGN_UNDER_WAY && (s->number != e->number || i > 0))
-            room = room ? room : s;
-    }
-    if (room == NULL || st->mark.rank == b->opt.rank || st->mark.life != e->life[st->mark.rank])
-        return false; /* one that came back since knows nothing of the epoch */
-    memcpy(room->of, st, bft_statement_bytes(st->count));
-    room->there = false;
-    room->number = e->number;
-    room->job =
-        (struct sign_job){.check = true, .text = bft_statement_text(&b->core.opt.scope, st)};
-    memcpy(room->job.signature, st->mark.signature, SIGN_BYTES);
-    signer_submit(b->opt.signer, &room->job);
-    return false;
-}
-
-/* ---- CUT ---- */
-
-/* What is applied here is before every CUT, on its chain; beyond what was taken a CUT is being applied, and it was compared before. */
-static bool is_ours(const struct epoch *e, struct digest chain)
-{
-    return e->applied > e->fast.batches ||
-           digest_equal(chain, bft_fast_chain(&e->fast, e->applied));
-}
-
-/* What of these a CUT is, and the digests of its batches from what is applied here on. False: it is none. */
-static bool plan_cut(struct bft *b, const struct bft_statement *const *s, uint32_t count,
-                     struct cut_plan *p)
-{
-    struct epoch *e = b->epoch;
-    const struct bft_cut_options o = cut_options(b);
-    struct digest chain[BFT_FAST_TOLD + 1];
-    if (bft_cut(&o, s, count, &p->cut) != NULL || p->cut.batch < e->applied)
-        return false;
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = s[i]->ready - s[i]->count + 1;
-        if (p->cut.batch < first || p->cut.batch > s[i]->ready || e->applied + 1 < first)
-            continue;
-        bft_statement_chain(s[i], chain);
-        if (!digest_equal(chain[p->cut.batch - first + 1], p->cut.chain) ||
-            !is_ours(e, chain[e->applied + 1 - first]))
-            continue;
-        for (uint64_t n = e->applied + 1; n <= p->cut.batch; n++)
-            p->digest[n - e->applied - 1] = s[i]->batch[n - first];
-        p->from = e->applied + 1;
-        return true;
-    }
-    p->from = e->applied + 1;
-    return p->cut.batch == e->applied;
-}
-
-/* It was found valid when we said ECHO for it. */
-static bool was_taken(const struct bft *b, uint64_t number, struct digest digest)
-{
-    const struct bft_fast *f = &b->epoch->fast;
-    return number <= f->batches && digest_equal(f->batch[number % BFT_FAST_KEPT], digest);
-}
-
-/* Are all its batches here, and valid? Those that are not are asked for. */
-static bool has_batches(struct bft *b, const struct cut_plan *p, bool certifies)
-{
-    bool all = true;
-    for (uint64_t n = max_u64(p->from, b->epoch->applied + 1); n <= p->cut.batch; n++) {
-        const struct content *c = content_of(b, n);
-        struct digest d = p->digest[n - p->from];
-        if (!has_content(b, n, d)) {
-            b->epoch->want = *p;
-            b->epoch->wants = true;
-            all = false;
-        } else if (certifies && !was_taken(b, n, d) && bft_feed_valid(b, c->data, c->bytes) <= 0) {
-            all = false;
-        }
-    }
-    return all;
-}
-
-static uint32_t put_cut(struct bft *b, const struct bft_statement *const *s, uint32_t count,
-                        const struct cut_plan *p, void *out, uint32_t room)
-{
-    struct entry *e = out;
-    struct bft_cut_entry *c = (void *)e->payload;
-    unsigned char *at = (void *)(c + 1);
-    uint64_t bytes = sizeof(*e) + sizeof(*c);
-    for (uint32_t i = 0; i < count; i++)
-        bytes += bft_statement_bytes(s[i]->count);
-    if (bytes > room)
-        return 0;
-    *e = (struct entry){
-        .bytes = (uint32_t)(bytes - sizeof(*e)), .source = SOURCE_LOG, .srcpos = BFT_ENTRY_CUT};
-    *c = (struct bft_cut_entry){
-        .epoch = b->epoch->number, .batch = p->cut.batch, .chain = p->cut.chain, .count = count};
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(at, s[i], bft_statement_bytes(s[i]->count));
-        at += bft_statement_bytes(s[i]->count);
-    }
-    return (uint32_t)bytes;
-}
-
-static const struct bft_statement *stated_by(const struct bft *b, uint32_t rank)
-{
-    for (uint32_t i = 0; i < STATED_MAX; i++)
-        if (b->epoch->stated[rank][i].there)
-            return b->epoch->stated[rank][i].of;
-    return NULL;
-}
-
-/* Of any of the statements that are there: the more the better, since a correct one may be needed to have the batches. */
-static uint32_t fill_cut(struct bft *b, void *out, uint32_t room)
-{
-    struct cut_plan plan;
-    for (uint32_t want = b->opt.members; want > b->core.opt.scope.faulty; want--)
-        for (uint32_t set = 1; set < 1U << b->opt.members; set++) {
-            const struct bft_statement *s[BFT_MEMBERS_MAX];
-            uint32_t count = 0;
-            for (uint32_t p = 0; p < b->opt.members; p++)
-                if ((set >> p & 1) && stated_by(b, p))
-                    s[count++] = stated_by(b, p);
-            if (count == want && (uint32_t)__builtin_popcount(set) == want &&
-                plan_cut(b, s, count, &plan) && has_batches(b, &plan, true))
-                return put_cut(b, s, count, &plan, out, room);
-        }
-    return 0;
-}
-
-/* The statements of a CUT that somebody has proposed. False: that is none. */
-static uint32_t read_cut(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes,
-                         const struct bft_statement **s)
-{
-    const struct bft_cut_options o = cut_options(b);
-    const unsigned char *at = (const void *)(c + 1), *end = (const unsigned char *)c + bytes;
-    uint32_t seen = 0;
-    if (bytes < sizeof(*c) || c->count == 0 || c->count > b->opt.members)
-        return 0;
-    for (uint32_t i = 0; i < c->count; i++) {
-        s[i] = (const void *)at;
-        if ((uint64_t)(end - at) < sizeof(*s[i]) || s[i]->count > BFT_FAST_TOLD ||
-            (uint64_t)(end - at) < bft_statement_bytes(s[i]->count) ||
-            bft_statement_fault(&o, s[i], bft_statement_bytes(s[i]->count)) ||
-            seen >> s[i]->mark.rank & 1)
-            return 0;
-        seen |= 1U << s[i]->mark.rank;
-        at += bft_statement_bytes(s[i]->count);
-    }
-    return at == end ? c->count : 0;
-}
-
-static bool plan_of(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes,
-                    struct cut_plan *p)
-{
-    const struct bft_statement *s[BFT_MEMBERS_MAX];
-    uint32_t count = c->epoch == b->epoch->number ? read_cut(b, c, bytes, s) : 0;
-    return count > 0 && plan_cut(b, s, count, p) && p->cut.batch == c->batch &&
-           digest_equal(p->cut.chain, c->chain);
-}
-
-static bool all_stated(struct bft *b, const struct bft_cut_entry *c, uint32_t bytes)
-{
-    const struct bft_statement *s[BFT_MEMBERS_MAX];
-    uint32_t count = read_cut(b, c, bytes, s), good = 0;
-    for (uint32_t i = 0; i < count; i++)
-        good += is_stated(b, s[i]);
-    return count > 0 && good == count;
 }
 
 /* ---- in the slow path ---- */
@@ -568,7 +343,7 @@ uint32_t bft_epoch_fill(struct bft *b, void *out, uint32_t room, bool anew)
     if (!e->open)
         return fill_open(b, out);
     e->proposed = e->proposed && !anew;
-    uint32_t bytes = e->fast.frozen && !e->proposed ? fill_cut(b, out, room) : 0;
+    uint32_t bytes = e->fast.frozen && !e->proposed ? bft_epoch_fill_cut(b, out, room) : 0;
     e->proposed = e->proposed || bytes > 0;
     return bytes;
 }
@@ -593,10 +368,10 @@ int bft_epoch_valid(struct bft *b, const struct entry *e)
     if (e->srcpos == BFT_ENTRY_OPEN)
         return e->bytes == sizeof(*o) && !ep->open && o->epoch == ep->number + 1 &&
                o->leader < b->opt.members;
-    if (e->srcpos != BFT_ENTRY_CUT || !ep->open || !plan_of(b, c, e->bytes, &plan) ||
-        !all_stated(b, c, e->bytes))
+    if (e->srcpos != BFT_ENTRY_CUT || !ep->open || !bft_epoch_plan(b, c, e->bytes, &plan) ||
+        !bft_epoch_all_stated(b, c, e->bytes))
         return 0;
-    return has_batches(b, &plan, true);
+    return bft_epoch_has_batches(b, &plan, true);
 }
 
 /* The first entry of a batch that is decided. 1: it is none of ours; 0: not now; -1: that was all of the batch. */
@@ -618,12 +393,12 @@ int bft_epoch_apply(struct bft *b, const struct entry *e)
     if (!ours || e->srcpos != BFT_ENTRY_CUT || e->bytes < sizeof(*c) || c->epoch != ep->number)
         return -1; /* of the other mode: nothing */
     if (!ep->has_cut) {
-        freeze(b, "it was cut");
-        if (!plan_of(b, c, e->bytes, &ep->plan))
+        bft_epoch_freeze(b, "it was cut");
+        if (!bft_epoch_plan(b, c, e->bytes, &ep->plan))
             return 0; /* what is before it was lost here: a state is loaded */
         ep->has_cut = true;
     }
-    if (!has_batches(b, &ep->plan, false) || !apply_to(b, ep->plan.cut.batch))
+    if (!bft_epoch_has_batches(b, &ep->plan, false) || !apply_to(b, ep->plan.cut.batch))
         return 0;
     if (b->opt.watch && b->opt.watch->cut)
         b->opt.watch->cut(b->opt.watch_ctx, ep->number, ep->plan.cut.batch);
@@ -644,14 +419,14 @@ static void take_batch(struct bft *b, uint32_t from, const struct bft_frame *f, 
     bool wanted = e->wants && n >= e->want.from && n <= e->want.cut.batch &&
                   digest_equal(e->want.digest[n - e->want.from], d);
     bool soon = from == e->leader && e->fast.frozen == NULL && n >= next &&
-                n < next + ahead_of(b) && content_of(b, n)->number != n;
+                n < next + bft_epoch_ahead(b) && bft_epoch_content(b, n)->number != n;
     if (wanted || soon)
         put_content(b, n, d, f->data, bytes);
 }
 
 static void give_batch(struct bft *b, uint32_t to, const struct bft_frame *f)
 {
-    const struct content *c = content_of(b, f->number);
+    const struct content *c = bft_epoch_content(b, f->number);
     struct digest none = {{0}};
     if (c->number == f->number && f->number > 0 &&
         (digest_equal(c->digest, f->name) ||
@@ -662,9 +437,9 @@ static void give_batch(struct bft *b, uint32_t to, const struct bft_frame *f)
 static void take_statement(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
 {
     const struct bft_statement *s = (const void *)f->data;
-    const struct bft_cut_options o = cut_options(b);
+    const struct bft_cut_options o = bft_epoch_cut_options(b);
     if (bytes >= sizeof(*s) && bft_statement_fault(&o, s, bytes) == NULL && s->mark.rank == from)
-        is_stated(b, s);
+        bft_epoch_is_stated(b, s);
 }
 
 void bft_epoch_frame(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)
@@ -719,8 +494,8 @@ int bft_epoch_step(struct bft *b)
         apply_to(b, decided);
     }
     if (e->fast.frozen)
-        state(b);
-    return work + end_jobs(b);
+        bft_epoch_state(b);
+    return work + bft_epoch_end_jobs(b);
 }
 
 static void say_again(struct bft *b)
@@ -745,6 +520,6 @@ void bft_epoch_beat(struct bft *b)
         tell(b, BFT_ALL, BFT_FRAME_STATEMENT, 0, (struct digest){{0}}, s->of,
              (uint32_t)bft_statement_bytes(s->of->count));
     for (uint64_t n = e->want.from; e->wants && n <= e->want.cut.batch; n++)
-        if (!has_content(b, n, e->want.digest[n - e->want.from]))
+        if (!bft_epoch_has(b, n, e->want.digest[n - e->want.from]))
             tell(b, BFT_ALL, BFT_FRAME_ASK_BATCH, n, e->want.digest[n - e->want.from], NULL, 0);
 }

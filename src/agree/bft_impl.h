@@ -271,6 +271,21 @@ bool bft_feed_apply_batch(struct bft *, const void *batch, uint32_t bytes);
 bool bft_feed_save_now(void *ctx, bool usual);
 
 bool bft_epoch_open(struct bft *);
+/* Between its two files, bft_epoch.c and bft_epoch_cut.c. */
+uint32_t bft_epoch_ahead(const struct bft *);
+void bft_epoch_freeze(struct bft *, const char *why);
+struct content *bft_epoch_content(struct bft *, uint64_t number);
+bool bft_epoch_has(struct bft *, uint64_t number, struct digest);
+struct bft_cut_options bft_epoch_cut_options(const struct bft *);
+void bft_epoch_state(struct bft *);
+int bft_epoch_end_jobs(struct bft *);
+/* Is it known to be signed? Else it is checked, if there is room. */
+bool bft_epoch_is_stated(struct bft *, const struct bft_statement *);
+bool bft_epoch_all_stated(struct bft *, const struct bft_cut_entry *, uint32_t bytes);
+bool bft_epoch_plan(struct bft *, const struct bft_cut_entry *, uint32_t bytes, struct cut_plan *);
+/* Are all its batches here, and valid? Those that are not are asked for. */
+bool bft_epoch_has_batches(struct bft *, const struct cut_plan *, bool certifies);
+uint32_t bft_epoch_fill_cut(struct bft *, void *batch, uint32_t room);
 void bft_epoch_close(struct bft *);
 bool bft_epoch_is_open(const struct bft *);
 bool bft_epoch_is_fast(const struct bft *); /* and not frozen here */
