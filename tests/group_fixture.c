@@ -1,5 +1,8 @@
 #include "group_fixture.h"
 
+#include "disk/disk.h"
+#include "group/versions.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +87,76 @@ static const struct member_machine machine = {.deliver = on_deliver,
                                               .state = &counter_machine_ops,
                                               .state_ctx = state_ctx};
 
+/* ---- disks ---- */
+
+enum { SEGMENT_BYTES = 1 << 20, SEGMENTS = 8 };
+
+static void must(int rc, const struct err *e)
+{
+    if (rc == 0)
+        return;
+    fprintf(stderr, "%s\n", e->text);
+    abort();
+}
+
+static void disk_start(struct views_host *h)
+{
+    struct views *v = h->of;
+    struct err e = {""};
+    bool first = h->platters[0] == NULL;
+    struct disk_shape shape = {.cluster = "stepped", .groups = 1, .hosts = v->opt.hosts};
+    struct versions_log_options log[GROUP_CHECK_CELLS_MAX + 1] = {member_views_log_options()};
+    snprintf(shape.host, sizeof(shape.host), "h%u", h->number);
+    for (uint32_t i = 0; first && i < 2; i++)
+        h->platters[i] = disk_sim_open(&(struct disk_sim_options){.seed = 2 * h->number + i + 1});
+    h->disk_ns = sim_now(v->sim);
+    if (first) {
+        struct block *b = disk_sim_block(h->platters[0], &h->disk_ns);
+        must(disk_format(b, &shape, 0, &e), &e);
+        block_close(b);
+    }
+    must(disk_open(&(struct disk_options){.block = disk_sim_block(h->platters[0], &h->disk_ns),
+                                          .shape = shape,
+                                          .segment_bytes = SEGMENT_BYTES,
+                                          .bytes = SEGMENTS * SEGMENT_BYTES,
+                                          .buffer_bytes = SEGMENT_BYTES,
+                                          .batch_bytes = SEGMENT_BYTES / 4},
+                   &h->disk, &e),
+         &e);
+    for (uint32_t k = 0; k < v->opt.cells; k++)
+        log[versions_of_cell(k)] = member_log_options(&v->cell[k]);
+    must(versions_open(
+             &(struct versions_options){.block = disk_sim_block(h->platters[1], &h->disk_ns),
+                                        .owner = {.cluster = "stepped", .host = h->number},
+                                        .log = log,
+                                        .logs = v->opt.cells + 1,
+                                        .retry_ns = 100 * US},
+             &h->versions, &e),
+         &e);
+}
+
+/* Its process has ended. */
+static void disk_die(struct views_host *h)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        disk_sim_die(h->platters[i]);
+    disk_close(h->disk);
+    versions_close(h->versions);
+    h->disk = NULL;
+    h->versions = NULL;
+}
+
+void views_power_cut(struct views *v, uint64_t hosts)
+{
+    for (uint64_t rest = hosts; rest; rest = set_rest(rest)) {
+        struct views_host *h = &v->host[set_first(rest)];
+        if (h->unit.of)
+            views_kill(v, h->number, false);
+        for (uint32_t i = 0; i < 2; i++)
+            disk_sim_power_cut(h->platters[i]);
+    }
+}
+
 /* ---- hosts ---- */
 
 void views_start(struct views *v, uint32_t host)
@@ -95,6 +168,8 @@ void views_start(struct views *v, uint32_t host)
             (struct counter_machine){.pad = v->opt.pad ? v->opt.pad : 500, .on_load = on_load};
     h->mem = sim_node_start(v->sim, host);
     h->held = false;
+    if (v->opt.durable)
+        disk_start(h);
     struct member_options o = {.mem = h->mem,
                                .hosts = v->opt.hosts,
                                .me = host,
@@ -111,6 +186,8 @@ void views_start(struct views *v, uint32_t host)
                                .stagger_ns = 10 * US,
                                .detach_ns = 100 * US,
                                .start_ns = 50 * US,
+                               .disk = h->disk,
+                               .versions = h->versions,
                                .seed = host + 1,
                                .clients = v->opt.clients,
                                .client_node = v->opt.hosts,
@@ -133,6 +210,8 @@ void views_kill(struct views *v, uint32_t host, bool keep_memory)
         if (h->counter[i].saves || h->counter[i].loading)
             views_violated(v, "states", "a save or a load that has begun is not ended");
     group_check_died(&v->check, host);
+    if (h->disk)
+        disk_die(h);
     sim_node_crash(v->sim, host, keep_memory);
 }
 
@@ -160,6 +239,9 @@ void views_step(struct views *v, uint32_t host)
     uint64_t now = sim_now(v->sim);
     const char *broken;
     loading = v;
+    h->disk_ns = now;
+    if (h->disk)
+        disk_round(h->disk, now);
     unit_post(&h->unit, now);
     mem_poll(h->mem);
     for (struct mem_lane_spec offer; mem_offer(h->mem, &offer);)
@@ -361,6 +443,9 @@ struct views *views_open(const struct views_options *o)
                                                      .senders = UINT64_MAX,
                                                      .overlap = true};
         v->cell[k].layout.subgroup = k;
+        v->cell[k].mode = o->durable ? CELL_DURABLE : CELL_MEMORY;
+        v->check.kept |= o->durable ? UINT32_C(1) << k : 0;
+        v->check.durable = v->check.kept;
     }
     for (uint32_t q = 0; q < o->hosts; q++) {
         v->keeper[q % GROUP_KEEPERS_MAX] = q;
@@ -385,6 +470,12 @@ const char *views_close(struct views *v)
             unit_close(&v->host[q].unit);
     for (uint32_t i = 0; i < v->opt.clients; i++)
         client_close(v->client[i].client);
+    for (uint32_t q = 0; q < v->opt.hosts; q++) {
+        if (v->host[q].disk)
+            disk_die(&v->host[q]);
+        for (uint32_t i = 0; i < 2; i++)
+            disk_sim_close(v->host[q].platters[i]);
+    }
     sim_close(v->sim);
     group_check_fini(&v->check);
     free(v);

@@ -7,6 +7,7 @@
 #ifndef TESTS_GROUP_FIXTURE_H
 #define TESTS_GROUP_FIXTURE_H
 
+#include "disk/block_sim.h"
 #include "group/member.h"
 #include "mem/sim/sim.h"
 #include "sim/group_check.h"
@@ -20,6 +21,8 @@ struct views_options {
     bool shared;                    /* common lanes are one memory */
     bool links;                     /* connections, which break */
     bool majority;
+    bool
+        durable; /* cells are, and hosts have disks, which lose what is not flushed when the power is cut; with majority */
     uint32_t
         backlog; /* bytes, for what is delivered while a state is sent; 0: the least that will do */
     uint32_t pad;          /* bytes of a state, beside the real ones; 0: 500 */
@@ -40,6 +43,12 @@ struct views_host {
     struct member *member;
     struct unit unit; /* of is NULL while it is down */
     bool held;        /* it is not stepped */
+
+    /* The disk of what the keepers decide, and that of the versions; NULL: it has none, or they are not open. */
+    struct disk_sim *platters[2];
+    uint64_t disk_ns;
+    struct disk *disk;
+    struct versions *versions;
 };
 
 /* A client, which sends to cell 0 alone. */
@@ -75,6 +84,8 @@ void views_step(struct views *, uint32_t host);
 
 void views_kill(struct views *, uint32_t host, bool keep_memory);
 void views_start(struct views *, uint32_t host);
+/* Of all of them at once. */
+void views_power_cut(struct views *, uint64_t hosts);
 /* It stands still, as if stopped; it goes on. */
 void views_hold(struct views *, uint32_t host);
 void views_release(struct views *, uint32_t host);

@@ -38,5 +38,9 @@ const char *schedule_leader_dies_in_move(uint32_t ticks, bool links, bool leaves
 const char *schedule_host_knows_first_keepers(bool shared, bool links);
 const char *schedule_leader_wakes_after_move(bool shared, bool links);
 const char *schedule_only_keeper_leaves(bool links);
+const char *schedule_power_cut_after(uint32_t ticks, uint32_t away, bool ends);
+const char *schedule_power_cut_in_restart(uint32_t ticks);
+const char *schedule_power_cut_in_move(uint32_t ticks);
+const char *schedule_disk_is_full(void);
 
 #endif

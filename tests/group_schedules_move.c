@@ -161,3 +161,98 @@ const char *schedule_only_keeper_leaves(bool links)
     views_until_settled(v, 7, HEALED_US);
     return views_close(v);
 }
+
+/* ---- with disks ---- */
+
+static struct views *durable_open(uint32_t hosts, uint32_t keepers)
+{
+    return views_open(&(struct views_options){
+        .hosts = hosts, .keepers = keepers, .majority = true, .durable = true});
+}
+
+static void start_all(struct views *v, uint64_t hosts)
+{
+    for (uint64_t rest = hosts; rest; rest = set_rest(rest))
+        if (v->host[set_first(rest)].unit.of == NULL)
+            views_start(v, set_first(rest));
+}
+
+/* The power of all is cut so many ticks after messages were sent, while a view ends, or while they go on; it comes back at two of three, and later at the
+ * third. What was delivered is there. */
+const char *schedule_power_cut_after(uint32_t ticks, uint32_t away, bool ends)
+{
+    struct views *v = durable_open(3, 3);
+    send_some(v, all_of(v));
+    views_run(v, 300);
+    send_some(v, all_of(v));
+    if (ends)
+        member_relayout(v->host[1].member);
+    for (uint32_t i = 0; i < ticks; i++)
+        views_tick(v);
+    views_power_cut(v, all_of(v));
+    start_all(v, all_of(v) & ~set_of(away));
+    views_until_settled(v, all_of(v) & ~set_of(away), HEALED_US);
+    start_all(v, all_of(v));
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* And once more while they come back, so many ticks later. */
+const char *schedule_power_cut_in_restart(uint32_t ticks)
+{
+    struct views *v = durable_open(3, 3);
+    send_some(v, all_of(v));
+    views_run(v, 400);
+    send_some(v, all_of(v));
+    for (uint32_t again = 0; again < 3; again++) {
+        views_power_cut(v, all_of(v));
+        start_all(v, all_of(v) & ~(again == 1 ? set_of(2) : 0));
+        for (uint32_t i = 0; i < ticks; i++)
+            views_tick(v);
+    }
+    views_power_cut(v, 4);
+    start_all(v, all_of(v));
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* A keeper loses its power, and all of them so many ticks later, while another takes its place or has done; all come back but the first. */
+const char *schedule_power_cut_in_move(uint32_t ticks)
+{
+    struct views *v = durable_open(5, 3);
+    send_some(v, all_of(v));
+    views_run(v, 300);
+    views_power_cut(v, 2);
+    for (uint32_t i = 0; i < ticks; i++)
+        views_tick(v);
+    views_power_cut(v, all_of(v));
+    start_all(v, all_of(v) & ~UINT64_C(2));
+    views_until_settled(v, all_of(v) & ~UINT64_C(2), HEALED_US);
+    send_some(v, all_of(v) & ~UINT64_C(2));
+    views_until_settled(v, all_of(v) & ~UINT64_C(2), VIEW_US);
+    start_all(v, all_of(v));
+    views_until_settled(v, all_of(v), HEALED_US);
+    return views_close(v);
+}
+
+/* The disk of one has no room for more: it leaves, and says why; the others go on, and what it delivered they have, too. */
+const char *schedule_disk_is_full(void)
+{
+    struct views *v = durable_open(3, 3);
+    struct member *full = v->host[2].member;
+    disk_sim_limit(v->host[2].platters[1], 1);
+    for (uint32_t i = 0; i < 3000 && v->result.property == NULL && !member_left(full); i++) {
+        for (uint32_t q = 0; q < 3; q++)
+            if (views_vid(v, q))
+                views_send(v, q, 0, 400);
+        views_run(v, 20);
+    }
+    if (v->result.property == NULL && (!member_left(full) || member_leaves_why(full) == NULL))
+        views_violated(v, "disk", "a member goes on that can keep nothing more");
+    views_until_settled(v, 3, HEALED_US);
+    views_power_cut(v, 7);
+    disk_sim_limit(v->host[2].platters[1], 0);
+    start_all(v, 7);
+    views_until_settled(v, 7, HEALED_US);
+    return views_close(v);
+}

@@ -1,4 +1,4 @@
-/* Keepers that move, in schedules stepped by hand. */
+/* Keepers that move, and groups that lose their power, in schedules stepped by hand. */
 #include "../group_schedules.h"
 
 #include "../planted_fixture.h"
@@ -52,6 +52,47 @@ static void group_moves__the_only_keeper_may_leave(void **state)
     HOLDS(schedule_only_keeper_leaves(true));
 }
 
+static void group_moves__the_power_may_go_at_any_step(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < STEPS; ticks += 4 * EVERY) {
+        HOLDS(schedule_power_cut_after(ticks, ticks % 3, false));
+        HOLDS(schedule_power_cut_after(ticks + EVERY, (ticks + 1) % 3, true));
+    }
+}
+
+static const char *power_cut(uint64_t ticks)
+{
+    return schedule_power_cut_after((uint32_t)ticks, ticks % 3, ticks & 1);
+}
+
+static void group_moves__what_counted_before_it_was_on_disk_is_missed(void **state)
+{
+    (void)state;
+    finds_in_some(PLANTED_group_persisted_early, power_cut, STEPS / 2,
+                  "same sequence|integrity|uniform|rule|log|joiner's state|liveness");
+}
+
+static void group_moves__a_full_disk_is_left(void **state)
+{
+    (void)state;
+    HOLDS(schedule_disk_is_full());
+}
+
+static void group_moves__and_while_they_come_back(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < 4 * STEPS; ticks += 12 * EVERY)
+        HOLDS(schedule_power_cut_in_restart(ticks));
+}
+
+static void group_moves__and_while_keepers_move(void **state)
+{
+    (void)state;
+    for (uint32_t ticks = 0; ticks < 4 * STEPS; ticks += 8 * EVERY)
+        HOLDS(schedule_power_cut_in_move(ticks));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -60,6 +101,11 @@ int main(void)
         cmocka_unit_test(group_moves__who_knows_old_keepers_hears_of_new_ones),
         cmocka_unit_test(group_moves__a_leader_that_wakes_decides_nothing),
         cmocka_unit_test(group_moves__the_only_keeper_may_leave),
+        cmocka_unit_test(group_moves__the_power_may_go_at_any_step),
+        cmocka_unit_test(group_moves__and_while_they_come_back),
+        cmocka_unit_test(group_moves__what_counted_before_it_was_on_disk_is_missed),
+        cmocka_unit_test(group_moves__a_full_disk_is_left),
+        cmocka_unit_test(group_moves__and_while_keepers_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
