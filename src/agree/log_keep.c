@@ -429,6 +429,7 @@ void keep_reset(struct log *l)
     backlog_clear(&k->later);
     k->gap = l->applied;
     k->reset_due = k->beyond;
+    CHECK(k->gap != 0 || !k->beyond);
     if (k->gap == 0) /* what the group began with needs no snapshot */
         cover(l);
 }

@@ -199,8 +199,11 @@ static bool wants_snapshot(struct log *l, uint32_t q)
         return false;
     if (p->phase == PEER_LIVE && l->applied < p->start)
         return false; /* it could not go on from there */
-    if (!(flags & ROW_JOINING) || !has_vote(l, q))
+    if (!(flags & ROW_JOINING))
         return true;
+    /* Its disk counts again with a snapshot, and of what a group begins with there is none. */
+    if (!has_vote(l, q))
+        return l->applied > 0 || !log_kept(l);
     uint32_t life = (uint32_t)table_get(l->rows, q, ROW_LIFE);
     if (l->joined[q] + 1 >= life)
         return true;
