@@ -588,6 +588,12 @@ bool keep_is_pledged(const struct log *, uint32_t rank);
 bool keep_is_deposed(struct log *);
 /* The life that it says this in. */
 uint64_t keep_life_of(const struct log *, uint32_t rank);
+/* So far a row may stay behind what its replica has applied, with nothing to be appended that the disk could be told with. */
+static inline uint64_t keep_unsaid_max(const struct log *l)
+{
+    return log_kept(l) && has_memories(l) ? l->opt.log_bytes / 16 : 0;
+}
+
 /* Up to where it has the log for good. Beside memories that is what its disk knows as applied: they have no state to give to one that comes
  * back with less, and must have the rest. Else all that is applied is. */
 uint64_t keep_stands_to(const struct log *);

@@ -240,7 +240,7 @@ static int say_applied(struct log *l)
 {
     struct keeping *k = &l->keep;
     if (!has_memories(l) || k->waits.count > 0 || k->gap != 0 || l->behind || k->pledge == 0 ||
-        min_u64(l->applied, k->end) < k->stands + l->opt.log_bytes / 16)
+        min_u64(l->applied, k->end) < k->stands + keep_unsaid_max(l))
         return 0;
     struct disk_record r = {.kind = DISK_PLEDGE,
                             .group = l->opt.disk_group,

@@ -177,5 +177,5 @@ bool room_awaits_apply(const struct log *l, uint32_t rank)
         return false;
     if (is_memory(l, rank))
         return log_kept(l) && keep_end_of(l, rank) < head[LOG_GUARD];
-    return table_get(l->rows, rank, ROW_APPLIED) < head[LOG_COMMIT];
+    return table_get(l->rows, rank, ROW_APPLIED) + keep_unsaid_max(l) < head[LOG_COMMIT];
 }
