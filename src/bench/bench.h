@@ -43,6 +43,8 @@ struct bench_args {
     enum bench_layout layout;
     bool json;
     uint32_t replicas, payload, seconds;
+    uint32_t memories;  /* of the log: members that are only memory; they alone vote, */
+    bool all_vote;      /* or all */
     uint32_t log_bytes; /* 0: as the protocol has it */
     uint32_t groups, dst, clients, hosts;
     enum overlay_shape shape;

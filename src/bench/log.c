@@ -1,4 +1,5 @@
 /* The replicated log of one group: one thread polls all its hosts, the other is its one client. */
+#include "agree/memory.h"
 #include "agree/source.h"
 #include "base/clock.h"
 #include "base/lines.h"
@@ -9,7 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGION = 1, LOG_BYTES_DEFAULT = 1 << 20 };
+enum {
+    REGION = 1,
+    LOG_BYTES_DEFAULT = 1 << 20,
+    LOOK_EVERY_NS = 1000000, /* at members that are only memory: nobody waits for them */
+};
 
 struct bench {
     struct bench_rig rig;
@@ -18,6 +23,9 @@ struct bench {
     struct log *log[LOG_REPLICAS_MAX];
     struct host *host[LOG_REPLICAS_MAX];
     struct bench_machine machine[LOG_REPLICAS_MAX];
+    struct mem *memory_mem[LOG_MEMORIES_MAX];
+    struct log_memory memory[LOG_MEMORIES_MAX];
+    uint64_t look_ns;
     struct mem *client_mem;
     struct source *source;
     unsigned char *payload;
@@ -41,22 +49,25 @@ static const struct log_machine machine_ops = {
 
 static int bench_open(struct bench *b, struct err *e)
 {
-    uint32_t n = b->args.replicas;
-    char cluster[64], names[LOG_REPLICAS_MAX][16];
-    struct shm_node hosts[LOG_REPLICAS_MAX];
-    uint32_t nodes[LOG_REPLICAS_MAX], client = n;
+    uint32_t n = b->args.replicas, all = n + b->args.memories;
+    char cluster[64], names[LOG_AGENTS_MAX][16];
+    struct shm_node hosts[LOG_AGENTS_MAX];
+    uint32_t nodes[LOG_AGENTS_MAX], client = all;
     nodes_name(cluster, sizeof(cluster));
-    for (uint32_t q = 0; q < n; q++) {
+    for (uint32_t q = 0; q < all; q++) {
         snprintf(names[q], sizeof(names[q]), "h%u", q + 1);
         hosts[q] = (struct shm_node){.name = names[q], .node = q, .role = SHM_HOST};
         nodes[q] = q;
     }
     struct shm_options so = {
-        .cluster = cluster, .hosts = hosts, .hosts_count = n, .say = say_stderr(SAY_WARN)};
+        .cluster = cluster, .hosts = hosts, .hosts_count = all, .say = say_stderr(SAY_WARN)};
     struct log_options lo = {
         .region = REGION,
         .nodes = nodes,
         .replicas = n,
+        .memory_nodes = nodes + n,
+        .memories = b->args.memories,
+        .all_vote = b->args.all_vote,
         .source_nodes = &client,
         .sources = 1,
         .source_bytes = b->args.log_bytes / 4,
@@ -82,6 +93,15 @@ static int bench_open(struct bench *b, struct err *e)
         struct host_options ho = {.mem = b->mem[q], .wait = HOST_SPIN};
         host_init(b->host[q], &ho);
         host_add(b->host[q], log_unit(b->log[q]));
+    }
+    for (uint32_t i = 0; i < b->args.memories; i++) {
+        so.self = hosts[n + i];
+        int rc = shm_open_node(&so, &b->memory_mem[i], e);
+        lo.mem = b->memory_mem[i];
+        if (rc == 0)
+            rc = log_memory_open(&b->memory[i], &lo, e);
+        if (rc != 0)
+            return rc;
     }
     so.self = (struct shm_node){.name = "client", .node = client, .role = SHM_CLIENT};
     int rc = shm_open_node(&so, &b->client_mem, e);
@@ -110,6 +130,12 @@ static void bench_close(struct bench *b)
         if (b->mem[q])
             mem_close(b->mem[q]);
     }
+    for (uint32_t i = 0; i < b->args.memories; i++) {
+        if (b->memory[i].mem)
+            log_memory_close(&b->memory[i]);
+        if (b->memory_mem[i])
+            mem_close(b->memory_mem[i]);
+    }
 }
 
 /* ---- measuring ---- */
@@ -119,6 +145,13 @@ static void serve_round(void *ctx, uint64_t now_ns)
     struct bench *b = ctx;
     for (uint32_t q = 0; q < b->args.replicas; q++)
         host_turn(b->host[q], now_ns);
+    if (b->args.memories == 0 || now_ns < b->look_ns)
+        return;
+    b->look_ns = now_ns + LOOK_EVERY_NS;
+    for (uint32_t i = 0; i < b->args.memories; i++) {
+        mem_poll(b->memory_mem[i]);
+        log_memory_step(&b->memory[i], now_ns);
+    }
 }
 
 static struct unit_status leader_stats(struct bench *b)

@@ -8,6 +8,8 @@
 #include <string.h>
 
 enum { CLIENTS = 8, SIM_CLIENTS = 32 };
+enum { REPLICAS = 3, REPLICAS_BESIDE_MEMORIES = 2, MEMORIES = 3 };
+enum { VOTES_MEMORIES = 1, VOTES_ALL };
 enum { COMPARE_SECONDS = 120, QUICK_SECONDS = 15 };
 
 static const char *const stage_names[] = {"send", "receive", "deliver", "ack", NULL};
@@ -151,12 +153,31 @@ static int check_durable(const struct bench_options *o)
     return CMD_DONE;
 }
 
+static int check_votes(struct bench_options *o)
+{
+    struct bench_args *a = &o->bench;
+    if (a->replicas == 0)
+        a->replicas = o->votes ? REPLICAS_BESIDE_MEMORIES : REPLICAS;
+    if (!o->votes)
+        return a->memories > 0 ? args_bad("bench", "--memories", "goes with --votes") : CMD_DONE;
+    if (a->mcast || o->is_group || o->compare || o->durable || a->transport != BENCH_SHM)
+        return args_bad("bench", "--votes", "goes with --protocol log on shared memory");
+    a->all_vote = o->votes == VOTES_ALL;
+    if (a->memories == 0)
+        a->memories = a->all_vote ? 1 : MEMORIES;
+    if (a->memories + (a->all_vote ? a->replicas : 0) > LOG_REPLICAS_MAX)
+        return args_bad("bench", "--memories", "so many replicas as would vote are too many");
+    return CMD_DONE;
+}
+
 int bench_options_check(struct bench_options *o)
 {
     struct bench_args *a = &o->bench;
     if (a->log_bytes & (a->log_bytes - 1))
         return args_bad("bench", "--log-bytes", "needs a power of two");
-    int rc = check_durable(o);
+    int rc = check_votes(o);
+    if (rc == CMD_DONE)
+        rc = check_durable(o);
     if (rc == CMD_DONE)
         rc = check_transport(o);
     if (rc != CMD_DONE)

@@ -31,7 +31,8 @@ struct bench_options {
     struct args_list stages;
     unsigned senders, active, mode;
     bool topic;
-    bool of_group; /* an option was given that goes with it alone */
+    unsigned votes; /* who votes in a log with memories, plus 1; 0: there are none */
+    bool of_group;  /* an option was given that goes with it alone */
 };
 
 /* In virtual time, or over sockets and RDMA. */

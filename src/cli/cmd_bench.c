@@ -5,6 +5,7 @@
  * bench/model_bench.c. */
 #include "agree/log.h"
 #include "bench/durable.h"
+#include "bench/log_votes.h"
 #include "bench/topic.h"
 #include "bench/wire.h"
 #include "cli/bench_options.h"
@@ -25,6 +26,7 @@ enum { PROTOCOL_GROUP = 3 };
 
 static const char *const sender_names[] = {"all", "half", "one", NULL};
 static const char *const active_names[] = {"1", "all", NULL};
+static const char *const votes_names[] = {"memories", "all", NULL};
 static const char *const mode_names[] = {"memory", "raw", "logged", "durable", NULL};
 
 /* ---- the comparison ---- */
@@ -220,6 +222,19 @@ static int compare_group(const struct bench_options *o, int argc, char **argv)
     return rc == 0 ? CMD_DONE : CMD_FAILED;
 }
 
+/* Members that are only memory, beside as many replicas as vote. */
+static int measure_votes(const struct bench_options *o)
+{
+    struct votes_figures f = {0};
+    struct err e = {""};
+    int rc = bench_votes(&o->bench, &f, &e);
+    if (rc != 0)
+        fprintf(stderr, "tram bench: %s\n", e.text);
+    else
+        (o->bench.json ? bench_votes_json : bench_votes_print)(&o->bench, &f, stdout);
+    return rc == 0 ? CMD_DONE : CMD_FAILED;
+}
+
 static int measure_durable(const struct bench_options *o)
 {
     const struct bench_args *a = &o->bench;
@@ -298,16 +313,16 @@ static int simulate(struct bench_options *o, int argc, char **argv)
 int cmd_bench(int argc, char **argv)
 {
     struct bench_options o = {
-        .bench = {.replicas = 3, .payload = 64, .groups = 8, .dst = 1, .address = "127.0.0.1"},
+        .bench = {.payload = 64, .groups = 8, .dst = 1, .address = "127.0.0.1"},
         .model.seed = 1,
         .group = {.members = 3, .subgroups = 1}};
     struct bench_args *a = &o.bench;
     unsigned protocol = 0, shape = OVERLAY_breadth, layout = BENCH_THREADS;
-    unsigned transport = 0, preset = 0;
+    unsigned transport = 0, preset = 0, votes = 0;
     const char *costs = NULL;
     o.stages = (struct args_list){.item = o.stage_item, .max = 4};
     bool tree_given = false, preset_given = false, seed_given = false, address_given = false;
-    bool log_given = false, seconds_given = false;
+    bool log_given = false, seconds_given = false, votes_given = false;
     const struct args_option options[] = {
         {"--protocol", "NAME",
          "log: one replicated log; tree: multicast to groups in a tree; genuine: multicast among "
@@ -327,6 +342,12 @@ int cmd_bench(int argc, char **argv)
          "size of a log ring, a power of two (default: log 1048576, tree 262144)",
          .number32 = &a->log_bytes, .min = 1 << 16, .max = 1 << 30, .given = &log_given},
         {"--json", NULL, "one JSON object instead of text", .flag = &a->json},
+        {.help = "The log with members that are only memory, beside the log of as many replicas "
+                 "as vote; medians of five turns:"},
+        {"--votes", "WHO", "memories alone, or all", .choice = &votes, .choices = votes_names,
+         .needs = "those who vote are", .given = &votes_given},
+        {"--memories", "M", "1 to 9 (default 3, and 1 if all vote; of 2 replicas)",
+         .number32 = &a->memories, .min = 1, .max = LOG_MEMORIES_MAX},
         {.help = "For multicast:"},
         {"--groups", "G", "1 to 64 (default 8)", .number32 = &a->groups, .min = 1,
          .max = GROUPS_LIMIT, .given = &o.groups_given},
@@ -471,6 +492,7 @@ int cmd_bench(int argc, char **argv)
              : log_given     ? "--log-bytes"
              : seconds_given ? "--seconds"
                              : NULL;
+    o.votes = votes_given ? votes + 1 : 0;
     if (preset_given)
         o.model.preset = model_preset_named(preset_names[preset]);
     struct err e = {""};
@@ -487,6 +509,8 @@ int cmd_bench(int argc, char **argv)
         return o.compare ? compare_group(&o, argc, argv) : measure_group(&o, argc, argv);
     if (a->serve || a->serve_wire || o.serve_file)
         return serve(&o);
+    if (o.votes)
+        return measure_votes(&o);
     if (o.durable)
         return measure_durable(&o);
     if (bench_simulated(&o))
