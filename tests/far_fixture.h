@@ -116,7 +116,7 @@ static inline struct ofi_options far_fixture_options(const struct far_fixture *f
                               : far_fixture_env("TRAM_TEST_ADDRESS", "127.0.0.1");
 
     for (int i = 0; i < FAR_FIXTURE_HOSTS; i++)
-        hosts[i] = (struct far_host){names[i], address, f->port[i]};
+        hosts[i] = (struct far_host){.name = names[i], .address = address, .port = f->port[i]};
     return (struct ofi_options){.provider = far_fixture_env("TRAM_TEST_PROVIDER", "tcp"),
                                 .key = f->key,
                                 .read_back = f->read_back,

@@ -183,7 +183,8 @@ static int far_join_node(const struct tram_cluster *c, uint32_t self, const char
     for (uint32_t h = 0; h < c->conf->hosts; h++)
         hosts[h] = (struct far_host){.name = c->conf->host[h].name,
                                      .address = c->conf->host[h].address,
-                                     .port = c->conf->host[h].port};
+                                     .port = c->conf->host[h].port,
+                                     .spare = c->conf->host[h].memory};
     struct cluster_fact facts[CLUSTER_FACTS_MAX];
     struct far_fact same[FAR_FACTS_MAX];
     uint32_t count = cluster_facts(c->conf, facts);

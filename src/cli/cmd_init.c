@@ -167,8 +167,12 @@ static int make_key(const struct init_args *a, struct cluster *c)
 static int read_back(const struct init_args *a)
 {
     const struct cluster_plan *p = &a->plan;
+    char memories[32] = "";
     struct cluster *c;
 
+    if (p->memories > 0)
+        snprintf(memories, sizeof(memories), " and %u memor%s", p->memories,
+                 p->memories > 1 ? "ies" : "y");
     int code = conf_load_or_complain(a->file, &c);
     if (code != CMD_DONE)
         return CMD_FAILED;
@@ -179,13 +183,12 @@ static int read_back(const struct init_args *a)
                p->shards > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
                cluster_transport_name(p->transport));
     else
-        printf(
-            "wrote %s: cluster '%s', %u group%s of %u replica%s on %u host%s, tree '%s', transport"
-            " %s, protocol %s\n",
-            a->file, c->name, p->groups, p->groups > 1 ? "s" : "", p->replicas,
-            p->replicas > 1 ? "s" : "", p->hosts, p->hosts > 1 ? "s" : "",
-            overlay_shape_name(a->shape), cluster_transport_name(p->transport),
-            cluster_protocol_name(p->protocol));
+        printf("wrote %s: cluster '%s', %u group%s of %u replica%s%s on %u host%s, tree '%s', "
+               "transport %s, protocol %s\n",
+               a->file, c->name, p->groups, p->groups > 1 ? "s" : "", p->replicas,
+               p->replicas > 1 ? "s" : "", memories, p->hosts, p->hosts > 1 ? "s" : "",
+               overlay_shape_name(a->shape), cluster_transport_name(p->transport),
+               cluster_protocol_name(p->protocol));
     printf(
         "it takes %s of memory%s, for messages of up to %s\n",
         value_size_about(cluster_memory(c)).s,

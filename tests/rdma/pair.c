@@ -331,8 +331,9 @@ int main(int argc, char **argv)
     }
     directory = argv[2];
     for (uint16_t i = 0; i < NODES; i++)
-        hosts[i] = (struct far_host){(const char *[]){"h0", "h1", "h2"}[i], argv[i == 0 ? 3 : 4],
-                                     (uint16_t)(PORT + i)};
+        hosts[i] = (struct far_host){.name = (const char *[]){"h0", "h1", "h2"}[i],
+                                     .address = argv[i == 0 ? 3 : 4],
+                                     .port = (uint16_t)(PORT + i)};
     if (strcmp(argv[1], "use") == 0)
         use();
     else

@@ -48,6 +48,25 @@ static void clients_get_places_of_their_own(void)
     hosts_stop(kid);
 }
 
+static void places_of_spare_hosts_are_given_last(void)
+{
+    struct mem *m[FAR_FIXTURE_CLIENTS];
+    struct far_host hosts[FAR_FIXTURE_HOSTS];
+    struct ofi_options o = far_fixture_options(&fixture, FAR_ANY, hosts);
+    struct err e = {""};
+
+    hosts[1].spare = true;
+    pid_t kid = hosts_start(FAR_FIXTURE_HOSTS);
+    for (uint32_t i = 0; i < FAR_FIXTURE_CLIENTS; i++) {
+        assert_int_equal(far_fixture_open_node(&fixture, &o, &m[i], &e), 0);
+        bool of_spare = (m[i]->self - FAR_FIXTURE_HOSTS) % FAR_FIXTURE_HOSTS == 1;
+        assert_int_equal(of_spare, i >= 5); /* it gives three of the eight */
+    }
+    for (uint32_t i = 0; i < FAR_FIXTURE_CLIENTS; i++)
+        mem_close(m[i]);
+    hosts_stop(kid);
+}
+
 static void clients_have_lanes_but_no_promises(void)
 {
     struct mem_flow f, back, ballot;
@@ -183,6 +202,7 @@ static void a_client_from_before_is_refused_by_whom_it_never_met(void)
 
 #define CASES(X)                                                                                   \
     X(clients_get_places_of_their_own)                                                             \
+    X(places_of_spare_hosts_are_given_last)                                                        \
     X(clients_have_lanes_but_no_promises)                                                          \
     X(a_place_that_was_taken_over_is_not_shared)                                                   \
     X(a_client_from_before_is_refused_by_whom_it_never_met)

@@ -410,7 +410,7 @@ static void tcp__a_key_that_is_taken_back_meanwhile_is_not_good(void **state)
 /* Listens where a host that is down should, with whatever key it has. */
 static struct door *rogue_open(struct tls *tls, int *wake)
 {
-    struct far_host h = {"h0", "127.0.0.1", fixture.port[0]};
+    struct far_host h = {.name = "h0", .address = "127.0.0.1", .port = fixture.port[0]};
     struct err e = {""};
     struct door *d;
 
@@ -814,7 +814,7 @@ static void tcp__clear_text_is_for_the_loopback(void **state)
 static void tcp__a_connection_from_beyond_is_not_in_clear_text(void **state)
 {
     char address[INET_ADDRSTRLEN];
-    struct far_host h = {"h0", "0.0.0.0", fixture.port[0]};
+    struct far_host h = {.name = "h0", .address = "0.0.0.0", .port = fixture.port[0]};
     struct err e = {""};
     struct door *d;
 

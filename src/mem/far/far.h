@@ -26,6 +26,7 @@ struct far_host {
     const char *name;
     const char *address; /* name or number, without brackets */
     uint16_t port;
+    bool spare; /* asked for a place when no other host has one: clients need nothing else of it */
 };
 
 /* Something that has to be the same for all nodes of a cluster. */

@@ -129,18 +129,22 @@ int far_listening(struct far *o, const struct far_options *p, struct err *e)
     return life_sync(&o->life) ? 0 : err_sys(e, "write %s to the disk", o->life.path);
 }
 
-/* Whom to ask for a place next: each host gives its own. UINT32_MAX: nobody has one. */
+/* Whom to ask for a place next: each host gives its own, and who loses what it had of them ends its clients. UINT32_MAX: nobody has
+ * one. */
 static uint32_t next_giver(struct far *o, const struct far_options *p)
 {
-    uint32_t n = p->hosts_count;
+    uint32_t n = p->hosts_count, spare = UINT32_MAX;
 
     for (uint32_t i = 1; i <= n; i++) {
         uint32_t h = (o->giver + i) % n;
         bool gives = p->self == FAR_ANY || (p->self - n) % n == h;
-        if (gives && !o->peers[h]->full)
+        if (!gives || o->peers[h]->full)
+            continue;
+        if (!p->hosts[h].spare)
             return h;
+        spare = spare == UINT32_MAX ? h : spare;
     }
-    return UINT32_MAX;
+    return spare;
 }
 
 /* Asks the next host, and no longer the one before: it might give us a second place. */
