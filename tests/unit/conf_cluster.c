@@ -456,6 +456,18 @@ static void cluster__make_refuses_what_cannot_be(void **state)
     }
 }
 
+/* Whatever else such a file has, it is told that no cluster can have it yet. */
+static void cluster__refuses_replicas_that_lie(void **state)
+{
+    (void)state;
+    cluster_free(accepted("fault_model: crash\n" HOSTS GROUPS));
+    refused("fault_model: byzantine\n" HOSTS GROUPS, 1, "fault_model: byzantine is not there yet",
+            "leave the line out", NULL);
+    refused("fast_path: off\nfault_model: byzantine\nhosts: [{name: h1, uid: 61001}]\n", 2,
+            "is not there yet", NULL);
+    refused("fault_model: liars\n" HOSTS GROUPS, 1, "fault_model", "crash", "byzantine", NULL);
+}
+
 /* ---- memories ---- */
 
 #define MEMORY_HOSTS HOSTS "  - {name: m1, role: memory}\n  - {name: m2, role: memory}\n"
@@ -530,6 +542,7 @@ int main(void)
         cmocka_unit_test(cluster__warns_of_an_idle_host),
         cmocka_unit_test(cluster__counts_warnings_beyond_its_list),
         cmocka_unit_test(cluster__load_says_what_is_wrong_with_the_file),
+        cmocka_unit_test(cluster__refuses_replicas_that_lie),
         cmocka_unit_test(cluster__reads_memories),
         cmocka_unit_test(cluster__refuses_memories_that_cannot_be),
         cmocka_unit_test(cluster__make_spreads_the_leaders),
