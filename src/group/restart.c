@@ -124,15 +124,18 @@ static bool counts(const struct base *b, uint32_t host, uint64_t reach, bool old
     return reach > 0 && reach >= b->cut && (older || is_of(b, reach));
 }
 
-/* How far a log that is written behind has what was delivered: it is a part of that from the first message on; but for what the cell went on without, the
- * last time that it went on from disks. One of before the view in which it did may have what was lost an earlier time. */
+/* How far a log that is written behind has what was delivered; 0: it does not count. One of before the view in which the cell went on from disks the last time
+ * counts if it ends where that did, or before: what is beyond is lost, and may be in a state that the log begins with, so it cannot be cut. One of a
+ * view before that of the cut may have what was lost an earlier time. */
 static uint64_t behind_end(const struct view_cell *c, uint64_t reach)
 {
     if (stamp_vid(reach) < c->born)
         return 0;
     if (stamp_vid(reach) >= c->last)
         return reach;
-    return stamp_vid(reach) >= stamp_vid(c->cut) ? min_u64(reach, c->cut) : 0;
+    if (PLANTED(group_restart_cut_state))
+        return stamp_vid(reach) >= stamp_vid(c->cut) ? min_u64(reach, c->cut) : 0;
+    return stamp_vid(reach) >= stamp_vid(c->cut) && reach <= c->cut ? reach : 0;
 }
 
 /* The longest of them. */
@@ -212,9 +215,11 @@ static bool never_began(const struct decide_input *in, uint64_t enders, uint32_t
 {
     const struct base b = base_of(in, cell);
     const struct view_cell *c = &in->now->cell[cell];
-    if (kept(in, cell) == KEPT_SOME) /* or no disk has any of it */
-        return has_most(in, enders, cell);
-    return b.cut == stamp(c->born, 0) && is_unused(in, &b, enders, cell);
+    if (b.cut != stamp(c->born, 0))
+        return false;
+    /* Written behind: or no disk has any of it. */
+    return kept(in, cell) == KEPT_SOME ? has_most(in, enders, cell)
+                                       : is_unused(in, &b, enders, cell);
 }
 
 bool restart_cell(const struct decide_input *in, uint64_t enders, uint64_t members, uint32_t cell,

@@ -18,7 +18,7 @@
  * who were lost meanwhile still count.
  *
  * Of a cell whose log is written behind (KEPT_SOME) members may have delivered what no disk has: there the longest log is taken, and who has less
- * gets a copy.
+ * gets a copy. A log that comes back later and has more than the cell went on with does not count any more, all of it: it may begin with a state that has what is lost.
  *
  * Versions are stamps; a host's *reach* in a cell is the version up to which its disk has all of it: its vid says of which view the log is. */
 #ifndef GROUP_RESTART_H

@@ -534,15 +534,27 @@ static void check_sent(struct group_check *c, uint32_t host, uint32_t cell, cons
                          host, m->bytes, m->sender, cell, (ull)due);
 }
 
-/* Its own messages others may have delivered already, before they lost them. */
+/* Others have delivered a message like that. */
+static bool is_delivered(const struct group_check *c, struct group_stream *s,
+                         const struct member_item *m)
+{
+    for (uint64_t i = 0; i < s->count; i++)
+        if (s->sent[i].state == SENT_DELIVERED &&
+            group_check_is_message(c, s, i, m->data, m->bytes))
+            return true;
+    return false;
+}
+
+/* Its own messages others may have delivered already, before they lost them. Short ones may be alike: which it is does not matter then. */
 static void check_left_behind(struct group_check *c, uint32_t host, uint32_t cell,
                               const struct view *v, const struct member_item *m)
 {
     struct group_stream *s = group_check_stream(c, host, cell, v->life[host]);
     if (m->sender != host || m->client)
         return;
-    uint64_t i = s ? sent_as(c, s, m) : 0;
-    if (s == NULL || i == s->count || s->sent[i].state != SENT_DELIVERED)
+    uint64_t due = s ? due_of(c, s, cell, v, m) : 0;
+    bool is_due = s && due < s->count && group_check_is_message(c, s, due, m->data, m->bytes);
+    if (is_due || s == NULL || !is_delivered(c, s, m))
         check_sent(c, host, cell, v, m);
 }
 

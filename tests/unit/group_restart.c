@@ -410,9 +410,74 @@ static void restart__planted_mistakes_are_found(void **state)
     finds(PLANTED_group_restart_old_log, "group_restart_old_log");
 }
 
+/* ---- logs that are written behind ---- */
+
+static uint64_t behind_reach[3][1];
+
+/* View 11 of three hosts and a cell that is vacant: born in view 1, it went on from disks in view 9, with the first seven messages of view 4; host 1 was in it last. */
+static struct view *open_behind(void)
+{
+    struct view *now;
+    struct err e = {""};
+    memset(&w.in, 0, sizeof(w.in));
+    assert_int_equal(view_open(3, 1, &now, &e), 0);
+    now->vid = 11;
+    now->cell[0] = (struct view_cell){
+        .state = CELL_VACANT, .born = 1, .last = 9, .cut = stamp(4, 7), .members_last = set_of(1)};
+    w.kept[0] = KEPT_SOME;
+    w.in.now = now;
+    w.in.kept = w.kept;
+    return now;
+}
+
+static void is_back(uint32_t host, uint64_t reach)
+{
+    behind_reach[host][0] = reach;
+    w.in.reach[host] = behind_reach[host];
+    w.in.life[host] = 2 << 16;
+}
+
+/* Host 0 was sent a state in view 5, and host 2 has messages of view 8: both have what the cell went on without. */
+static void restart__a_log_with_more_than_the_cell_went_on_with_does_not_count(void **state)
+{
+    (void)state;
+    struct view *now = open_behind();
+    is_back(0, stamp(5, 0));
+    is_back(1, stamp(4, 7));
+    is_back(2, stamp(8, 37));
+    struct restart_from from = restart_from(&w.in, 0, 0);
+    assert_int_equal(from.hosts, set_of(1));
+    assert_int_equal(from.cut, stamp(4, 7));
+    is_back(2, stamp(9, 0)); /* it came in since */
+    from = restart_from(&w.in, 0, 0);
+    assert_int_equal(from.hosts, set_of(2));
+    assert_int_equal(from.cut, stamp(9, 0));
+    view_close(now);
+}
+
+/* Then it waits for one that does. */
+static void restart__a_cell_is_not_new_because_no_log_counts(void **state)
+{
+    (void)state;
+    struct view *now = open_behind();
+    struct view_cell next = {.state = CELL_VACANT};
+    now->cell[0].members_last = set_of(0) | set_of(2);
+    is_back(0, stamp(5, 0));
+    is_back(2, stamp(8, 37));
+    assert_false(restart_cell(&w.in, 0, set_all(3), 0, &next));
+    assert_int_equal(next.state, CELL_VACANT);
+    is_back(1, stamp(4, 2));
+    assert_true(restart_cell(&w.in, 0, set_all(3), 0, &next));
+    assert_int_equal(next.state, CELL_LIVES);
+    assert_int_equal(next.stateful, set_of(1));
+    view_close(now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(restart__a_log_with_more_than_the_cell_went_on_with_does_not_count),
+        cmocka_unit_test(restart__a_cell_is_not_new_because_no_log_counts),
         cmocka_unit_test(restart__nothing_that_was_delivered_is_lost),
         cmocka_unit_test(restart__planted_mistakes_are_found),
     };
