@@ -205,7 +205,7 @@ TRAM_API int tram_group_open(const struct tram_cluster *, const struct tram_grou
 TRAM_API void tram_group_close(struct tram_group *);
 
 /* Leaves, and goes on: the view callback comes with NULL for `now`, and tram_group_has_left is true from then on. Whoever waits for that sets a
- * limit: nobody may be left who can let it go. */
+ * limit: where keepers were killed, or over a network have ended, nobody may be left who can let it go. */
 TRAM_API void tram_group_leave(struct tram_group *);
 TRAM_API bool tram_group_has_left(const struct tram_group *);
 

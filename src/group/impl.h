@@ -262,7 +262,10 @@ struct member {
     const char *broken;
 
     enum member_phase phase;
-    uint64_t life;      /* TOP_LIFE */
+    uint64_t life; /* TOP_LIFE, once that is told: 0 before */
+    bool told_life;
+    uint64_t open_ns,
+        known_ns;       /* of the first round, and when it is looked next whether it may be told */
     uint64_t disk_made; /* the life in which the disk was new */
     bool untold;        /* the keepers do not know yet what the disk has */
     uint64_t found_reach[GROUP_CELLS_MAX];

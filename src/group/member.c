@@ -182,9 +182,34 @@ static int settle_cells(struct member *m)
     return work;
 }
 
+static void tell_life(struct member *m)
+{
+    m->told_life = true;
+    table_set(m->top, TOP_LIFE, m->life);
+    table_push(m->top);
+}
+
+/* Who asks to be let in, and may be a keeper, is to be left by the others as they like: they die or leave, and what is written to them counts if they had all
+ * that this host has opened. Who hangs is not waited for for ever. */
+enum { KNOWN_SUSPECTS = 16, KNOWN_LOOKS = 64 };
+
+static int look_whether_known(struct member *m, uint64_t now_ns)
+{
+    if (m->told_life || now_ns < m->known_ns)
+        return 0;
+    m->open_ns = m->open_ns ? m->open_ns : now_ns;
+    m->known_ns = now_ns + m->opt.heartbeat_ns / KNOWN_LOOKS;
+    bool late = now_ns - m->open_ns > KNOWN_SUSPECTS * m->opt.suspect_ns;
+    if (!late && !mem_is_known(m->mem))
+        return 0;
+    tell_life(m);
+    m->ring = true;
+    return 1;
+}
+
 static int settle_views(struct member *m, uint64_t now_ns)
 {
-    int work = watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
+    int work = look_whether_known(m, now_ns) + watch(m, now_ns) + keeper_settle(m->keeper, now_ns);
     work += wedge_settle(m, now_ns) + transfer_settle(m);
     member_relayout_again(m);
     if (keeper_broken(m->keeper))
@@ -596,8 +621,8 @@ static int top_open(struct member *m, struct err *e)
     if (rc)
         return rc;
     m->life = ((uint64_t)m->mem->life + 1) << 16;
-    table_set(m->top, TOP_LIFE, m->life);
-    table_push(m->top);
+    if (m->mem->ops->is_known == NULL)
+        tell_life(m);
     return 0;
 }
 

@@ -166,7 +166,8 @@ struct mem_ops {
                   uint64_t ballot);
     void (*fence)(struct mem *); /* NULL: the processor's will do */
     void (*take)(struct mem *, const struct mem_lane *, uint64_t pos, void *,
-                 uint32_t bytes); /* NULL: a copy will do */
+                 uint32_t bytes);   /* NULL: a copy will do */
+    bool (*is_known)(struct mem *); /* NULL: what lives is needed, and has it or answers nothing */
 };
 
 struct mem {
@@ -390,6 +391,13 @@ static inline void mem_drop(struct mem *m, uint32_t node)
 static inline bool mem_dead(struct mem *m, uint32_t node)
 {
     return m->ops->dead(m, node);
+}
+
+/* All hosts that live now have all that this node has opened, and it has theirs: what it writes counts at them though they die. Not for every round: it may look
+ * at files. */
+static inline bool mem_is_known(struct mem *m)
+{
+    return m->ops->is_known == NULL || m->ops->is_known(m);
 }
 
 /* Wakes the node if it sleeps; cheap if it does not. Call after the writes it should see. */

@@ -606,7 +606,20 @@ bool shm_connected(struct mem *m, uint32_t node)
                outlet_version(s, outlet_of(s, p));
 }
 
+static bool shm_is_known(struct mem *m)
+{
+    struct shm *s = shm_of(m);
+
+    for (uint32_t i = 0; i < s->hosts_count; i++) {
+        const struct peer *p = s->hosts[i];
+        if (p != s->self && !shm_connected(m, p->node) && node_alive(s, p->name))
+            return false;
+    }
+    return true;
+}
+
 const struct mem_ops shm_ops = {
+    .is_known = shm_is_known,
     .region_open = shm_region_open,
     .region_grant = shm_region_grant,
     .promised = shm_promised,
