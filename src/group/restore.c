@@ -424,9 +424,22 @@ static bool is_made(const struct versions *v)
            versions_done(v, VERSIONS_VIEWS) == versions_place(v, VERSIONS_VIEWS);
 }
 
+/* What is told of a log stays so: nothing of it is under way, and a loss of power takes nothing back. A cell that goes on from less than this host has would have
+ * no use for its log any more. Of cells that it has the state of in its view nobody asks. */
+static bool are_settled(struct member *m)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < m->opt.cells && !PLANTED(group_told_unsettled); i++) {
+        const struct cell *c = &m->cell[i];
+        if (c->keep && !(c->in && c->has_state))
+            all &= versions_settle(m->opt.versions, log_of(c));
+    }
+    return all;
+}
+
 void restore_tell(struct member *m)
 {
-    m->untold = m->opt.versions && !is_made(m->opt.versions);
+    m->untold = m->opt.versions && !(is_made(m->opt.versions) && are_settled(m));
     if (m->opt.versions == NULL || m->untold)
         return;
     for (uint32_t i = 0; i < m->opt.cells; i++)

@@ -102,6 +102,16 @@ uint64_t versions_end(const struct versions *v, uint32_t log)
     return log_of(v, log)->reach;
 }
 
+bool versions_settle(struct versions *v, uint32_t log)
+{
+    const struct version_log *l = log_of(v, log);
+    if (v->failure[0])
+        return true;
+    if (l->place_done == l->place && l->reach_done < l->reach)
+        versions_cut(v, log, l->reach, l->time);
+    return l->place_done == l->place && l->reach_done == l->reach;
+}
+
 void versions_set_sure(struct versions *v, uint32_t log, uint64_t version)
 {
     log_of(v, log)->sure = version;

@@ -164,6 +164,9 @@ uint64_t versions_reached(const struct versions *, uint32_t log);
 /* As appended. */
 uint64_t versions_end(const struct versions *, uint32_t log);
 
+/* Is all that was appended on the disk, and how far it reaches? If numbers without a message are all that is not, that is written, too. */
+bool versions_settle(struct versions *, uint32_t log);
+
 /* Versions below this one will not be cut; goes along with the next batch. A cut below it takes that back. */
 void versions_set_sure(struct versions *, uint32_t log, uint64_t version);
 uint64_t versions_sure(const struct versions *, uint32_t log);

@@ -557,6 +557,29 @@ static void versions__numbers_without_a_message_need_no_disk(void **state)
 
 /* ---- what is signed ---- */
 
+/* What a host tells of its log is to be so after the loss of power, too. */
+static void versions__that_are_settled_reach_as_far_after_the_loss_of_power(void **state)
+{
+    (void)state;
+    struct fix f;
+    init(&f, 5, 0);
+    open_all(&f);
+    assert_true(versions_settle(f.v, 1));
+    append(&f, 1, 100);
+    assert_false(versions_settle(f.v, 1));
+    until_done(&f, 1);
+    versions_reach(f.v, 1, stamp(9, 0)); /* numbers without a message */
+    assert_true(versions_reached(f.v, 1) == stamp(9, 0));
+    assert_false(versions_settle(f.v, 1));
+    until_done(&f, 1);
+    assert_true(versions_settle(f.v, 1));
+    die(&f);
+    disk_sim_power_cut(f.sim);
+    open_all(&f);
+    assert_true(versions_found(f.v, 1)->reach == stamp(9, 0));
+    fini(&f);
+}
+
 static void sign(void *ctx, uint32_t log, const struct digest *all, unsigned char *signature)
 {
     ++*(uint32_t *)ctx;
@@ -687,6 +710,7 @@ int main(void)
         cmocka_unit_test(versions__a_full_disk_ends_it_when_the_last_segment_is),
         cmocka_unit_test(versions__a_failed_flush_ends_it),
         cmocka_unit_test(versions__numbers_without_a_message_need_no_disk),
+        cmocka_unit_test(versions__that_are_settled_reach_as_far_after_the_loss_of_power),
         cmocka_unit_test(versions__are_signed_at_each_sync),
         cmocka_unit_test(versions__that_are_not_signed_any_more_are_counted),
         cmocka_unit_test(versions__that_are_signed_cannot_be_forged),
