@@ -6,11 +6,6 @@
 
 enum { RETRY_MS = 250, ASK_MAX_DEFAULT = 16000, RESTS_A_RETRY = 16 };
 
-static struct pending *pending_at(struct group_client *c, uint64_t ticket)
-{
-    return &c->pending[ticket % CLIENT_WINDOW];
-}
-
 /* What has to do with a subscription has a way, a place and numbers of its own: it waits for no message. */
 static bool is_own(const struct group_client *c, uint32_t way)
 {
@@ -56,23 +51,21 @@ static void begin_session(struct group_client *c, struct link *l, uint64_t hello
     tell_session(c, l);
 }
 
-static void send_again(struct group_client *c, struct pending *p)
+static void send_own_again(struct pending *p)
 {
     p->host = NOWHERE;
     p->again = true;
-    if (!is_own(c, p->way))
-        c->unsent = min_u64(c->unsent, p->ticket);
 }
 
 /* Nothing of it is known to have arrived. */
 static void forget_sent(struct group_client *c, uint32_t host)
 {
-    for (uint64_t t = c->oldest; t < c->next; t++)
-        if (pending_at(c, t)->ticket && pending_at(c, t)->host == host)
-            send_again(c, pending_at(c, t));
+    for (uint32_t i = 0; i < c->opt.cells; i++)
+        if (c->way[i].host == host)
+            window_unsend(&c->window, i);
     for (uint32_t i = 0; c->owns > 0 && i < c->opt.cells; i++)
         if (c->own[i].ticket && c->own[i].host == host)
-            send_again(c, &c->own[i]);
+            send_own_again(&c->own[i]);
 }
 
 static uint64_t hosts_of(const struct group_client *c, uint32_t way)
@@ -109,13 +102,10 @@ static void go_to(struct group_client *c, uint32_t way, uint32_t host)
 static void move_on(struct group_client *c, uint32_t way)
 {
     struct client_way *w = &c->way[way];
-    for (uint64_t t = c->oldest; !is_own(c, way) && t < c->next; t++) {
-        struct pending *p = pending_at(c, t);
-        if (p->ticket && p->way == way && p->host != NOWHERE)
-            send_again(c, p);
-    }
     if (is_own(c, way))
-        send_again(c, &c->own[way - c->opt.cells]);
+        send_own_again(&c->own[way - c->opt.cells]);
+    else
+        window_unsend(&c->window, way);
     if (++w->tried % set_count(hosts_of(c, way)) == 0)
         w->rest_ns = c->now_ns + c->opt.retry_ns / RESTS_A_RETRY;
     go_to(c, way, next_host(c, way, w->host));
@@ -148,16 +138,13 @@ static void finish(struct group_client *c, struct pending *p, const struct clien
 {
     uint64_t ticket = p->ticket;
     c->way[p->way].waits--;
-    p->ticket = 0;
     if (is_own(c, p->way)) {
+        p->ticket = 0;
         c->owns--;
         return;
     }
-    c->outstanding--;
+    window_remove(&c->window, p);
     c->done++;
-    while (c->oldest < c->next && pending_at(c, c->oldest)->ticket == 0)
-        c->oldest++;
-    c->unsent = max_u64(c->unsent, c->oldest);
     c->opt.calls->done(c->opt.ctx, ticket, r);
 }
 
@@ -167,8 +154,8 @@ static struct pending *asked_for(struct group_client *c, const struct client_rep
     struct pending *p = NULL;
     if (r->number & OWN_NUMBER)
         p = r->cell < c->opt.cells ? &c->own[r->cell] : NULL;
-    else if (r->number >= c->oldest && r->number < c->next)
-        p = pending_at(c, r->number);
+    else
+        p = window_find(&c->window, r->number);
     return p && p->ticket == r->number && p->head.cell == r->cell ? p : NULL;
 }
 
@@ -281,7 +268,7 @@ static bool send_one(struct group_client *c, struct pending *p)
     if (is_own(c, p->way))
         client_feed_from(c, p, to + sizeof(p->head));
     else
-        ring_read(c->store, c->store_bytes, p->at, to + sizeof(p->head), p->bytes);
+        window_data(&c->window, p, to + sizeof(p->head));
     stream_commit(&l->requests, size);
     l->moved_ns = l->sent ? l->moved_ns : c->now_ns;
     l->open += room;
@@ -289,29 +276,26 @@ static bool send_one(struct group_client *c, struct pending *p)
     l->dirty = true;
     c->count.sent++;
     c->count.again += p->again;
-    p->host = c->way[p->way].host;
+    if (is_own(c, p->way))
+        p->host = c->way[p->way].host;
+    else
+        window_sent(&c->window, p, c->way[p->way].host);
     return true;
 }
 
 /* In order, for each cell. */
 static void send_some(struct group_client *c)
 {
-    bool all = true;
+    struct client_window *w = &c->window;
     for (uint32_t i = 0; c->owns > 0 && i < c->opt.cells; i++)
         if (c->own[i].ticket && c->own[i].host == NOWHERE)
             send_one(c, &c->own[i]);
-    for (uint32_t i = 0; c->unsent < c->next && i < c->opt.cells; i++)
-        c->way[i].held = false;
-    for (uint64_t t = c->unsent; t < c->next; t++) {
-        struct pending *p = pending_at(c, t);
-        struct client_way *w = &c->way[p->way];
-        if (p->ticket && p->host == NOWHERE) {
-            if (!w->held && !send_one(c, p))
-                w->held = true;
-            all &= p->host != NOWHERE;
-        }
-        c->unsent = all ? t + 1 : c->unsent;
+    for (uint32_t i = 0; w->unsent > 0 && i < c->opt.cells; i++) {
+        const struct window_list *l = &w->list[(c->turn + i) % c->opt.cells];
+        while (l->unsent != NO_SLOT && send_one(c, &w->pending[l->unsent]))
+            ;
     }
+    c->turn = (c->turn + 1) % c->opt.cells;
 }
 
 static void push(struct group_client *c, uint32_t host)
@@ -372,22 +356,10 @@ static void start(struct group_client *c, uint32_t way)
 static int start_message(struct group_client *c, const struct client_request *r, const void *data,
                          uint32_t bytes, uint64_t *ticket)
 {
-    uint64_t begin = c->oldest < c->next ? pending_at(c, c->oldest)->at : c->store_at;
-    if (c->next - c->oldest == CLIENT_WINDOW || c->store_at + bytes > begin + c->store_bytes)
+    struct pending *p = window_add(&c->window, r->cell, r, data, bytes);
+    if (p == NULL)
         return ERR_AGAIN;
-    struct pending *p = pending_at(c, c->next);
-    *p = (struct pending){.ticket = c->next,
-                          .head = *r,
-                          .way = r->cell,
-                          .at = c->store_at,
-                          .bytes = bytes,
-                          .host = NOWHERE};
-    p->head.number = c->next;
-    if (bytes > 0)
-        ring_write(c->store, c->store_bytes, p->at, data, bytes);
-    c->store_at += bytes;
-    *ticket = c->next++;
-    c->outstanding++;
+    *ticket = p->ticket;
     start(c, p->way);
     return 0;
 }
@@ -451,7 +423,7 @@ int client_query(struct group_client *c, uint32_t cell, uint64_t version, const 
 
 uint32_t client_outstanding(const struct group_client *c)
 {
-    return c->outstanding;
+    return c->window.count;
 }
 
 uint32_t client_message_max(const struct group_client *c, uint32_t cell)
@@ -545,15 +517,13 @@ int client_open(const struct client_options *o, struct group_client **out, struc
     c->opt.ask_max = o->ask_max ? o->ask_max : ASK_MAX_DEFAULT;
     c->requests = request_shape(ring);
     c->replied = relayed_shape(ring);
-    c->store_bytes = ring;
     c->way = calloc(2 * (size_t)o->cells, sizeof(*c->way));
     c->own = calloc(o->cells, sizeof(*c->own));
-    c->store = calloc(1, ring);
     c->over = calloc(1, c->replied.bytes_max);
-    c->next = c->oldest = c->unsent = 1;
     for (uint32_t i = 0; c->way && i < 2 * o->cells; i++)
         c->way[i].host = NOWHERE;
-    if (!c->way || !c->own || !c->store || !c->over || client_subs_open(c) != 0) {
+    if (!c->way || !c->own || !c->over || window_open(&c->window, o->cells, 2 * ring) != 0 ||
+        client_subs_open(c) != 0) {
         client_close(c);
         return err_set(e, ERR_NOMEM, "client: no memory");
     }
@@ -570,7 +540,7 @@ void client_close(struct group_client *c)
     client_subs_close(c);
     free(c->way);
     free(c->own);
-    free(c->store);
+    window_close(&c->window);
     free(c->over);
     free(c);
 }

@@ -11,7 +11,9 @@
 
 #include "group/member.h"
 
-enum { CLIENT_WINDOW = 512 }; /* messages and questions under way */
+enum {
+    CLIENT_WINDOW = 1024
+}; /* messages and questions under way, of which one cell has at most half */
 
 struct client_cell {
     uint64_t hosts;   /* that may send there */
@@ -67,7 +69,7 @@ uint32_t client_wants_link(const struct group_client *);
 int client_link_open(struct group_client *, uint32_t host, struct err *);
 
 /* Has the message published. `done` comes when the member that has published it has delivered it, and in cells with an order so will all who go on.
- * ERR_AGAIN: too many are under way; ERR_TOOBIG. */
+ * ERR_AGAIN: too many are under way to the cell, as many as are left for others; ERR_TOOBIG. */
 int client_send(struct group_client *, uint32_t cell, const void *data, uint32_t bytes,
                 uint64_t *ticket);
 /* Likewise, with the reply of that member. ERR_INVALID: the cell is raw. */

@@ -9,16 +9,36 @@
 #define NOWHERE UINT32_MAX
 #define OWN_NUMBER (UINT64_C(1) << 63) /* in the number of a request that is of no ticket */
 
+#define NO_SLOT UINT32_MAX
+
 /* What was asked for and is not done. */
 struct pending {
     uint64_t ticket; /* its number, too; 0: done */
     struct client_request head;
-    uint64_t at;    /* of its data, in the store */
-    uint64_t end;   /* behind it */
+    uint32_t block; /* the first of its data, in the store */
     uint32_t bytes; /* of data */
     uint32_t way;
     uint32_t host; /* that it was sent to in the present session; NOWHERE: it is to be sent */
-    bool again;    /* it was sent before */
+    uint32_t before,
+        after;  /* slots of those of its cell; NO_SLOT. Of a free one: the next free one */
+    bool again; /* it was sent before */
+};
+
+/* What is under way to a cell: all before `unsent` were sent, in the present session of its host. */
+struct window_list {
+    uint32_t first, last, unsent; /* slots; NO_SLOT: none */
+    uint32_t count, blocks;       /* of the store */
+};
+
+struct client_window {
+    struct pending pending[CLIENT_WINDOW]; /* by slot, which is the ticket modulo that many */
+    uint64_t tickets;                      /* that were given: they rise */
+    struct window_list *list;              /* by cell */
+    uint32_t free;                         /* slot */
+    uint32_t count, unsent;                /* messages of all cells */
+    unsigned char *store;                  /* their data, in blocks */
+    uint32_t *block_after;
+    uint32_t block_free, blocks_left;
 };
 
 /* A member, and what there is with it. */
@@ -50,7 +70,6 @@ struct client_way {
     uint32_t waits; /* pending ones */
     uint32_t visit;
     uint64_t rest_ns; /* nothing is sent before: all hosts have turned it away */
-    bool held;        /* in this round nothing more of it is sent */
 };
 
 /* A subscription. */
@@ -75,18 +94,29 @@ struct group_client {
     struct pending *own;    /* by cell: what has to do with a subscription; `at` says nothing */
     uint32_t owns;          /* of these are pending */
     uint64_t own_number;
-    struct pending pending[CLIENT_WINDOW];
-    uint64_t next, oldest; /* tickets: those not done are in between */
-    uint64_t unsent;       /* all before were sent */
-    uint32_t outstanding;
-    unsigned char *store; /* a ring of their data */
-    uint64_t store_bytes, store_at;
+    struct client_window window;
+    uint32_t turn; /* cell that is the first to send in this round */
     unsigned char *over;
     uint64_t now_ns;
     uint16_t sessions;
     int done;
     struct client_counts count;
 };
+
+/* ---- client_window.c ---- */
+
+int window_open(struct client_window *, uint32_t cells, uint32_t store_bytes);
+void window_close(struct client_window *);
+/* NULL: its cell has as much under way as it may have now. */
+struct pending *window_add(struct client_window *, uint32_t way, const struct client_request *,
+                           const void *data, uint32_t bytes);
+/* The first that is unsent of its cell was. */
+void window_sent(struct client_window *, struct pending *, uint32_t host);
+/* Nothing of the cell is known to have arrived. False: nothing was sent. */
+bool window_unsend(struct client_window *, uint32_t way);
+void window_remove(struct client_window *, struct pending *);
+struct pending *window_find(struct client_window *, uint64_t ticket);
+void window_data(const struct client_window *, const struct pending *, unsigned char *out);
 
 /* ---- client.c ---- */
 

@@ -269,6 +269,32 @@ static void group_client__goes_on_at_another_member_once(void **state)
         }
 }
 
+/* As many as may be to the raw cell, whose sender is not there: the other cell takes what it did. */
+static void group_client__what_nobody_takes_leaves_room_for_other_cells(void **state)
+{
+    (void)state;
+    struct tram_error e = {""};
+    uint64_t word = 1;
+    uint32_t stand = 0;
+    until(together);
+    tram_group_close(rig.group[0]);
+    rig.group[0] = NULL;
+    until(together);
+    while (tram_group_client_send(rig.client, 1, &word, sizeof(word), NULL, &e) == TRAM_OK)
+        stand++;
+    assert_true(stand >= 500);
+    send_some(0, 1, 1000 + 1);
+    uint64_t end = clock_now_ns() + WITHIN_S * UINT64_C(1000000000);
+    while (rig.done < 1000) {
+        poll_all();
+        assert_true(clock_now_ns() < end);
+    }
+    assert_int_equal(tram_group_client_outstanding(rig.client), stand);
+    open_member(0);
+    until(all_done);
+    assert_int_equal(rig.done, 1000 + stand);
+}
+
 static void group_client__says_that_nobody_is_there(void **state)
 {
     (void)state;
@@ -299,6 +325,8 @@ int main(void)
                                         close_rig),
         cmocka_unit_test_setup_teardown(group_client__goes_on_at_another_member_once, open_rig,
                                         close_rig),
+        cmocka_unit_test_setup_teardown(group_client__what_nobody_takes_leaves_room_for_other_cells,
+                                        open_rig, close_rig),
         cmocka_unit_test_setup_teardown(group_client__says_that_nobody_is_there, open_rig,
                                         close_rig),
     };
