@@ -68,6 +68,7 @@ static void wedge(struct member *m)
 {
     m->phase = MEMBER_WEDGED;
     m->reported = false;
+    m->untold = false; /* what its disk has would take the place of the report */
     stable_close(m);
     for (uint32_t c = 0; c < m->opt.cells; c++)
         cell_wedge(&m->cell[c]);
