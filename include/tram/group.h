@@ -363,7 +363,7 @@ TRAM_API int tram_group_client_cell(const struct tram_group_client *, const char
                                     uint32_t shard);
 
 /* Has the message sent to the cell, and returns at once; `done` says what became of it. It leaves with the next poll. TRAM_AGAIN: too much is under way to
- * this cell (512 messages, or what client_bytes hold; less where others have as much): poll, then try again; the text says so if no member is there. TRAM_TOOBIG: more than tram_group_client_message_max. */
+ * this cell (512 messages or 128 KiB; less where other cells have as much): poll, then try again; the text says so if no member is there. TRAM_TOOBIG: more than tram_group_client_message_max. */
 TRAM_API int tram_group_client_send(struct tram_group_client *, uint32_t cell, const void *data,
                                     uint32_t bytes, uint64_t *ticket, struct tram_error *);
 /* Likewise, and the member that has sent it gives its reply (`call` of its machine). TRAM_INVALID: the cell is raw. */

@@ -168,6 +168,9 @@ int log_source_open(struct log *, uint32_t source, uint32_t node, struct err *);
 /* Takes what sources have sent and writes it out; starts raises and reads. Returns work done. */
 int log_post(struct log *, uint64_t now_ns);
 
+/* A heartbeat that is due before then is made in the next log_post: for who is awake and may sleep over it. */
+void log_beat_by(struct log *, uint64_t due_ns);
+
 /* After mem_poll: counts completions, commits, applies, acknowledges. Returns work done. */
 int log_settle(struct log *, uint64_t now_ns);
 

@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-enum { LOOKS_PER_HEARTBEAT = 16 }; /* for new lives of lanes */
+enum {
+    LOOKS_PER_HEARTBEAT = 16, /* for new lives of lanes */
+    BEAT_EARLY = 4,           /* that part of a heartbeat, at most */
+};
 
 /* ---- the machine of the view log ---- */
 
@@ -211,9 +214,11 @@ int keeper_settle(struct keeper *k, uint64_t now_ns)
     return work;
 }
 
-void keeper_look(struct keeper *k)
+void keeper_look(struct keeper *k, uint64_t now_ns)
 {
     k->look_ns = k->next_ns = 0;
+    if (k->log && k->opt.mem->remote)
+        log_beat_by(k->log, now_ns + k->opt.heartbeat_ns / BEAT_EARLY);
 }
 
 uint64_t keeper_next_ns(const struct keeper *k)

@@ -103,7 +103,7 @@ uint64_t keeper_next_ns(const struct keeper *);
 bool keeper_renews(const struct keeper *);
 void keeper_renew_open(struct keeper *);
 /* In the next settle it looks at everything, also at what is looked at now and then only. */
-void keeper_look(struct keeper *);
+void keeper_look(struct keeper *, uint64_t now_ns);
 
 /* The newest view that any keeper has told of, or that the own log has decided; its vid is 0 if there is none. It stays as it is until the next
  * post or settle. */

@@ -214,8 +214,8 @@ static int found_work(struct host *h, int work)
 
 int host_step(struct host *h)
 {
-    /* One round is enough for who wakes by the clock. */
-    if (!h->slept_out) {
+    /* One round is enough for who wakes by the clock, or by a heartbeat. */
+    if (!h->slept) {
         uint64_t now = clock_now_ns();
         int work = host_turn(h, now);
         if (work > 0)
@@ -231,8 +231,10 @@ int host_step(struct host *h)
         if (spin && (!yield || yield_now(&h->yield, now)))
             return 0;
     }
-    h->slept_out = false;
     int work = last_round(h);
+    if (h->slept && h->opt.mem->remote && !is_active(h))
+        work -= h->came; /* the units have looked at it, and what comes now wakes */
+    h->slept = false;
     if (work > 0 || atomic_exchange(&h->woken, false)) {
         mem_rouse(h->opt.mem);
         return work > 0 ? found_work(h, work) : 0;
@@ -244,7 +246,7 @@ int host_step(struct host *h)
     if (h->opt.disk && disk_is_writing(h->opt.disk))
         sched_yield();
     h->here_ns = clock_now_ns();
-    h->slept_out = h->here_ns >= until;
+    h->slept = h->here_ns >= until || h->opt.mem->remote;
     return 0;
 }
 

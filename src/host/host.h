@@ -47,7 +47,7 @@ struct host {
     uint64_t here_ns;                 /* when the thread was last seen here: at a round, or awake */
     uint64_t away_ns;                 /* the longest that it was not since; who looks clears it */
     _Atomic bool woken;               /* host_wake was called since the last sleep */
-    bool slept_out;                   /* it slept until its time, and nobody woke it */
+    bool slept; /* in the last step, and it is not known that there is anything but heartbeats */
     uint64_t idle_rounds;
     struct yield yield;
     struct log_budget budget; /* for the options of its logs */

@@ -13,6 +13,8 @@
 #include "mem/tcp/tcp.h"
 #include "mem/tcp/wire.h"
 
+#include <sys/epoll.h>
+
 enum {
     IN_BYTES = 96 << 10,          /* a recv, and the beginning of a frame */
     STAGE_FIRST = 64 << 10,       /* grows from here */
@@ -21,6 +23,7 @@ enum {
     /* Of the stage, for answers and messages: writes that fill the rest must not end the connection. */
     STAGE_RESERVE = READS_WINDOW * (16 + 8 * READ_WORDS) + (64 << 10),
     EVENTS = 64, /* of a poll */
+    WAITED_NOT = -1,
 };
 
 /* A flow of ours. */
@@ -88,6 +91,8 @@ struct tcp {
     uint64_t cluster; /* hash of the name */
     int epoll_fd;
     int wake_fd;
+    struct epoll_event event[EVENTS]; /* what the last wait has told of, */
+    int waited; /* which the next poll takes without asking again; WAITED_NOT: it asks */
     uint64_t malformed, retired;
 };
 

@@ -42,9 +42,10 @@ static void drain_wakes(const struct tcp *t)
 /* Takes what has come. Returns how much. */
 static int receive_all(struct tcp *t)
 {
-    struct epoll_event event[EVENTS];
-    int n = epoll_wait(t->epoll_fd, event, EVENTS, 0);
+    struct epoll_event *event = t->event;
+    int n = t->waited == WAITED_NOT ? epoll_wait(t->epoll_fd, event, EVENTS, 0) : t->waited;
 
+    t->waited = WAITED_NOT;
     for (int i = 0; i < n; i++) {
         struct tcp_link *l = event[i].data.ptr;
         if (!l) {
@@ -71,8 +72,10 @@ static int tcp_poll(struct mem *m)
         o->now_ns = clock_now_ns();
     int changes = o->news + (o->dirty ? far_post_all(o) : 0);
     o->news = 0;
-    if (o->grave)
+    if (o->grave) {
         far_links_free(o);
+        t->waited = WAITED_NOT; /* it may name one of these */
+    }
     changes += receive_all(t);
     tcp_arrivals_take(o);
     if (o->own_marks)
@@ -106,12 +109,13 @@ static void tcp_bell(struct mem *m, uint32_t node)
 /* It says that something is there, and poll takes it. */
 static void tcp_wait(struct far *o, uint64_t until_ns)
 {
-    struct epoll_event event;
+    struct tcp *t = tcp_of(o);
     uint64_t left = until_ns > o->now_ns ? until_ns - o->now_ns : 0;
     struct timespec ts = {.tv_sec = (time_t)(left / 1000000000u),
                           .tv_nsec = (long)(left % 1000000000u)};
 
-    epoll_pwait2(tcp_of(o)->epoll_fd, &event, 1, &ts, NULL);
+    int n = epoll_pwait2(t->epoll_fd, t->event, EVENTS, &ts, NULL);
+    t->waited = n < 0 ? WAITED_NOT : n;
 }
 
 static void tcp_wake(struct mem *m)
@@ -235,6 +239,7 @@ int tcp_open_node(const struct tcp_options *p, struct mem **out, struct err *e)
         return rc ? rc : err_set(e, ERR_NOMEM, "cluster %s: no memory", p->far.cluster);
     }
     t->epoll_fd = t->wake_fd = -1;
+    t->waited = WAITED_NOT;
     t->tls = tls_share(p->tls);
     t->keys = p->keys;
     t->keys_ctx = p->keys_ctx;
