@@ -264,13 +264,22 @@ static bool is_enough(const struct group_run *r)
     return true;
 }
 
-/* A cell that is on disks has no members, and waits for those whom it had. */
+/* Whom a cell that is on disks waits for, because nobody has its state: it is vacant, or will be in the next view. */
+static uint64_t last_members(const struct group_run *r, const struct view *v, uint32_t cell)
+{
+    if (v->cell[cell].state == CELL_VACANT)
+        return v->cell[cell].members_last;
+    for (uint64_t rest = v->cell[cell].members; rest; rest = set_rest(rest))
+        if (is_alive_in(r, v, set_first(rest)) && r->check.host[set_first(rest)].cell[cell].has)
+            return 0;
+    return v->cell[cell].members;
+}
+
 static bool is_awaited(const struct group_run *r, uint32_t host)
 {
     const struct view *v = group_newest(r);
     for (uint32_t k = 0; v && k < v->cells; k++)
-        if (v->cell[k].state == CELL_VACANT && r->check.kept >> k & 1 &&
-            in_set(v->cell[k].members_last, host))
+        if (r->check.kept >> k & 1 && in_set(last_members(r, v, k), host))
             return true;
     return false;
 }
