@@ -202,11 +202,6 @@
       "V22: cells go on from where the last view began, not from what disks have")                 \
     X(group_restart_older, stepped, "V23: an older view than the last one is gone on from")        \
     X(group_restart_old_log, stepped, "V39: a log counts that a member has of an earlier life")    \
-    X(group_restart_cut_state, group,                                                              \
-      "a log is cut where its cell went on, though it begins with a state of behind that")         \
-    X(group_read_from_reach, group,                                                                \
-      "a log is read from where messages begin, though a state stands before them")                \
-    X(group_told_unsettled, group, "a host tells what its disk has while more is on its way")      \
     X(group_persisted_early, group, "V24: PERSISTED is told before the flush is over")             \
     X(group_drop_early, group, "old segments of a log go before the state is in later ones")       \
     X(group_persisted_unheard, group, "a durable message is delivered when all have received it")  \

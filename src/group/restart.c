@@ -133,8 +133,6 @@ static uint64_t behind_end(const struct view_cell *c, uint64_t reach)
         return 0;
     if (stamp_vid(reach) >= c->last)
         return reach;
-    if (PLANTED(group_restart_cut_state))
-        return stamp_vid(reach) >= stamp_vid(c->cut) ? min_u64(reach, c->cut) : 0;
     return stamp_vid(reach) >= stamp_vid(c->cut) && reach <= c->cut ? reach : 0;
 }
 

@@ -429,7 +429,7 @@ static bool is_made(const struct versions *v)
 static bool are_settled(struct member *m)
 {
     bool all = true;
-    for (uint32_t i = 0; i < m->opt.cells && !PLANTED(group_told_unsettled); i++) {
+    for (uint32_t i = 0; i < m->opt.cells; i++) {
         const struct cell *c = &m->cell[i];
         if (c->keep && !(c->in && c->has_state))
             all &= versions_settle(m->opt.versions, log_of(c));

@@ -2,7 +2,6 @@
 #include "base/crc32c.h"
 #include "base/grow.h"
 #include "base/minmax.h"
-#include "base/planted.h"
 #include "group/versions_impl.h"
 #include "group/view.h"
 
@@ -411,7 +410,7 @@ static int skip_files(struct versions_cursor *c, uint64_t version, uint64_t time
 {
     struct versions_segment head;
     int rc = 0;
-    if (version == 0 && time == 0 && !PLANTED(group_read_from_reach))
+    if (version == 0 && time == 0)
         return 0;
     while (c->at_file + 1 < c->files && versions_cursor_head(c, c->at_file + 1, &head, &rc, e) &&
            rc == 0 && (head.version <= version || head.time < time))
