@@ -86,6 +86,9 @@ static const char *check_live(const struct log *l, uint32_t rank)
     if (rank != l->me &&
         p->commit_sent > max_u64(max_u64(p->flow.done, p->start), head[LOG_COMMIT]))
         return "a replica is told of no commit beyond what it is known to hold";
+    if (rank != l->me &&
+        p->next + l->put_max > max_u64(p->start, p->commit_sent) + l->opt.log_bytes)
+        return "a replica's lane can be read from the commit that it is told of";
     return NULL;
 }
 

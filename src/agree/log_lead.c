@@ -472,12 +472,32 @@ static int compare_step(struct log *l)
 
 /* ---- writing ---- */
 
+static bool tell_commit(struct log *l, uint32_t rank)
+{
+    struct peer *p = &l->peer[rank];
+    uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
+    if (commit <= p->commit_sent)
+        return false;
+    p->commit_sent = commit;
+    mem_set1(l->mem, &p->flow, l->lane[rank][l->me], LOG_COMMIT, commit);
+    return true;
+}
+
+/* A successor reads the lane from the commit that it tells of, and another put may be on its way: a lane that held more could not be read, by anybody,
+ * for ever. While the replica follows this lane room sees to that: it has applied no more than it was told. Where it has applied what another leader
+ * told it we are deposed and do not know. COMMIT goes before what needs it, so that there is no end between the two. */
+static uint64_t lane_end(const struct log *l, const struct peer *p)
+{
+    return max_u64(p->start, p->commit_sent) + l->opt.log_bytes - l->put_max;
+}
+
 /* Sends a replica what it lacks, from our own lane. */
 static int catch_up(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    int work = 0;
     uint64_t landed = own_landed(l);
+    int work = lane_end(l, p) < landed && tell_commit(l, rank);
+    landed = min_u64(landed, lane_end(l, p));
     for (int i = 0; i < CATCH_UP_PUTS_MAX && p->next < landed; i++) {
         uint64_t end = lead_copy(l, NULL, p->next, landed);
         if (end == p->next)
@@ -485,6 +505,8 @@ static int catch_up(struct log *l, uint32_t rank)
         peer_write(l, rank, end);
         work++;
     }
+    if (lane_end(l, p) < l->tail && p->flow.marked < p->next)
+        mem_mark(l->mem, &p->flow, p->next);
     return work;
 }
 
@@ -501,7 +523,7 @@ void lead_send_batch(struct log *l, uint64_t end)
     l->tail_max = max_u64(l->tail_max, end);
     for (uint32_t q = 0; q < l->all; q++) {
         struct peer *p = &l->peer[q];
-        if (p->phase != PEER_LIVE || p->next != from)
+        if (p->phase != PEER_LIVE || p->next != from || (q != l->me && end > lane_end(l, p)))
             continue;
         if (!l->mem->remote || is_first(l, q))
             peer_write(l, q, end);
@@ -543,16 +565,9 @@ bool lead_propose(struct log *l, enum entry_kind kind, const void *payload, uint
 /* With nothing else to send, the commit index goes alone, so that the last message needs no next. */
 static void commit_alone(struct log *l)
 {
-    for (uint32_t q = 0; q < l->all; q++) {
-        struct peer *p = &l->peer[q];
-        if (p->phase != PEER_LIVE || q == l->me)
-            continue;
-        uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
-        if (commit > p->commit_sent) {
-            p->commit_sent = commit;
-            mem_set1(l->mem, &p->flow, l->lane[q][l->me], LOG_COMMIT, commit);
-        }
-    }
+    for (uint32_t q = 0; q < l->all; q++)
+        if (l->peer[q].phase == PEER_LIVE && q != l->me)
+            tell_commit(l, q);
 }
 
 int lead_post(struct log *l)

@@ -42,7 +42,7 @@ int bench_votes(const struct bench_args *a, struct votes_figures *f, struct err 
     plain.memories = 0;
     plain.replicas = f->voters = a->memories + (a->all_vote ? a->replicas : 0);
     for (int i = 0; i < VOTES_TURNS; i++) {
-        struct turn with, without;
+        struct turn with = {0}, without = {0};
         int rc = measure(&plain, &without, e);
         if (rc == 0)
             rc = measure(a, &with, e);
