@@ -126,6 +126,8 @@ int keeper_log_open(struct keeper *k, struct err *e)
 
 /* ---- the next generation ---- */
 
+enum { KEEPER_WHY_MAX = 400 }; /* of why a log did not open */
+
 /* No earlier life of this host's has carried on this log, or its disk would have some of it. */
 static bool is_fresh(const struct keeper *k, uint32_t rank)
 {
@@ -143,7 +145,8 @@ static void next_open(struct keeper *k)
     k->opens = 0;
     view_copy(k->machine.applied, k->view);
     if (log_open(&o, &k->log, &e) != 0) {
-        snprintf(k->failure, sizeof(k->failure), "it cannot be a keeper: %s", e.text);
+        snprintf(k->failure, sizeof(k->failure), "it cannot be a keeper: %.*s", KEEPER_WHY_MAX,
+                 e.text);
         return;
     }
     if (o.disk)
