@@ -697,6 +697,12 @@ int lead_settle(struct log *l)
     int work = peers_settle(l);
     if (l->state == UNIT_FOLLOWER)
         return work;
+    /* Rows of those who are back from their disks may come after the marker that was to serve again. */
+    if (l->state == UNIT_SYNC && log_kept(l) && l->tail == l->chain_end &&
+        is_applied_elsewhere(l) && lead_propose(l, ENTRY_START, NULL, 0)) {
+        l->start_end = l->tail;
+        work++;
+    }
     uint64_t match = quorum_match(l);
     uint64_t before = l->commit;
     /* Only what stands on a quorum under our own ballot counts, and the start marker is the
