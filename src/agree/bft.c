@@ -104,8 +104,7 @@ void bft_convict(struct bft *b, uint32_t rank, const struct neb_cell *x, const s
     b->why[rank] = why;
     snprintf(b->line[rank], LINE_MAX, "group %u: member %u (node %u) is convicted: %s",
              b->opt.region, rank, b->nodes[rank], why);
-    if (b->opt.watch && b->opt.watch->convicted)
-        b->opt.watch->convicted(b->opt.watch_ctx, rank, x, y, b->line[rank]);
+    WATCH(b, convicted, rank, x, y, b->line[rank]);
     if (b->core.peer[rank].automaton.fault == NULL)
         bft_core_depart(&b->core, rank, why);
 }
@@ -133,8 +132,7 @@ static void jump(void *ctx, uint32_t rank, uint64_t key)
     struct bft *b = ctx;
     neb_jump(b->neb, rank, key);
     b->arriving[rank].wanted = false;
-    if (b->opt.watch && b->opt.watch->jumped)
-        b->opt.watch->jumped(b->opt.watch_ctx, rank, key);
+    WATCH(b, jumped, rank, key);
 }
 
 static void vouched(void *ctx, uint64_t key)
@@ -142,12 +140,6 @@ static void vouched(void *ctx, uint64_t key)
     struct bft *b = ctx;
     neb_vouched(b->neb, key);
 }
-
-#define WATCH(b, call, ...)                                                                        \
-    do {                                                                                           \
-        if ((b)->opt.watch && (b)->opt.watch->call)                                                \
-            (b)->opt.watch->call((b)->opt.watch_ctx, __VA_ARGS__);                                 \
-    } while (0)
 
 static void certified(void *ctx, uint64_t view, uint64_t slot, struct digest name)
 {

@@ -24,9 +24,14 @@ enum {
 
 /* ---- opening ---- */
 
+static uint32_t ahead_of(const struct bft_options *o)
+{
+    return o->fast_ahead ? o->fast_ahead : BFT_FAST_AHEAD;
+}
+
 uint32_t bft_epoch_ahead(const struct bft *b)
 {
-    return b->opt.fast_ahead ? b->opt.fast_ahead : BFT_FAST_AHEAD;
+    return ahead_of(&b->opt);
 }
 
 static uint64_t statement_bytes(const struct bft *b)
@@ -36,9 +41,8 @@ static uint64_t statement_bytes(const struct bft *b)
 
 uint32_t bft_fast_batch_bytes(const struct bft_options *o)
 {
-    uint32_t ahead = o->fast_ahead ? o->fast_ahead : BFT_FAST_AHEAD;
     return (uint32_t)(sizeof(struct entry) + sizeof(struct bft_cut_entry) +
-                      o->members * bft_statement_bytes(2 * ahead));
+                      o->members * bft_statement_bytes(2 * ahead_of(o)));
 }
 
 static bool open_statements(struct bft *b)
@@ -117,8 +121,7 @@ static void begin(struct bft *b, uint64_t number, uint32_t leader)
         b->source[i].cursor_life = b->source[i].life;
         b->source[i].signed_only = b->source[i].signed_only && number % FORGIVEN != 0;
     }
-    if (b->opt.watch && b->opt.watch->opened)
-        b->opt.watch->opened(b->opt.watch_ctx, number);
+    WATCH(b, opened, number);
     bft_fast_begin(&e->fast, b->opt.members, b->opt.rank, number, b->core.chain,
                    bft_epoch_ahead(b));
 }
@@ -152,8 +155,7 @@ void bft_epoch_freeze(struct bft *b, const char *why)
         return;
     b->panics++;
     bft_fast_freeze(&e->fast, why);
-    if (b->opt.watch && b->opt.watch->frozen)
-        b->opt.watch->frozen(b->opt.watch_ctx, e->number, why);
+    WATCH(b, frozen, e->number, why);
 }
 
 /* A client may have written to us alone: what it sends is taken with a signature from here on. */
@@ -400,8 +402,7 @@ int bft_epoch_apply(struct bft *b, const struct entry *e)
     }
     if (!bft_epoch_has_batches(b, &ep->plan, false) || !apply_to(b, ep->plan.cut.batch))
         return 0;
-    if (b->opt.watch && b->opt.watch->cut)
-        b->opt.watch->cut(b->opt.watch_ctx, ep->number, ep->plan.cut.batch);
+    WATCH(b, cut, ep->number, ep->plan.cut.batch);
     bft_epoch_end(b, ep->number);
     return -1;
 }

@@ -309,4 +309,11 @@ void bft_load_give(struct bft *, uint32_t to, const struct bft_frame *);
 void bft_load_take(struct bft *, uint32_t from, const struct bft_frame *, uint32_t bytes);
 void bft_load_beat(struct bft *);
 
+/* Tells whoever watches, if anybody does. */
+#define WATCH(b, call, ...)                                                                        \
+    do {                                                                                           \
+        if ((b)->opt.watch && (b)->opt.watch->call)                                                \
+            (b)->opt.watch->call((b)->opt.watch_ctx, __VA_ARGS__);                                 \
+    } while (0)
+
 #endif

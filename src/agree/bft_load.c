@@ -194,8 +194,7 @@ static void loaded(struct bft *b)
     keep_loaded(b);
     b->loads++;
     bft_core_loaded(&b->core, &l->at, l->mark);
-    if (b->opt.watch && b->opt.watch->loaded)
-        b->opt.watch->loaded(b->opt.watch_ctx, &l->at);
+    WATCH(b, loaded, &l->at);
 }
 
 void bft_load_take(struct bft *b, uint32_t from, const struct bft_frame *f, uint32_t bytes)

@@ -108,8 +108,7 @@ void bft_store_deliver(void *ctx, uint32_t sender, const struct neb_message *m)
     const struct body *s = body_at(b, sender, m->key);
     const char *fault = sender == b->opt.rank ? NULL : fault_of(&b->arriving[sender]);
     b->arriving[sender].key = 0;
-    if (b->opt.watch && b->opt.watch->heard)
-        b->opt.watch->heard(b->opt.watch_ctx, sender, m->key, m->digest);
+    WATCH(b, heard, sender, m->key, m->digest);
     if (b->core.peer[sender].automaton.fault)
         return;
     if (fault)

@@ -239,6 +239,12 @@ static void ask_spares(struct log *l)
     }
 }
 
+/* What is told of the commit never goes beyond what is known to be there. */
+static uint64_t commit_there(const struct log *l, const struct peer *p)
+{
+    return PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
+}
+
 /* Writes [p->next, end) from the batch to the replica, with guard, and asks to hear of it. */
 static void peer_write(struct log *l, uint32_t rank, uint64_t end)
 {
@@ -248,9 +254,7 @@ static void peer_write(struct log *l, uint32_t rank, uint64_t end)
     p->next = end;
     if (end == l->tail)
         p->unsent_ns = 0;
-    /* What is told of the commit never goes beyond what is known to be there. */
-    uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
-    p->commit_sent = max_u64(p->commit_sent, commit);
+    p->commit_sent = max_u64(p->commit_sent, commit_there(l, p));
     uint64_t words[] = {max_u64(end, p->kept), p->commit_sent};
     mem_set(l->mem, &p->flow, lane, LOG_GUARD, words, 2);
     peer_ask(l, rank);
@@ -475,7 +479,7 @@ static int compare_step(struct log *l)
 static bool tell_commit(struct log *l, uint32_t rank)
 {
     struct peer *p = &l->peer[rank];
-    uint64_t commit = PLANTED(commit_beyond) ? l->commit : min_u64(l->commit, p->flow.done);
+    uint64_t commit = commit_there(l, p);
     if (commit <= p->commit_sent)
         return false;
     p->commit_sent = commit;
