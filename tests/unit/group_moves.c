@@ -1,16 +1,10 @@
 /* Keepers that move, and groups that lose their power, in schedules stepped by hand. */
 #include "../group_schedules.h"
 
+#include "../holds.h"
 #include "../planted_fixture.h"
 
 enum { STEPS = 200, EVERY = 5 };
-
-#define HOLDS(scenario)                                                                            \
-    do {                                                                                           \
-        const char *violated_ = (scenario);                                                        \
-        if (violated_)                                                                             \
-            fail_msg("%s: %s", #scenario, violated_);                                              \
-    } while (0)
 
 static void group_moves__all_first_keepers_may_fail_in_turn(void **state)
 {

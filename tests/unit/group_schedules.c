@@ -1,16 +1,10 @@
 /* Groups with views in schedules stepped by hand: all is well, and what only a schedule shows is found. */
 #include "../group_schedules.h"
 
+#include "../holds.h"
 #include "../planted_fixture.h"
 
 enum { STEPS = 160, EVERY = 8, WORLDS = 20 };
-
-#define HOLDS(scenario)                                                                            \
-    do {                                                                                           \
-        const char *violated_ = (scenario);                                                        \
-        if (violated_)                                                                             \
-            fail_msg("%s: %s", #scenario, violated_);                                              \
-    } while (0)
 
 /* The leader dies at each step of a view change: CLOSE, reports, commit, VIEW at some. */
 static void group__goes_on_when_its_leader_dies_at_any_step(void **state)
