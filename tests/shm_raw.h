@@ -7,8 +7,12 @@
 
 #include "mem/shm/wire.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 /* A socket connected to a host of the fixture's cluster, or -1. */
@@ -117,6 +121,46 @@ static inline bool raw_refused(int fd, char *text, size_t room)
     }
     close(fd);
     return refused;
+}
+
+/* Each of these must fail in the kernel. Returns a text for the first that does not. */
+static inline const char *raw_try_to_write(int fd, size_t bytes)
+{
+    char byte = 1, path[64];
+
+    if (mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED)
+        return "writable mapping";
+    if (errno != EPERM)
+        return "writable mapping: errno";
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        return "read-only mapping refused";
+    if (mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0)
+        return "mprotect";
+    if (madvise(at, bytes, MADV_REMOVE) == 0)
+        return "MADV_REMOVE";
+    if (write(fd, &byte, 1) >= 0 || pwrite(fd, &byte, 1, 0) >= 0)
+        return "write";
+    if (ftruncate(fd, 0) == 0 || ftruncate(fd, (off_t)bytes * 2) == 0)
+        return "ftruncate";
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0)
+        return "punch hole";
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0)
+        return "more seals";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDWR);
+    if (again >= 0) {
+        if (mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED)
+            return "writable mapping of a reopened descriptor";
+        if (pwrite(again, &byte, 1, 0) >= 0)
+            return "write to a reopened descriptor";
+    }
+    if (open(path, O_RDWR | O_TRUNC) >= 0) {
+        struct stat st;
+        if (fstat(fd, &st) < 0 || (size_t)st.st_size != bytes)
+            return "truncating open";
+    }
+    return NULL;
 }
 
 #endif

@@ -676,34 +676,6 @@ static void break__a_descriptor_that_hangs_hangs_nobody(void **state)
 
 /* ---- memory of others ---- */
 
-static const char *try_to_write(int fd, size_t bytes)
-{
-    char byte = 1, path[64];
-
-    if (mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED)
-        return "writable mapping";
-    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (at == MAP_FAILED)
-        return "read-only mapping refused";
-    if (mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0)
-        return "mprotect";
-    if (madvise(at, bytes, MADV_REMOVE) == 0)
-        return "MADV_REMOVE";
-    if (write(fd, &byte, 1) >= 0 || pwrite(fd, &byte, 1, 0) >= 0)
-        return "write";
-    if (ftruncate(fd, 0) == 0 || ftruncate(fd, (off_t)bytes * 2) == 0)
-        return "ftruncate";
-    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0)
-        return "punch hole";
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0)
-        return "more seals";
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int again = open(path, O_RDWR);
-    if (again >= 0 && mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED)
-        return "writable mapping of a reopened descriptor";
-    return again >= 0 && pwrite(again, &byte, 1, 0) >= 0 ? "write to a reopened descriptor" : NULL;
-}
-
 static void memory_of_others(struct attack *a)
 {
     struct shm_message m = raw_hello(LIAR, "h2", SHM_HOST);
@@ -722,7 +694,8 @@ static void memory_of_others(struct attack *a)
         seen++;
         if (m.kind != ITEM_SEGMENT && m.kind != ITEM_BELL)
             got_through(a, "an item of kind %u", m.kind);
-        const char *how = fstat(got, &st) == 0 ? try_to_write(got, (size_t)st.st_size) : "no stat";
+        const char *how =
+            fstat(got, &st) == 0 ? raw_try_to_write(got, (size_t)st.st_size) : "no stat";
         if (how)
             got_through(a, "kind %u: %s", m.kind, how);
         close(got);
