@@ -5,10 +5,7 @@
 
 #include <string.h>
 
-enum {
-    LOOKS_PER_HEARTBEAT = 16, /* for new lives of lanes */
-    BEAT_EARLY = 4,           /* that part of a heartbeat, at most */
-};
+enum { LOOKS_PER_HEARTBEAT = 16 }; /* for new lives of lanes */
 
 /* ---- the machine of the view log ---- */
 

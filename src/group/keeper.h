@@ -102,6 +102,8 @@ uint64_t keeper_next_ns(const struct keeper *);
 /* Between rounds, if it says so: opens the log that it has to carry on, ends those that are over. Takes and gives back memory. */
 bool keeper_renews(const struct keeper *);
 void keeper_renew_open(struct keeper *);
+/* Over a network a heartbeat that is due within that part of one goes with whatever is sent before a sleep. */
+enum { BEAT_EARLY = 4 };
 /* In the next settle it looks at everything, also at what is looked at now and then only. */
 void keeper_look(struct keeper *, uint64_t now_ns);
 

@@ -101,7 +101,7 @@ static void push_rows(struct member *m)
 /* Who goes to sleep and was woken by another's heartbeat has its own with that: idle hosts wake once for both. */
 static void beat(struct member *m, uint64_t now_ns, bool dozes)
 {
-    uint64_t early_ns = dozes && m->mem->remote ? m->opt.heartbeat_ns / 4 : 0;
+    uint64_t early_ns = dozes && m->mem->remote ? m->opt.heartbeat_ns / BEAT_EARLY : 0;
     if (now_ns + early_ns < m->beat_ns)
         return;
     m->beat_ns = now_ns + m->opt.heartbeat_ns;
